@@ -1,0 +1,1 @@
+"""Calibrated fusion of unlike retrievers."""

@@ -1,0 +1,79 @@
+"""Every error the library raises.
+
+Each is also the standard error a caller would expect, so that ``except ValueError`` works without importing us::
+
+    Exception
+    └── PhasegraphError
+        ├── InvalidInputError (ValueError)
+        │   ├── InvalidTypeError (TypeError)
+        │   ├── InsufficientDataError
+        │   └── IntegrityError
+        ├── AllSourcesFailed (RuntimeError)
+        ├── DegradedError (RuntimeError)
+        ├── NotConvergedError (RuntimeError)
+        ├── StoreError (RuntimeError)
+        └── MissingDependencyError (ImportError)
+    Warning
+    └── PhasegraphWarning (UserWarning)
+
+A message states what must hold, then what was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class PhasegraphError(Exception):
+    """Base of every error of this library."""
+
+
+class InvalidInputError(PhasegraphError, ValueError):
+    """A value is outside what the function accepts; the message names the field."""
+
+
+class InvalidTypeError(InvalidInputError, TypeError):
+    """A value has a type the function does not accept; the message names the field."""
+
+
+class InsufficientDataError(InvalidInputError):
+    """There are too few observations for what was asked; the message says how many are needed."""
+
+
+class IntegrityError(InvalidInputError):
+    """A stored file is damaged, foreign or newer than this version; nothing of it was used."""
+
+
+class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name the documentation promises
+    """No source answered.
+
+    Parameters
+    ----------
+    causes : mapping of str to BaseException
+        Source name to what it raised (a ``TimeoutError`` for one that missed its deadline).
+    """
+
+    def __init__(self, causes: Mapping[str, BaseException]) -> None:
+        self.causes = dict(causes)
+        listed = "; ".join(f"{name}: {type(error).__name__}" for name, error in self.causes.items())
+        super().__init__(f"at least one source must answer; all of them failed ({listed})")
+
+
+class DegradedError(PhasegraphError, RuntimeError):
+    """`strict=True` was asked for and the answer would have been degraded."""
+
+
+class NotConvergedError(PhasegraphError, RuntimeError):
+    """An iteration stopped before it reached its tolerance; no unconverged value is returned."""
+
+
+class StoreError(PhasegraphError, RuntimeError):
+    """A database or store failed; the driver's error is the ``__cause__``."""
+
+
+class MissingDependencyError(PhasegraphError, ImportError):
+    """An optional dependency is not installed; the message holds the command that installs it."""
+
+
+class PhasegraphWarning(UserWarning):
+    """Something was handled, and the caller should know."""
