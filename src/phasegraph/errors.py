@@ -1,6 +1,7 @@
 """Every error the library raises.
 
-Each is also the standard error a caller would expect, so that ``except ValueError`` works without importing us::
+Each is also the standard error a caller would expect, so that ``except ValueError`` works
+without importing us::
 
     Exception
     └── PhasegraphError

@@ -1,0 +1,12 @@
+"""What sources return, and the union of it: rankings, reports, candidates, ranks and the one tie rule.
+
+A :class:`Ranking` is one source's answer to one query, always in one canonical order (score descending, id
+ascending), so that everything after it is a pure function of its content. :func:`pool` joins rankings by id
+into :class:`Candidates`, where a score that a source did not return is NaN and never zero.
+"""
+
+from phasegraph.candidates.pooling import Candidates, pool, tied_ranks, top_order
+from phasegraph.candidates.ranking import Background, Ranking
+from phasegraph.candidates.reports import SourceReport, Status
+
+__all__ = ["Background", "Candidates", "Ranking", "SourceReport", "Status", "pool", "tied_ranks", "top_order"]

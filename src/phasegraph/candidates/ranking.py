@@ -1,0 +1,271 @@
+"""One source's answer to one query, in canonical order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Literal, SupportsFloat
+
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+
+_EMPTY: Mapping[str, object] = MappingProxyType({})
+_NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, np.int32})
+Transform = Literal["identity", "log"]
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Location and scale of a source's whole score distribution for the query at hand, over all it holds.
+
+    Parameters
+    ----------
+    location, scale : float
+        Mean and standard deviation of the transformed scores; `scale` is positive.
+    transform : {"identity", "log"}, default "identity"
+        What is applied to a score first; ``log`` is ``log(score + floor)``.
+    floor : float, default 0.0
+        Added before the logarithm; >= 0.
+
+    Raises
+    ------
+    InvalidInputError
+        If a number is not finite, `scale` is not positive or `floor` is negative.
+
+    Examples
+    --------
+    >>> Background(location=0.1, scale=0.2).standardise(np.array([0.5])).round(3)
+    array([2.])
+    """
+
+    location: float
+    scale: float
+    transform: Transform = "identity"
+    floor: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.location):
+            raise InvalidInputError(f"Background.location must be finite; got {self.location!r}")
+        if not (np.isfinite(self.scale) and self.scale > 0):
+            raise InvalidInputError(f"Background.scale must be finite and positive; got {self.scale!r}")
+        if self.transform not in ("identity", "log"):
+            raise InvalidInputError(
+                f"Background.transform must be 'identity' or 'log'; got {self.transform!r}"
+            )
+        if not (np.isfinite(self.floor) and self.floor >= 0):
+            raise InvalidInputError(f"Background.floor must be finite and >= 0; got {self.floor!r}")
+
+    def standardise(self, scores: FloatArray, /) -> FloatArray:
+        """Standard deviations above the source's mean, shape of `scores`; higher is better."""
+        if self.transform == "identity":
+            return (scores - self.location) / self.scale
+        shifted = np.maximum(scores + self.floor, np.finfo(np.float64).tiny)
+        return (np.log(shifted) - self.location) / self.scale
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """One source's answer to one query; hits in the order (score descending, id ascending), ids unique.
+
+    Parameters
+    ----------
+    source : str
+        Name of the source, not blank.
+    ids : sequence of str
+        Non-empty strings. A repeated id counts once, with its best score.
+    scores : (n,) array_like of float
+        Finite; higher is better (a distance comes negated).
+    raw : (n,) array_like of float, optional
+        The scores as the source gave them; default `scores`.
+    rank_only : bool, default False
+        The scores only encode an order (they are minus the rank).
+    background : Background, optional
+        The whole distribution, where the source knows it.
+    size : int, optional
+        Number of items the source searches, where it knows it.
+    payloads : mapping of str to object
+        Documents, nodes or paths by id; opaque here.
+    dropped : int
+        Hits removed on the way in.
+    reason : str
+        Why the ranking is empty, where the source says.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field breaks what is said above.
+
+    Examples
+    --------
+    >>> Ranking("vector", ["b", "a", "c"], [0.5, 0.9, 0.5]).ids
+    ('a', 'b', 'c')
+    """
+
+    source: str
+    ids: Sequence[str]
+    scores: FloatArray
+    raw: FloatArray | None = None
+    rank_only: bool = False
+    background: Background | None = None
+    size: int | None = None
+    payloads: Mapping[str, object] = field(default_factory=dict, repr=False)
+    dropped: int = 0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        _check_header(self)
+        scores = np.array(self.scores, dtype=np.float64)
+        if scores.ndim != 1 or len(scores) != len(self.ids):
+            raise InvalidInputError(
+                f"Ranking.scores must have one value per id; got {scores.shape} for {len(self.ids)} ids"
+            )
+        if not np.isfinite(scores).all():
+            raise InvalidInputError(
+                f"Ranking.scores must be finite; source {self.source!r} gave NaN or infinity"
+            )
+        raw = scores if self.raw is None else np.array(self.raw, dtype=np.float64)
+        if raw.shape != scores.shape:
+            raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
+        ids = _check_ids(self.source, self.ids)
+        ids, scores, raw = _canonical(ids, scores, raw)
+        scores.setflags(write=False)
+        raw.setflags(write=False)
+        object.__setattr__(self, "ids", ids)
+        object.__setattr__(self, "scores", scores)
+        object.__setattr__(self, "raw", raw)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def from_hits(
+        cls,
+        source: str,
+        ids: Sequence[str],
+        scores: Sequence[object] | FloatArray | None,
+        *,
+        higher_is_better: bool = True,
+        background: Background | None = None,
+        size: int | None = None,
+        payloads: Mapping[str, object] = _EMPTY,
+        reason: str = "",
+    ) -> Ranking:
+        """Build a ranking from what a store returned, dropping and counting unusable scores.
+
+        Parameters
+        ----------
+        source, ids, background, size, payloads, reason
+            As in :class:`Ranking`.
+        scores : sequence of object or None
+            Numbers of any kind. NaN, infinite, boolean, text and other non-numbers drop their hit.
+            ``None``, or ``None`` for every hit, makes the ranking rank-only, in the order given.
+        higher_is_better : bool, default True
+            False for distances: scores are negated, `raw` keeps them.
+
+        Returns
+        -------
+        Ranking
+            With `dropped` set to the number of hits removed.
+
+        Raises
+        ------
+        InvalidInputError
+            If `scores` and `ids` differ in length.
+
+        Examples
+        --------
+        >>> ranking = Ranking.from_hits(
+        ...     "v", ["a", "b", "c"], [0.2, float("nan"), 0.1], higher_is_better=False
+        ... )
+        >>> ranking.ids, ranking.scores, ranking.dropped
+        (('c', 'a'), array([-0.1, -0.2]), 1)
+        """
+        if scores is not None and len(scores) != len(ids):
+            raise InvalidInputError(
+                f"scores must have one entry per id; source {source!r} gave {len(scores)} for {len(ids)} ids"
+            )
+        count = len(ids)
+        header = {"background": background, "size": size, "payloads": payloads, "reason": reason}
+        if scores is None or (count and not isinstance(scores, np.ndarray) and _all_none(scores)):
+            order = -np.arange(1, count + 1, dtype=np.float64)
+            raw = np.full(count, np.nan)
+            return cls(source, ids, order, raw=raw, rank_only=True, **header)  # type: ignore[arg-type]
+        values = _as_floats(scores)
+        keep = np.isfinite(values)
+        if not keep.all():
+            rows = np.flatnonzero(keep).tolist()
+            ids = [ids[row] for row in rows]
+            values = values[rows]
+        signed = values if higher_is_better else -values
+        dropped = count - len(ids)
+        return cls(source, ids, signed, raw=values, dropped=dropped, **header)  # type: ignore[arg-type]
+
+
+def _check_header(ranking: Ranking) -> None:
+    if not isinstance(ranking.source, str) or not ranking.source.strip():
+        raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {ranking.source!r}")
+    size = ranking.size
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0):
+        raise InvalidInputError(f"Ranking.size must be an integer >= 0 or None; got {size!r}")
+
+
+def _check_ids(source: str, ids: Iterable[str]) -> tuple[str, ...]:
+    checked = tuple(ids)
+    kinds = set(map(type, checked))
+    if kinds - {str} and not all(issubclass(kind, str) for kind in kinds):
+        wrong = next(value for value in checked if not isinstance(value, str))
+        raise InvalidTypeError(f"Ranking.ids must be strings; source {source!r} gave {wrong!r}")
+    if "" in checked:
+        raise InvalidInputError(f"Ranking.ids must not be empty strings; source {source!r} gave one")
+    return checked
+
+
+def _canonical(
+    ids: tuple[str, ...], scores: FloatArray, raw: FloatArray
+) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
+    """Order by (score descending, id ascending) and keep each id's best hit."""
+    steps = scores[:-1] - scores[1:]
+    ordered = bool((steps > 0).all()) or (
+        bool((steps >= 0).all()) and all(ids[i] < ids[i + 1] for i in np.flatnonzero(steps == 0))
+    )
+    repeated = len(set(ids)) != len(ids)
+    if ordered and not repeated:
+        return ids, scores, raw
+    rows = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))
+    if repeated:
+        best: dict[str, int] = {}
+        for row in rows:
+            best.setdefault(ids[row], row)
+        rows = list(best.values())
+    return tuple(ids[row] for row in rows), scores[rows], raw[rows]
+
+
+def _all_none(scores: Sequence[object]) -> bool:
+    return scores[0] is None and all(score is None for score in scores)
+
+
+def _as_floats(scores: Sequence[object] | FloatArray) -> FloatArray:
+    """Numbers as float64, anything that is not a number as NaN."""
+    if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu":
+        return scores.astype(np.float64)
+    if set(map(type, scores)) <= _NUMERIC:
+        try:
+            return np.array(scores, dtype=np.float64)
+        except OverflowError:
+            return np.array([_as_float(score) for score in scores], dtype=np.float64)
+    return np.array([_as_float(score) for score in scores], dtype=np.float64)
+
+
+def _as_float(score: object) -> float:
+    if isinstance(score, bool | np.bool_ | str | bytes) or score is None:
+        return float("nan")
+    if isinstance(score, Decimal | SupportsFloat):
+        try:
+            return float(score)
+        except (TypeError, ValueError, OverflowError, RuntimeError):
+            return float("nan")
+    return float("nan")

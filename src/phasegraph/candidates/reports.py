@@ -1,0 +1,57 @@
+"""How each source fared: the line of the answer that says what could not be looked at, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Status: TypeAlias = Literal["ok", "empty", "partial", "timeout", "error", "skipped"]
+_DEGRADED = frozenset({"partial", "timeout", "error", "skipped"})
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What one source did for one query.
+
+    Parameters
+    ----------
+    source : str
+        Name of the source.
+    status : {"ok", "empty", "partial", "timeout", "error", "skipped"}
+        ``empty`` found nothing, ``error``/``timeout``/``skipped`` could not look, ``partial`` looked in part.
+    reason : str
+        One line; never holds query text or secrets.
+    error_class : str
+        Class name of what was raised, or ``""``.
+    milliseconds : float
+        Wall time from the call to the settlement of the source.
+    hits, dropped : int
+        Hits kept; hits removed because their score or id was unusable.
+    calibration : str
+        ``stated``, ``fitted``, ``list`` or the name of a per-list calibrator; ``""`` where nothing was fused.
+    without : tuple of str
+        Sources whose ranking was asked for and had not arrived.
+    notes : tuple of str
+        Anything handled that the caller should know (direction inferred, ids hashed, order contradicted…).
+    """
+
+    source: str
+    status: Status
+    reason: str = ""
+    error_class: str = ""
+    milliseconds: float = 0.0
+    hits: int = 0
+    dropped: int = 0
+    calibration: str = ""
+    without: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the source contributed a ranking with at least one hit."""
+        return self.status in ("ok", "partial") and self.hits > 0
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the source could not look, or looked only in part."""
+        return self.status in _DEGRADED
