@@ -1,0 +1,86 @@
+"""Scores to a common scale.
+
+*Scale* calibration (unsupervised, here) makes sources comparable for fusing. *Probability* calibration
+(supervised) makes a score thresholdable and lives with acceptance. A new calibrator is one class with
+``__call__`` and ``to_dict``, and its name in :data:`CALIBRATORS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from phasegraph.calibration.background import BackgroundCalibrator
+from phasegraph.calibration.base import Calibrated, Calibrator, order_statistic
+from phasegraph.calibration.lists import (
+    log_z_score,
+    max_normalise,
+    min_max,
+    percentile_rank,
+    theoretical_min_max,
+    z_score,
+)
+from phasegraph.calibration.per_list import ListCalibrator
+from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
+from phasegraph.errors import InvalidInputError
+
+__all__ = [
+    "CALIBRATORS",
+    "BackgroundCalibrator",
+    "Calibrated",
+    "Calibrator",
+    "ListCalibrator",
+    "ReferenceECDF",
+    "calibrator_from_dict",
+    "fit_reference_ecdf",
+    "log_z_score",
+    "max_normalise",
+    "min_max",
+    "order_statistic",
+    "percentile_rank",
+    "theoretical_min_max",
+    "z_score",
+]
+
+
+def calibrator_from_dict(state: Mapping[str, object]) -> Calibrator:
+    """Rebuild a calibrator from its ``to_dict`` state.
+
+    Parameters
+    ----------
+    state : mapping
+        With a registered ``name``.
+
+    Returns
+    -------
+    Calibrator
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is unknown or the state does not fit.
+
+    Examples
+    --------
+    >>> calibrator_from_dict({"name": "percentile"})
+    ListCalibrator(name='percentile', options=mappingproxy({}))
+    """
+    name = state.get("name")
+    if not isinstance(name, str) or name not in CALIBRATORS:
+        raise InvalidInputError(f"calibrator name must be one of {sorted(CALIBRATORS)}; got {name!r}")
+    return CALIBRATORS[name](state)
+
+
+CALIBRATORS: Mapping[str, Callable[[Mapping[str, object]], Calibrator]] = MappingProxyType(
+    {
+        "background": BackgroundCalibrator.from_dict,
+        "reference_ecdf": ReferenceECDF.from_dict,
+        "percentile": ListCalibrator.from_dict,
+        "min_max": ListCalibrator.from_dict,
+        "theoretical_min_max": ListCalibrator.from_dict,
+        "max": ListCalibrator.from_dict,
+        "z_score": ListCalibrator.from_dict,
+        "log_z_score": ListCalibrator.from_dict,
+        "raw": ListCalibrator.from_dict,
+    }
+)

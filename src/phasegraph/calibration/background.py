@@ -1,0 +1,139 @@
+"""Calibration of each source against its own whole distribution: the default, because it keeps magnitude.
+
+A hit's value is the number of standard deviations by which it stands above everything the source holds. Where the
+source states its background (our walk knows the mean and deviation over all passages), that is exact. Where it
+gives only the top of a list, location and scale are recovered from the order statistics of that list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph.calibration.base import Calibrated, order_statistic, order_statistics
+from phasegraph.candidates import Ranking, tied_ranks
+from phasegraph.errors import InvalidInputError
+
+ASSUMED_SIZE = 1_000_000
+INFORMATIVE_HITS = 5
+_SHARED_RANKS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundCalibrator:
+    """Standard deviations above the source's background, stated or recovered from the list.
+
+    Parameters
+    ----------
+    assumed_size : int, default 1,000,000
+        Size of the collection where the source does not state it; never guessed from other sources. At least 1.
+
+    Notes
+    -----
+    *Stated*: the source's own :class:`~phasegraph.Background`. *List*: the scores s_1 >= s_2 >= ... are regressed on
+    the expected normal order statistics of ranks 1 to n of N draws, and standardised with that line. A list of
+    fewer than five hits, or with one distinct value, is *uninformative*: its members share the mean expected order
+    statistic of ranks 1 to max(n, 20), so membership counts and it adds no order of its own. A rank-only list takes
+    the expected order statistic of each rank.
+
+    A candidate that the list lacks takes the lower of the list's lowest value and the expected order statistic of
+    the rank below it; never 0, which would be the background's mean.
+
+    The list tier is invariant to affine transforms of the scores, and for that reason cannot tell a poor list from a
+    rich one: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]`` get the same values. Its values also move with the
+    length of the list. Neither is true of the stated tier.
+
+    Raises
+    ------
+    InvalidInputError
+        If `assumed_size` is not a positive integer.
+
+    References
+    ----------
+    .. [1] Blom, "Statistical Estimates and Transformed Beta-Variables", 1958
+    .. [2] Lloyd, "Least-squares estimation of location and scale parameters using order statistics", Biometrika
+       1952, doi:10.1093/biomet/39.1-2.88
+
+    Examples
+    --------
+    >>> found = BackgroundCalibrator()(Ranking("v", list("abcde"), [0.9, 0.7, 0.6, 0.55, 0.5]))
+    >>> found.values.round(2), round(found.missing, 2), found.tier
+    (array([4.85, 4.65, 4.54, 4.49, 4.44]), 4.39, 'list')
+    """
+
+    assumed_size: int = ASSUMED_SIZE
+
+    def __post_init__(self) -> None:
+        size = self.assumed_size
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise InvalidInputError(f"assumed_size must be a positive integer; got {size!r}")
+
+    def __call__(self, ranking: Ranking, /) -> Calibrated:
+        """Calibrate one ranking; see the class."""
+        count = len(ranking)
+        size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
+        if ranking.background is not None and not ranking.rank_only:
+            values = ranking.background.standardise(ranking.scores)
+            return Calibrated(values, _missing(values, size), "stated")
+        if ranking.rank_only and count >= INFORMATIVE_HITS:
+            values = order_statistics(count, size)
+            return Calibrated(values, _missing(values, size), "list")
+        standardised = _standardised_by_order(ranking.scores, size)
+        if standardised is None:
+            return _uninformative(count, size)
+        return Calibrated(standardised, _missing(standardised, size), "list")
+
+    def by_rank(self, ranking: Ranking, /) -> Calibrated:
+        """Expected order statistics of the hits' ranks (ties share their mean rank), whatever the scores.
+
+        What the pipeline uses where no source of a query is informative, so that an only list keeps its order.
+        """
+        count = len(ranking)
+        size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
+        ranks = tied_ranks(ranking.scores)
+        values = np.interp(ranks, np.arange(1, count + 1), order_statistics(count, size))
+        return Calibrated(values, _missing(values, size), "list")
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return {"name": "background", "assumed_size": self.assumed_size}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, object]) -> BackgroundCalibrator:
+        """Rebuild from :meth:`to_dict`."""
+        size = state.get("assumed_size", ASSUMED_SIZE)
+        if not isinstance(size, int):
+            raise InvalidInputError(f"assumed_size must be a positive integer; got {size!r}")
+        return cls(size)
+
+
+def _missing(values: FloatArray, size: int) -> float:
+    below = order_statistic(len(values) + 1, size)
+    return min(float(values[-1]), below) if len(values) else below
+
+
+def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
+    """Scores against the line through (expected order statistic, score), or None if uninformative."""
+    count = len(scores)
+    if count < INFORMATIVE_HITS or scores[0] == scores[-1]:
+        return None
+    scale = max(abs(float(scores[0])), abs(float(scores[-1])))
+    unit = scores / scale
+    expected = order_statistics(count, size)
+    centred = expected - expected.mean()
+    slope = float(centred @ unit) / float(centred @ centred)
+    location = float(unit.mean()) - slope * float(expected.mean())
+    if not (slope > 0 and np.isfinite(slope)):
+        return None
+    values = (unit - location) / slope
+    return values if np.isfinite(values).all() else None
+
+
+def _uninformative(count: int, size: int) -> Calibrated:
+    shared = max(count, _SHARED_RANKS)
+    size = max(size, shared + 1)
+    value = float(order_statistics(shared, size).mean())
+    return Calibrated(np.full(count, value), min(value, order_statistic(shared + 1, size)), "list", informative=False)
