@@ -1,0 +1,141 @@
+"""A directory of npy files under one manifest, written so that it is never torn."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.persistence.document import read_document, write_document
+
+MANIFEST = "manifest.json"
+MAX_ARRAY_BYTES = 64 * 1024**3
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
+_CHUNK = 1 << 22
+
+
+def write_bundle(
+    directory: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    body: Mapping[str, object],
+    arrays: Mapping[str, NDArray[np.generic]],
+) -> None:
+    """Save a body and its arrays in a directory, atomically.
+
+    Parameters
+    ----------
+    directory : path
+        Made if missing. An older bundle in it stays whole until the new one is complete.
+    kind, version, body
+        As in :func:`~phasegraph.persistence.encode_document`.
+    arrays : mapping of str to array
+        Names of lower-case letters, digits and underscores; plain numeric, boolean or byte types.
+
+    Raises
+    ------
+    InvalidInputError
+        If a name or an array's type is not plain.
+    """
+    target = Path(directory)
+    for name, array in arrays.items():
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(f"array names must match [a-z][a-z0-9_]*; got {name!r}")
+        if array.dtype.hasobject:
+            raise InvalidInputError(f"array {name!r} must have a plain type; got {array.dtype}")
+    target.mkdir(parents=True, exist_ok=True)
+    entries = {name: _write_array(target, name, array) for name, array in sorted(arrays.items())}
+    write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
+    kept = {str(entry["file"]) for entry in entries.values()}
+    for stale in target.glob("*.npy"):
+        if _FILE.fullmatch(stale.name) and stale.name not in kept:
+            stale.unlink(missing_ok=True)
+
+
+def read_bundle(
+    directory: str | os.PathLike[str], kind: str, newest: int, *, mmap: bool = True, verify: bool = True
+) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
+    """Read a bundle.
+
+    Parameters
+    ----------
+    directory : path
+    kind, newest
+        As in :func:`~phasegraph.persistence.decode_document`.
+    mmap : bool, default True
+        Map the arrays read-only in place of copying them into memory.
+    verify : bool, default True
+        Check every array's checksum; False checks names, sizes, shapes and types only.
+
+    Returns
+    -------
+    (dict, dict of array)
+        Body and arrays.
+
+    Raises
+    ------
+    IntegrityError
+        If a file is missing, truncated, damaged, foreign or newer; the message names it.
+    """
+    target = Path(directory)
+    if not (target / MANIFEST).is_file():
+        raise IntegrityError(f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none")
+    document = read_document(target / MANIFEST, kind, newest)
+    entries, content = document.get("arrays"), document.get("content")
+    if not isinstance(entries, dict) or not isinstance(content, dict):
+        raise IntegrityError(f"{MANIFEST}: arrays and content must be mappings; it is damaged")
+    return content, {str(name): _read_array(target, entry, mmap, verify) for name, entry in entries.items()}
+
+
+def _write_array(target: Path, name: str, array: NDArray[np.generic]) -> dict[str, object]:
+    plain = np.ascontiguousarray(array)
+    temporary = target / f".{name}.{os.getpid()}.partial"
+    try:
+        with temporary.open("wb") as handle:
+            np.lib.format.write_array(handle, plain, allow_pickle=False)
+            handle.flush()
+            os.fsync(handle.fileno())
+        digest = _file_digest(temporary)
+        file = f"{name}.{digest[:16]}.npy"
+        os.replace(temporary, target / file)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    size = (target / file).stat().st_size
+    return {"file": file, "sha256": digest, "bytes": size, "shape": list(plain.shape), "dtype": plain.dtype.str}
+
+
+def _read_array(target: Path, entry: object, mmap: bool, verify: bool) -> NDArray[np.generic]:
+    if not isinstance(entry, dict) or not _FILE.fullmatch(str(entry.get("file"))):
+        raise IntegrityError(f"{MANIFEST}: an array's file name must be plain; it is damaged")
+    file = target / str(entry["file"])
+    if not file.is_file():
+        raise IntegrityError(f"{file.name}: the file is missing")
+    size = file.stat().st_size
+    if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
+        raise IntegrityError(f"{file.name}: {entry.get('bytes')!r} bytes are expected; it has {size} (truncated?)")
+    if verify and _file_digest(file) != entry.get("sha256"):
+        raise IntegrityError(f"{file.name}: the checksum must match; the file is damaged")
+    try:
+        array: NDArray[np.generic] = np.load(file, mmap_mode="r" if mmap and size > 4096 else None, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise IntegrityError(f"{file.name}: a plain npy array is expected; the file is damaged") from error
+    if list(array.shape) != entry.get("shape") or array.dtype.str != entry.get("dtype"):
+        raise IntegrityError(f"{file.name}: shape and type must be those of {MANIFEST}; got {array.shape}")
+    array.setflags(write=False)
+    return array
+
+
+def _file_digest(file: Path) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
