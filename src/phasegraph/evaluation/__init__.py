@@ -1,0 +1,1 @@
+"""Measuring retrieval: data sets, runs, measures, significance, and experiments over many systems."""

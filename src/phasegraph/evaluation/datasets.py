@@ -1,0 +1,295 @@
+"""Data sets in our folder format: passages, judged queries, their embeddings, and triples where there are any."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+import numpy as np
+from numpy.lib import format as npy_format
+
+from phasegraph._typing import Float32Array, IntArray
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.reading import flag_field, id_list, objects_of, text_field, wrong
+
+_EMPTY: Mapping[str, object] = MappingProxyType({})
+Triple = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One passage of a corpus: id, title (may be empty), text, and whatever else its line holds."""
+
+    id: str
+    title: str
+    text: str
+    extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One judged question: id, text, judgement, and whatever else its line holds."""
+
+    id: str
+    text: str
+    judgement: Judgement
+    extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """A corpus with judged queries.
+
+    Parameters
+    ----------
+    name : str
+        The folder's name.
+    passages : tuple of Passage
+        The N passages; ids are unique.
+    queries : tuple of Query
+        The n queries; ids are unique, every judged passage is in the corpus.
+    passage_vectors : (N, d) array of float32
+        L2-normalised embeddings, row i = passage i.
+    query_vectors : (n, d) array of float32
+        Likewise.
+    triples : mapping of str to tuple of (str, str, str), optional
+        Triples by passage id.
+    entities : mapping of str to tuple of str, optional
+        Entity names by passage id.
+    path : Path, optional
+        Where it was read from.
+    """
+
+    name: str
+    passages: tuple[Passage, ...]
+    queries: tuple[Query, ...]
+    passage_vectors: Float32Array
+    query_vectors: Float32Array
+    triples: Mapping[str, tuple[Triple, ...]] | None = None
+    entities: Mapping[str, tuple[str, ...]] | None = None
+    path: Path | None = None
+
+    @property
+    def judgements(self) -> tuple[Judgement, ...]:
+        """The judgement of every query, in order."""
+        return tuple(query.judgement for query in self.queries)
+
+    def subset(self, rows: Sequence[int] | IntArray) -> Dataset:
+        """The same corpus with the queries at `rows` only."""
+        wanted = np.array(rows, dtype=np.intp)
+        queries = tuple(self.queries[row] for row in wanted.tolist())
+        return replace(self, queries=queries, query_vectors=self.query_vectors[wanted])
+
+
+def load_dataset(folder: str | Path) -> Dataset:
+    """Read a folder of our format.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``corpus.jsonl`` (``id, title, text``), ``queries.jsonl`` (``id, question, hops`` and optionally
+        ``last_hop_known``, ``hop_alternatives``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line
+        i), and optionally ``triples.jsonl`` (``id, triples, entities``).
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line: for a missing file, a broken line, an id that repeats, a hop that is not in the
+        corpus, or embeddings whose rows do not match the lines.
+
+    Notes
+    -----
+    Where ``hop_alternatives`` is given (per hop, the ids any of which will do), it is what counts.
+    """
+    root = Path(folder)
+    if not root.is_dir():
+        raise wrong(root, None, "a data set must be a folder; there is none here")
+    passages = read_corpus(root / "corpus.jsonl")
+    known = {passage.id for passage in passages}
+    queries = _read_queries(root / "queries.jsonl", known)
+    triples, entities = _read_triples(root / "triples.jsonl", known)
+    return Dataset(
+        name=root.resolve().name,
+        passages=passages,
+        queries=queries,
+        passage_vectors=read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl"),
+        query_vectors=read_vectors(root / "queries.f16.npy", len(queries), "queries.jsonl"),
+        triples=triples,
+        entities=entities,
+        path=root,
+    )
+
+
+def read_corpus(path: str | Path) -> tuple[Passage, ...]:
+    """Read passages, one JSON object ``{"id", "title", "text"}`` a line; title may be left out.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line.
+    """
+    file = Path(path)
+    seen: dict[str, int] = {}
+    passages = []
+    for line, row in objects_of(file):
+        name = _new_id(file, line, row, seen)
+        title = text_field(file, line, row, "title", "")
+        text = text_field(file, line, row, "text", "")
+        if not (title.strip() or text.strip()):
+            raise wrong(file, line, f"a passage must have a title or a text; {name!r} has neither")
+        extra = {key: value for key, value in row.items() if key not in ("id", "title", "text")}
+        passages.append(Passage(name, title, text, MappingProxyType(extra)))
+    if not passages:
+        raise wrong(file, None, "a corpus must hold at least one passage; the file is empty")
+    return tuple(passages)
+
+
+def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
+    """Read embeddings, one row per line of a JSONL file.
+
+    Parameters
+    ----------
+    path : path
+        An ``.npy`` file holding a (rows, d) array of floats.
+    rows : int
+        How many lines there are.
+    lines_in : str
+        The name of the file with the lines, for the message.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is missing, is no such array, has another number of rows, or holds NaN or infinity.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise wrong(file, None, "the file must exist; there is none")
+    try:
+        array = npy_format.open_memmap(file, mode="r")
+    except (ValueError, OSError, EOFError) as error:
+        raise wrong(file, None, f"must be a complete .npy array of numbers; {error}") from error
+    if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
+        raise wrong(file, None, f"must hold a (rows, d) array of floats; got {array.shape} {array.dtype}")
+    if len(array) != rows:
+        raise wrong(file, None, f"must have one row per line of {lines_in} ({rows}); got {len(array)}")
+    vectors = np.array(array, dtype=np.float32)
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise wrong(file, None, f"embeddings must be finite; row {bad[0]} (line {bad[0] + 1}) is not")
+    vectors.setflags(write=False)
+    return vectors
+
+
+def _new_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, int]) -> str:
+    name = text_field(file, line, row, "id")
+    if name in seen:
+        raise wrong(file, line, f"ids must not repeat; {name!r} is already on line {seen[name]}")
+    seen[name] = line
+    return name
+
+
+def _read_queries(file: Path, known: set[str]) -> tuple[Query, ...]:
+    seen: dict[str, int] = {}
+    queries = []
+    for line, row in objects_of(file):
+        name = _new_id(file, line, row, seen)
+        hops = _read_hops(file, line, row, known)
+        last = flag_field(file, line, row, "last_hop_known", True)
+        question = text_field(file, line, row, "question")
+        extra = {key: value for key, value in row.items() if key not in ("id", "question", "hops")}
+        queries.append(Query(name, question, Judgement(name, hops, last), MappingProxyType(extra)))
+    if not queries:
+        raise wrong(file, None, "there must be at least one query; the file is empty")
+    return tuple(queries)
+
+
+def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]) -> tuple[tuple[str, ...], ...]:
+    hops: tuple[tuple[str, ...], ...] = tuple((h,) for h in id_list(file, line, row.get("hops"), "hops"))
+    listed = row.get("hop_alternatives")
+    if listed is not None:
+        if not isinstance(listed, list) or len(listed) != len(hops):
+            raise wrong(file, line, f"'hop_alternatives' must hold one list per hop ({len(hops)}); got {listed!r}")
+        hops = tuple(id_list(file, line, of_hop, "hop_alternatives") for of_hop in listed)
+    for hop in hops:
+        for passage in hop:
+            if passage not in known:
+                raise wrong(file, line, f"a judged passage must be in corpus.jsonl; {passage!r} is not")
+    return hops
+
+
+def _read_triples(
+    file: Path, known: set[str]
+) -> tuple[Mapping[str, tuple[Triple, ...]] | None, Mapping[str, tuple[str, ...]] | None]:
+    if not file.is_file():
+        return None, None
+    triples: dict[str, tuple[Triple, ...]] = {}
+    entities: dict[str, tuple[str, ...]] = {}
+    seen: dict[str, int] = {}
+    for line, row in objects_of(file):
+        name = _new_id(file, line, row, seen)
+        if name not in known:
+            raise wrong(file, line, f"a passage with triples must be in corpus.jsonl; {name!r} is not")
+        triples[name] = tuple(_read_triple(file, line, item) for item in _listed(file, line, row, "triples"))
+        names = _listed(file, line, row, "entities")
+        if not all(isinstance(item, str) for item in names):
+            raise wrong(file, line, f"'entities' must hold names (text); got {names!r}")
+        entities[name] = tuple(str(item) for item in names)
+    return triples, entities
+
+
+def _listed(file: Path, line: int, row: Mapping[str, object], name: str) -> list[object]:
+    value = row.get(name, [])
+    if not isinstance(value, list):
+        raise wrong(file, line, f"{name!r} must be a list; got {value!r}")
+    return value
+
+
+def _read_triple(file: Path, line: int, item: object) -> Triple:
+    if not (isinstance(item, list) and len(item) == 3 and all(isinstance(part, str) for part in item)):
+        raise wrong(file, line, f"a triple must be three texts [subject, predicate, object]; got {item!r}")
+    return (item[0], item[1], item[2])
+
+
+def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:
+    """Rows of the queries of one part; which part is decided by the MD5 of the id alone.
+
+    Parameters
+    ----------
+    ids : sequence of str
+    part : {"tune", "confirm"}
+    share : float, default 0.5
+        Expected share of the tuning part, in (0, 1).
+
+    Returns
+    -------
+    array of int
+        The two parts are disjoint and together complete, whatever other queries there are.
+
+    Raises
+    ------
+    InvalidInputError
+        For another part or a share outside (0, 1).
+
+    Examples
+    --------
+    >>> split_by_id(["a", "b", "c", "d"], "tune"), split_by_id(["a", "b", "c", "d"], "confirm")
+    (array([0, 2]), array([1, 3]))
+    """
+    if part not in ("tune", "confirm") or not 0 < share < 1:
+        raise InvalidInputError(f"part must be 'tune' or 'confirm', share in (0, 1); got {part!r}, {share!r}")
+    tuning = [_unit(name) < share for name in ids]
+    return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))
+
+
+def _unit(name: str) -> float:
+    digest = hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64

@@ -1,0 +1,47 @@
+"""What counts as found for a query, apart from where the judgement came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from phasegraph.errors import InvalidInputError
+
+_NO_GRADES: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What counts as found for one query.
+
+    Parameters
+    ----------
+    query : str
+        Id of the query.
+    hops : tuple of tuple of str
+        Per hop the ids of the passages that satisfy it (usually one).
+    last_hop_known : bool, default True
+        Whether the last of `hops` is the last one to follow; if not, LastHop leaves the query out.
+    grades : mapping of str to float, optional
+        Gain per id for nDCG; default 1 for the first passage of each hop.
+    """
+
+    query: str
+    hops: tuple[tuple[str, ...], ...]
+    last_hop_known: bool = True
+    grades: Mapping[str, float] = field(default_factory=lambda: _NO_GRADES)
+
+
+def check_disjoint(tuning: Sequence[Judgement], confirmation: Sequence[Judgement]) -> None:
+    """Raise where a query stands in both parts: what is tuned on must not confirm.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the first such query.
+    """
+    seen = {judgement.query for judgement in tuning}
+    both = next((judgement.query for judgement in confirmation if judgement.query in seen), None)
+    if both is not None:
+        raise InvalidInputError(f"a query must stand in one part only; {both!r} stands in both")

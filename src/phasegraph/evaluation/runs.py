@@ -1,0 +1,220 @@
+"""Runs (all rankings of one system) and judgements on disk: TREC's formats and JSONL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+
+import numpy as np
+
+from phasegraph.candidates import Ranking
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.reading import id_list, lines_of, objects_of, text_field, wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """All rankings of one system.
+
+    Parameters
+    ----------
+    name : str
+        Name of the system, not blank.
+    rankings : mapping of str to Ranking
+        By query id, in the library's order: score descending, then id ascending.
+    """
+
+    name: str
+    rankings: Mapping[str, Ranking]
+
+    def found(self) -> dict[str, tuple[str, ...]]:
+        """Ids in order, by query id."""
+        return {query: tuple(ranking.ids) for query, ranking in self.rankings.items()}
+
+
+def read_run(path: str | Path, name: str | None = None) -> Run:
+    """Read a run: TREC's six columns, or JSONL where the name ends in ``.jsonl``.
+
+    Parameters
+    ----------
+    path : path
+        TREC: ``query Q0 id rank score tag``. JSONL: ``{"query", "ids", "scores"}``, one query a line.
+    name : str, optional
+        Name of the run; default the file's name without its last suffix.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line: for a missing column, an id given twice for a query, a score that is NaN,
+        infinite or no number, or scores that rise within a query.
+
+    Notes
+    -----
+    Ties are put in the order of the ids, whatever the file's own order: see :mod:`..measures`.
+    """
+    file = Path(path)
+    label = file.stem if name is None else name
+    read = _jsonl_hits(file) if file.suffix == ".jsonl" else _trec_hits(file)
+    ids: dict[str, dict[str, float]] = {}
+    last: dict[str, float] = {}
+    for line, query, passage, score in read:
+        hits = ids.setdefault(query, {})
+        if passage in hits:
+            raise wrong(file, line, f"an id must stand once per query; {passage!r} repeats in {query!r}")
+        if score > last.get(query, score):
+            raise wrong(file, line, f"scores must not rise within a query; {score} follows {last[query]}")
+        hits[passage] = last[query] = score
+    if not ids:
+        raise wrong(file, None, "a run must hold at least one line; it is empty")
+    return Run(label, {query: Ranking(label, list(h), np.array(list(h.values()))) for query, h in ids.items()})
+
+
+def _trec_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
+    for line, text in lines_of(file):
+        columns = text.split()
+        if len(columns) != 6:
+            raise wrong(file, line, f"a run line must be 'query Q0 id rank score tag'; got {text!r}")
+        yield line, columns[0], columns[2], _number(file, line, columns[4])
+
+
+def _jsonl_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
+    seen: dict[str, int] = {}
+    for line, row in objects_of(file):
+        query = text_field(file, line, row, "query")
+        if query in seen:
+            raise wrong(file, line, f"a query must stand on one line; {query!r} is on line {seen[query]}")
+        seen[query] = line
+        ids = id_list(file, line, row.get("ids"), "ids")
+        scores = row.get("scores")
+        if not isinstance(scores, list) or len(scores) != len(ids):
+            raise wrong(file, line, f"'scores' must hold one number per id ({len(ids)}); got {scores!r}")
+        for passage, score in zip(ids, scores, strict=True):
+            yield line, query, passage, _number(file, line, score)
+
+
+def _number(file: Path, line: int, value: object) -> float:
+    try:
+        number = float(value) if isinstance(value, str | int | float) else float("nan")
+    except (ValueError, OverflowError):
+        number = float("nan")
+    if isinstance(value, bool) or not isfinite(number):
+        raise wrong(file, line, f"a score must be a finite number; got {value!r}")
+    return number
+
+
+def write_run(run: Run, path: str | Path, k: int | None = None) -> None:
+    """Write a run in TREC's six columns.
+
+    Parameters
+    ----------
+    run : Run
+        Names and ids without white space: the format has none to spare.
+    path : path
+    k : int, optional
+        Hits per query; default all.
+
+    Raises
+    ------
+    InvalidInputError
+        If a name or an id holds white space.
+
+    Notes
+    -----
+    Scores are written in full (17 digits), so that reading them back gives the same numbers.
+    """
+    lines = []
+    for query, ranking in run.rankings.items():
+        rows = zip(ranking.ids[:k], ranking.scores[:k].tolist(), strict=True)
+        for rank, (passage, score) in enumerate(rows, start=1):
+            for text in (run.name, query, passage):
+                if len(text.split()) != 1:
+                    raise InvalidInputError(f"a run's names and ids must not hold white space; got {text!r}")
+            lines.append(f"{query} Q0 {passage} {rank} {score!r} {run.name}\n")
+    Path(path).write_text("".join(lines), encoding="utf-8")
+
+
+def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tuple[Judgement, ...]:
+    """Read judgements: TREC's four columns, or JSONL where the name ends in ``.jsonl``.
+
+    Parameters
+    ----------
+    path : path
+        TREC: ``query 0 id grade``, grades whole numbers, relevant from 1 up. JSONL: ``{"query", "hops"}`` with
+        an optional ``"last_hop_known"`` (default false), one query a line.
+    passages : iterable of str, optional
+        The ids there are; a judgement of any other is an error.
+
+    Returns
+    -------
+    tuple of Judgement
+        In the order of the file. Every relevant id is a hop; a TREC file does not know the last hop. Queries
+        without a relevant id stay, and score 0 (nothing could have been found).
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line.
+    """
+    file = Path(path)
+    known = None if passages is None else frozenset(passages)
+    if file.suffix == ".jsonl":
+        return _jsonl_judgements(file, known)
+    grades: dict[str, dict[str, float]] = {}
+    for line, text in lines_of(file):
+        columns = text.split()
+        if len(columns) != 4:
+            raise wrong(file, line, f"a qrels line must be 'query 0 id grade'; got {text!r}")
+        query, passage = columns[0], columns[2]
+        try:
+            grade = int(columns[3])
+        except ValueError as error:
+            raise wrong(file, line, f"a grade must be a whole number; got {columns[3]!r}") from error
+        _check_known(file, line, passage, known)
+        of_query = grades.setdefault(query, {})
+        if passage in of_query:
+            raise wrong(file, line, f"an id must be judged once per query; {passage!r} repeats in {query!r}")
+        of_query[passage] = float(grade)
+    if not grades:
+        raise wrong(file, None, "qrels must hold at least one line; the file is empty")
+    return tuple(
+        Judgement(query, tuple((p,) for p, grade in of.items() if grade >= 1), False, of)
+        for query, of in grades.items()
+    )
+
+
+def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgement, ...]:
+    found: dict[str, Judgement] = {}
+    for line, row in objects_of(file):
+        query = text_field(file, line, row, "query")
+        if query in found:
+            raise wrong(file, line, f"a query must stand on one line; {query!r} repeats")
+        hops = id_list(file, line, row.get("hops"), "hops")
+        for passage in hops:
+            _check_known(file, line, passage, known)
+        last = row.get("last_hop_known", False)
+        if not isinstance(last, bool):
+            raise wrong(file, line, f"'last_hop_known' must be true or false; got {last!r}")
+        found[query] = Judgement(query, tuple((passage,) for passage in hops), last)
+    if not found:
+        raise wrong(file, None, "judgements must hold at least one line; the file is empty")
+    return tuple(found.values())
+
+
+def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | None) -> None:
+    if known is not None and passage not in known:
+        raise wrong(file, line, f"a judged id must be in the corpus; {passage!r} is not")
+
+
+def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:
+    """Raise where a run answers a query that nobody judged: it would silently leave the mean."""
+    judged = {judgement.query for judgement in judgements}
+    extra = next((query for query in found if query not in judged), None)
+    if extra is not None:
+        raise InvalidInputError(f"every query of run {name!r} must be judged; {extra!r} is not")

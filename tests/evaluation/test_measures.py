@@ -1,0 +1,146 @@
+"""Measures against hand arithmetic, ir-measures and the tie traps of the tools around it."""
+
+import ir_measures
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phasegraph.candidates import Ranking
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.judgements import Judgement, check_disjoint
+from phasegraph.evaluation.measures import (
+    DEFAULT_MEASURES,
+    MEASURES,
+    Measure,
+    coverage_risk,
+    score_run,
+    surrogate_scores,
+)
+
+TWO_HOPS = Judgement("q", (("a",), ("b",)))
+
+
+def test_last_hop_looks_at_the_last_hop_only():
+    assert Measure("LastHop", 2)(["a", "x"], TWO_HOPS) == 0.0
+    assert Measure("LastHop", 2)(["x", "b"], TWO_HOPS) == 1.0
+    assert Measure("LastHop", 1)(["x", "b"], TWO_HOPS) == 0.0
+
+
+def test_last_hop_leaves_out_a_query_whose_last_hop_is_not_known():
+    unknown = Judgement("q2", (("a",), ("b",)), last_hop_known=False)
+    assert Measure("LastHop", 5)(["b"], unknown) is None
+    values = score_run({"q": ["b"], "q2": ["b"]}, [TWO_HOPS, unknown], Measure("LastHop", 5))
+    assert np.array_equal(values, [1.0, np.nan], equal_nan=True)
+
+
+def test_full_support_needs_every_hop():
+    assert Measure("FullSup", 3)(["b", "x", "a"], TWO_HOPS) == 1.0
+    assert Measure("FullSup", 2)(["b", "x", "a"], TWO_HOPS) == 0.0
+
+
+def test_any_alternative_of_a_hop_will_do_and_counts_once():
+    judgement = Judgement("q", (("a", "a2"), ("b",)))
+    assert Measure("Recall", 5)(["a2", "a"], judgement) == 0.5
+    assert Measure("FullSup", 5)(["a2", "b"], judgement) == 1.0
+    assert Measure("nDCG", 5)(["a2", "b"], judgement) == 1.0
+    assert Measure("nDCG", 5)(["a2", "a", "b"], judgement) < 1.0
+
+
+@pytest.mark.parametrize("name", list(MEASURES))
+def test_a_query_without_results_scores_zero_and_stays_in_the_mean(name):
+    values = score_run({"q": ["a", "b"]}, [TWO_HOPS, Judgement("q3", (("c",),))], Measure(name, 5))
+    assert values[0] > 0
+    assert values[1] == 0.0
+
+
+@pytest.mark.parametrize("name", list(MEASURES))
+def test_a_query_with_nothing_to_find_scores_zero(name):
+    assert Measure(name, 5)(["a"], Judgement("q", (), last_hop_known=False)) in (0.0, None)
+
+
+def test_graded_gain_is_linear():
+    judgement = Judgement("q", (("a",), ("b",)), grades={"a": 3.0, "b": 1.0, "c": 0.0})
+    assert Measure("nDCG", 10)(["b", "a", "d"], judgement) == pytest.approx(0.796708, abs=5e-7)
+
+
+@given(st.permutations("abcdefgh"), st.sets(st.sampled_from("abcdefghij"), min_size=1), st.integers(1, 9))
+def test_measures_agree_with_ir_measures_on_surrogate_scores(order, gold, k):
+    judgement = Judgement("q", tuple((passage,) for passage in sorted(gold)))
+    run = [
+        ir_measures.ScoredDoc("q", passage, score)
+        for passage, score in zip(order, surrogate_scores(len(order)), strict=True)
+    ]
+    qrels = [ir_measures.Qrel("q", passage, 1) for passage in sorted(gold)]
+    peers = {"Recall": "R", "nDCG": "nDCG", "Success": "Success", "MRR": "RR"}
+    wanted = [ir_measures.parse_measure(f"{peer}@{k}") for peer in peers.values()]
+    theirs = ir_measures.calc_aggregate(wanted, qrels, run)
+    for name, measure in zip(peers, wanted, strict=True):
+        assert Measure(name, k)(order, judgement) == pytest.approx(theirs[measure], abs=1e-12)
+
+
+@given(st.permutations("abcdef"), st.lists(st.integers(-1, 4), min_size=6, max_size=6), st.integers(1, 7))
+def test_graded_ndcg_agrees_with_ir_measures(order, grades, k):
+    of_id = dict(zip("abcdef", grades, strict=True))
+    judgement = Judgement("q", (("a",),), grades={p: float(g) for p, g in of_id.items()})
+    run = [ir_measures.ScoredDoc("q", p, s) for p, s in zip(order, surrogate_scores(6).tolist(), strict=True)]
+    qrels = [ir_measures.Qrel("q", p, g) for p, g in of_id.items()]
+    theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(f"nDCG@{k}")], qrels, run)
+    assert Measure("nDCG", k)(order, judgement) == pytest.approx(next(iter(theirs.values())), abs=1e-12)
+
+
+@pytest.mark.parametrize(("relevant", "ndcg", "rr", "rr_at_10"), [("a", 0, 0.5, 1.0), ("b", 1, 1.0, 0.5)])
+def test_other_tools_break_ties_two_ways_and_ours_is_stated(relevant, ndcg, rr, rr_at_10):
+    """trec_eval orders ties by id descending, RR@10 ascending; ours is ascending, and surrogates end the matter."""
+    tied = [ir_measures.ScoredDoc("q", passage, 1.0) for passage in "ab"]
+    qrels = [ir_measures.Qrel("q", relevant, 1)]
+    trap = [ir_measures.parse_measure(name) for name in ("nDCG@1", "RR", "RR@10")]
+    theirs = ir_measures.calc_aggregate(trap, qrels, tied)
+    assert [theirs[measure] for measure in trap] == [ndcg, rr, rr_at_10]
+
+    ours = Ranking("s", ["b", "a"], [1.0, 1.0]).ids
+    assert ours == ("a", "b")
+    untied = [ir_measures.ScoredDoc("q", p, s) for p, s in zip(ours, surrogate_scores(2), strict=True)]
+    agreed = ir_measures.calc_aggregate(trap, qrels, untied)
+    judgement = Judgement("q", ((relevant,),))
+    assert agreed[trap[0]] == Measure("nDCG", 1)(ours, judgement) == float(relevant == "a")
+    assert agreed[trap[1]] == agreed[trap[2]] == Measure("MRR", 10)(ours, judgement)
+
+
+@given(st.permutations("abcdefgh"), st.sets(st.sampled_from("abcdefgh"), min_size=1))
+def test_deeper_never_finds_less(order, gold):
+    judgement = Judgement("q", tuple((passage,) for passage in sorted(gold)))
+    for name in ("LastHop", "FullSup", "Recall", "Success", "MRR"):
+        values = [Measure(name, k)(order, judgement) for k in range(1, 9)]
+        assert values == sorted(values)
+
+
+def test_a_measure_reads_and_prints_its_name():
+    assert str(Measure.parse("LastHop@10")) == "LastHop@10"
+    assert [str(measure) for measure in DEFAULT_MEASURES][:2] == ["LastHop@5", "LastHop@10"]
+    for text in ("LastHop", "LastHop@0", "Nothing@5", "Recall@-1", "Recall@5 "):
+        with pytest.raises(InvalidInputError):
+            Measure.parse(text)
+
+
+def test_coverage_and_risk_by_hand():
+    found = coverage_risk([0.9, 0.8, 0.8, 0.1], [True, False, True, False])
+    assert found.thresholds.tolist() == [0.9, 0.8, 0.1]
+    assert found.coverage.tolist() == [0.25, 0.75, 1.0]
+    assert found.risk == pytest.approx([0.0, 1 / 3, 0.5])
+    assert found.at(0.85) == (0.25, 0.0)
+    coverage, risk = found.at(2.0)
+    assert coverage == 0.0
+    assert np.isnan(risk)
+
+
+def test_coverage_and_risk_refuse_what_they_cannot_rank():
+    for scores, correct in [([], []), ([1.0], [True, False]), ([float("nan")], [True])]:
+        with pytest.raises(InvalidInputError):
+            coverage_risk(scores, correct)
+
+
+def test_a_query_in_both_parts_is_an_error():
+    check_disjoint([TWO_HOPS], [Judgement("other", (("a",),))])
+    with pytest.raises(InvalidInputError, match="'q' stands in both"):
+        check_disjoint([TWO_HOPS], [TWO_HOPS])
