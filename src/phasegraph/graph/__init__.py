@@ -1,0 +1,1 @@
+"""The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both."""

@@ -1,0 +1,174 @@
+"""A weighted graph prepared once for many walks."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import Float32Array, FloatArray, Int32Array
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.pagerank.workspace import PushWorkspace
+
+Precision = Literal["float64", "float32"]
+
+
+@dataclass(frozen=True, eq=False)
+class WalkOperator:
+    """Out-edges, their weights and what every walk over them needs.
+
+    Made by :meth:`from_adjacency`; what only some methods need (the transposed matrix, whether the graph is
+    undirected) is worked out at first use and kept.
+
+    Parameters
+    ----------
+    indptr : (n + 1,) array of int64
+        Row u's out-edges are ``indices[indptr[u]:indptr[u + 1]]``.
+    indices : (e,) array of int32
+        The node each edge leads to.
+    weights : (e,) array of float32
+        Positive.
+    inverse_out : (n,) array of float
+        1 / the sum of a node's out-weights; 0 where it has none (a dangling node).
+    """
+
+    indptr: np.ndarray[Any, np.dtype[np.int64]]
+    indices: Int32Array
+    weights: Float32Array
+    inverse_out: FloatArray
+    _idle: deque[PushWorkspace] = field(default_factory=deque, repr=False)
+    _matrices: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_adjacency(cls, adjacency: Any, /) -> WalkOperator:
+        """Prepare a graph.
+
+        Parameters
+        ----------
+        adjacency : (n, n) sparse matrix or array
+            Entry (u, v) is the weight of the edge u > v, finite and not negative. Zero is no edge, entries
+            given twice are parallel edges and add up, self loops count. An undirected graph holds both
+            directions. It is not changed; int32 indices and float32 data are used without a copy.
+
+        Returns
+        -------
+        WalkOperator
+
+        Raises
+        ------
+        InvalidTypeError
+            If `adjacency` is not sparse.
+        InvalidInputError
+            If it is not square, is empty, or a weight is negative or not finite.
+
+        Examples
+        --------
+        >>> from scipy import sparse
+        >>> graph = WalkOperator.from_adjacency(sparse.csr_array([[0.0, 1.0], [1.0, 0.0]]))
+        >>> graph.size, graph.edges, graph.symmetric
+        (2, 2, True)
+        """
+        matrix: Any = adjacency
+        if not sparse.issparse(adjacency):
+            raise InvalidTypeError(f"adjacency must be a scipy sparse matrix; got {type(adjacency).__name__}")
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+            raise InvalidInputError(f"adjacency must be square and not empty; got shape {matrix.shape}")
+        matrix = matrix.tocsr()
+        weights = np.asarray(matrix.data)
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            bad = int(np.flatnonzero(~np.isfinite(weights) | (weights < 0))[0])
+            row = int(np.searchsorted(matrix.indptr, bad, side="right") - 1)
+            raise InvalidInputError(
+                f"adjacency weights must be finite and not negative; got {weights[bad]} on an edge of node {row}"
+            )
+        narrow = weights.astype(np.float32, copy=False)
+        indptr, indices = matrix.indptr, matrix.indices
+        if not narrow.all():
+            kept = narrow != 0
+            indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
+            indices, narrow = indices[kept], narrow[kept]
+        return cls(*_prepared(indptr, indices, narrow))
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.inverse_out)
+
+    @property
+    def edges(self) -> int:
+        """How many directed edges there are."""
+        return len(self.indices)
+
+    @cached_property
+    def symmetric(self) -> bool:
+        """Whether every edge has an equal edge back (the graph is undirected)."""
+        graph = self.matrix()
+        graph.sum_duplicates()
+        back = graph.T.tocsr()
+        back.sort_indices()
+        return bool(
+            np.array_equal(graph.indptr, back.indptr)
+            and np.array_equal(graph.indices, back.indices)
+            and np.allclose(graph.data, back.data, rtol=1e-6, atol=0.0)
+        )
+
+    def matrix(self) -> Any:
+        """The adjacency as a fresh float64 CSR array."""
+        parts = (self.weights.astype(np.float64), self.indices.copy(), self.indptr.copy())
+        return sparse.csr_array(parts, shape=(self.size, self.size))
+
+    def pull(self, precision: Precision = "float64") -> Any:
+        """The (n, n) matrix M of one step, ``mass @ transition`` written ``M @ mass``; dangling columns are 0.
+
+        Parameters
+        ----------
+        precision : {"float64", "float32"}
+
+        Returns
+        -------
+        (n, n) csr array
+            Built once per precision and kept.
+        """
+        found = self._matrices.get(precision)
+        if found is None:
+            step = self.matrix()
+            step.data *= np.repeat(self.inverse_out, np.diff(self.indptr))
+            found = step.T.tocsr().astype(precision)
+            found = sparse.csr_array(
+                (found.data, found.indices.astype(np.int32, copy=False), found.indptr), shape=found.shape
+            )
+            self._matrices[precision] = found
+        return found
+
+    def borrow(self) -> PushWorkspace:
+        """Take an idle workspace, or a new one; hand it back with :meth:`give_back`."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return PushWorkspace(self.size)
+
+    def give_back(self, workspace: PushWorkspace) -> None:
+        """Keep a clean workspace for the next walk."""
+        self._idle.append(workspace)
+
+
+def _prepared(
+    indptr: Any, indices: Any, weights: Float32Array
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Int32Array, Float32Array, FloatArray]:
+    """Read-only arrays of the types the kernels expect, and the inverse sums of the rows."""
+    starts = np.asarray(indptr, dtype=np.int64)
+    sums = np.zeros(len(starts) - 1)
+    filled = np.flatnonzero(np.diff(starts) > 0)
+    if len(filled):
+        sums[filled] = np.add.reduceat(weights, starts[filled], dtype=np.float64)
+    inverse = np.zeros(len(sums))
+    np.divide(1.0, sums, out=inverse, where=sums > 0)
+    narrow = np.ascontiguousarray(indices, dtype=np.int32)
+    arrays = (starts.view(), narrow.view(), np.ascontiguousarray(weights).view(), inverse)
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays

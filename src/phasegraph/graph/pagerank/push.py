@@ -1,0 +1,181 @@
+"""Forward push: follow the mass from the seeds outwards, and stop where there is too little to matter.
+
+Every node holds `gained` mass, which has stopped there, and `left` mass, which still has to be pushed on. In a
+round all nodes with ``left > threshold * out-edges`` let the share (1 - f) stop and send the share f along
+their edges. A push of a node with d edges settles more than (1 - f) * threshold * d, so that at most
+1 / ((1 - f) * threshold) edges are ever read, whatever the size of the graph. What is left at the end would
+let at least the share (1 - f) stop where it is: that free half step makes the values a closer lower bound.
+
+References
+----------
+Andersen, R., Chung, F., Lang, K. (2006). Local graph partitioning using PageRank vectors.
+doi:10.1109/FOCS.2006.44
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from phasegraph._typing import FloatArray, Int32Array
+from phasegraph.errors import NotConvergedError
+from phasegraph.graph.pagerank.reset import Seeds
+from phasegraph.graph.pagerank.result import PageRankResult
+from phasegraph.graph.pagerank.workspace import PushWorkspace
+
+
+class Rows(Protocol):
+    """Out-edges as a push needs them."""
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        ...
+
+    @property
+    def dense_edges(self) -> int:
+        """A round that would read more edges than this is done as one pass over the whole graph."""
+        ...
+
+    @property
+    def edge_counts(self) -> Int32Array:
+        """(n,) array of int: what pushing a node costs."""
+        ...
+
+    def spread(self, nodes: Int32Array, amounts: FloatArray) -> tuple[Int32Array, FloatArray]:
+        """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
+        ...
+
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """The (n,) array that arrives when every node sends its (n,) `amounts`."""
+        ...
+
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds, its graph arrays already bound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PushSettings:
+    """How a push goes: see :func:`phasegraph.graph.pagerank.personalized_pagerank`."""
+
+    follow: float
+    threshold: float
+    polish: int
+    limit: int
+    compiled: bool
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Where a push stands."""
+
+    frontier: Int32Array
+    touched: list[Int32Array]
+    rounds: int = 0
+    scanned: int = 0
+    everywhere: bool = False
+
+
+def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
+    """Push until no node is above its threshold, then polish; leaves `space` clean."""
+    space.left[seeds.nodes] = seeds.weights
+    space.stamp[seeds.nodes] = 1
+    counts = np.maximum(rows.edge_counts[seeds.nodes], 1)
+    at = _Progress(seeds.nodes[seeds.weights > settings.threshold * counts], [seeds.nodes], rounds=1)
+    if settings.compiled:
+        touched, *_ = space.queues
+        touched[: len(seeds.nodes)] = seeds.nodes
+    try:
+        while len(at.frontier):
+            if at.rounds > settings.limit:
+                raise NotConvergedError(
+                    f"push must settle within {settings.limit} rounds; {len(at.frontier)} nodes are still above it"
+                )
+            if settings.compiled:
+                _compiled_rounds(rows, settings, space, at)
+            else:
+                _numpy_rounds(rows, settings, space, at)
+            if len(at.frontier):
+                _dense_round(rows, settings, space, at)
+        for _ in range(settings.polish):
+            _dense_round(rows, settings, space, at)
+        return _result(rows, settings.follow, space, at)
+    finally:
+        if at.everywhere:
+            for array in (space.left, space.gained, space.stamp):
+                array.fill(0)
+        else:
+            space.clear(np.concatenate(at.touched))
+
+
+def _numpy_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+    """Rounds until nothing is above the threshold, a round gets dense, or the limit is passed."""
+    counts = rows.edge_counts
+    while len(at.frontier) and at.rounds <= settings.limit:
+        edges = int(counts[at.frontier].sum())
+        if edges > rows.dense_edges:
+            return
+        amounts = space.left[at.frontier]
+        space.left[at.frontier] = 0.0
+        space.gained[at.frontier] += (1.0 - settings.follow) * amounts
+        targets, values = rows.spread(at.frontier, settings.follow * amounts)
+        np.add.at(space.left, targets, values)
+        if not at.everywhere:
+            fresh = targets[space.stamp[targets] == 0]
+            if len(fresh):
+                space.stamp[fresh] = 1
+                at.touched.append(space.distinct(fresh))
+        above = targets[space.left[targets] > settings.threshold * np.maximum(counts[targets], 1)]
+        at.frontier = space.distinct(above)
+        at.rounds += 1
+        at.scanned += edges
+
+
+def _compiled_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+    """The same rounds, with the same numbers, in machine code."""
+    touched, frontier, received, amounts = space.queues
+    held = rows.size if at.everywhere else sum(map(len, at.touched))
+    frontier[: len(at.frontier)] = at.frontier
+    size, rounds, scanned, reached = rows.compiled()(
+        settings.follow,
+        settings.threshold,
+        (space.left, space.gained, space.stamp),
+        (touched, frontier, received, amounts),
+        held,
+        len(at.frontier),
+        rows.dense_edges,
+        at.rounds,
+        settings.limit,
+    )
+    at.frontier = frontier[:size].copy()
+    at.rounds = rounds
+    at.scanned += scanned
+    if reached > held:
+        at.touched.append(touched[held:reached].copy())
+
+
+def _dense_round(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+    """Push every node at once, however little it holds: one sparse product."""
+    space.gained += (1.0 - settings.follow) * space.left
+    space.left[:] = rows.sweep(settings.follow * space.left)
+    if not at.everywhere:
+        at.everywhere = True
+        space.stamp.fill(1)
+    at.frontier = np.flatnonzero(space.left > settings.threshold * np.maximum(rows.edge_counts, 1)).astype(np.int32)
+    at.rounds += 1
+    at.scanned += int(rows.edge_counts.sum())
+
+
+def _result(rows: Rows, follow: float, space: PushWorkspace, at: _Progress) -> PageRankResult:
+    """Values with the free half step, scaled for what dangling nodes have sent back to the reset so far."""
+    nodes = np.arange(rows.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
+    left, values = space.left[nodes], space.gained[nodes]
+    kept = float(values.sum()) + float(left.sum())
+    values += (1.0 - follow) * left
+    values /= kept
+    residual = follow * float(left.sum()) / kept
+    return PageRankResult(nodes, values, rows.size, residual, at.rounds - 1, at.scanned, len(nodes))

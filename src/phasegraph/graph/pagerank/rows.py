@@ -1,0 +1,76 @@
+"""Fixed edge weights as a push reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from phasegraph._typing import FloatArray, Int32Array
+from phasegraph.graph.pagerank.kernels import machine_code, static_rounds
+from phasegraph.graph.pagerank.operator import WalkOperator
+
+Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+
+DENSE_SHARE = 0.25
+"""A round that would read more than this share of all edges is done as one sparse product."""
+
+
+def ranges(starts: Positions, counts: Positions) -> Positions:
+    """The concatenation of ``arange(start, start + count)``.
+
+    Examples
+    --------
+    >>> ranges(np.array([5, 0, 9]), np.array([2, 0, 3]))
+    array([ 5,  6,  9, 10, 11])
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    out: Positions = np.arange(total) + np.repeat(starts - ends + counts, counts)
+    return out
+
+
+@dataclass(frozen=True)
+class StaticRows:
+    """The rows of a prepared graph."""
+
+    graph: WalkOperator
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return self.graph.size
+
+    @property
+    def dense_edges(self) -> int:
+        """Above this many edges a round is dense."""
+        return int(DENSE_SHARE * self.graph.edges)
+
+    @cached_property
+    def edge_counts(self) -> Int32Array:
+        """(n,) array of int32: out-edges."""
+        return np.diff(self.graph.indptr).astype(np.int32)
+
+    def spread(self, nodes: Int32Array, amounts: FloatArray) -> tuple[Int32Array, FloatArray]:
+        """Targets and what each gets."""
+        graph = self.graph
+        starts = graph.indptr[nodes]
+        counts = graph.indptr[nodes + 1] - starts
+        edges = ranges(starts, counts)
+        values = np.repeat(amounts * graph.inverse_out[nodes], counts)
+        values *= graph.weights[edges]
+        return graph.indices[edges], values
+
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """One sparse product."""
+        arrived: FloatArray = self.graph.pull() @ amounts
+        return arrived
+
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds over this graph."""
+        graph = self.graph
+        bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out)
+        return partial(machine_code(static_rounds), *bound)

@@ -1,0 +1,207 @@
+"""The public entry: which solver, with which tolerance, for one query or many."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.pagerank.iterate import chebyshev, power
+from phasegraph.graph.pagerank.kernels import Kernel, use_compiled
+from phasegraph.graph.pagerank.operator import Precision, WalkOperator
+from phasegraph.graph.pagerank.push import PushSettings, Rows, push
+from phasegraph.graph.pagerank.reset import Reset, Seeds, as_seeds
+from phasegraph.graph.pagerank.result import PageRankResult
+from phasegraph.graph.pagerank.rows import StaticRows
+from phasegraph.graph.pagerank.workspace import PushWorkspace
+
+Method = Literal["power", "chebyshev", "push"]
+
+RANKING_TOLERANCE = 1e-6
+"""Push threshold at which the first 20 nodes are those of the exact walk."""
+
+SCORE_TOLERANCE = 1e-7
+"""Push threshold at which the masses are good enough to calibrate."""
+
+
+def personalized_pagerank(
+    graph: WalkOperator | Any,
+    reset: Reset,
+    *,
+    follow_probability: float,
+    tolerance: float | None = None,
+    method: Method = "power",
+    workspace: PushWorkspace | None = None,
+    kernel: Kernel = "auto",
+    polish: int = 0,
+    precision: Precision = "float64",
+    max_iterations: int | None = None,
+) -> PageRankResult:
+    """Stationary mass of a walk that follows an out-edge or restarts at the seeds.
+
+    Parameters
+    ----------
+    graph : WalkOperator or (n, n) sparse matrix
+        Entry (u, v) is the weight of the edge u > v; an out-edge is followed with a probability
+        proportional to its weight. A matrix is prepared anew at every call: make a `WalkOperator` once.
+    reset : (n,) array of float, or a pair (nodes, weights)
+        Not negative, with a positive sum, by which it is divided.
+    follow_probability : float
+        Probability of walking on, in [0, 1); 1 minus it is the probability of a restart.
+    tolerance : float, optional
+        For "power" and "chebyshev" a bound on the L1 error of the mass (default 1e-10; 1e-4 in float32).
+        For "push" the mass per out-edge below which a node is not pushed on (default `RANKING_TOLERANCE`);
+        the L1 error is then in the result, and all masses are lower bounds.
+    method : {"power", "chebyshev", "push"}
+        "power" is the reference. "chebyshev" needs an undirected graph. "push" costs O(1 / tolerance) edges,
+        not O(edges); rounds that would read a quarter of the graph are done as one product over all of it.
+    workspace : PushWorkspace, optional
+        Scratch memory of a push; by default one that the graph keeps for the purpose.
+    kernel : {"auto", "numpy", "compiled"}
+        For "push": machine code through numba (``phasegraph[graph]``) where installed, or numpy. Both give
+        the same values and counters.
+    polish : int
+        For "push": whole-graph rounds at the end, each of which multiplies the residual by
+        `follow_probability` or less. 2 with a tolerance of 3e-7 equals `SCORE_TOLERANCE` on small graphs.
+    precision : {"float64", "float32"}
+        Of the iterations; a push always sums in float64.
+    max_iterations : int, optional
+        By default as many as the theory allows for, and some.
+
+    Returns
+    -------
+    PageRankResult
+        Masses in [0, 1]; they sum to 1 (a push: to 1 - `residual`).
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument is out of range, or "chebyshev" is asked of a directed graph.
+    NotConvergedError
+        If the tolerance is not reached; an unconverged mass is never returned.
+    MissingDependencyError
+        If ``kernel="compiled"`` and numba is not installed.
+
+    Notes
+    -----
+    A node without out-edges restarts (as igraph's PRPACK has it; NetworkX by default, too), zero weights are
+    no edges, self loops count and parallel edges add up. The name `damping` is avoided: HippoRAG's is the
+    probability of following an edge, other papers' alpha that of a restart.
+
+    References
+    ----------
+    Haveliwala, T. (2002). Topic-sensitive PageRank. doi:10.1145/511446.511513
+    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> edges = sparse.csr_array(([1.0, 3.0, 1.0, 2.0], ([0, 0, 1, 2], [1, 2, 2, 0])), shape=(4, 4))
+    >>> walk = personalized_pagerank(edges, [1.0, 0.0, 0.0, 1.0], follow_probability=0.5)
+    >>> walk.mass.round(6).tolist()
+    [0.426667, 0.053333, 0.186667, 0.333333]
+    """
+    prepared = graph if isinstance(graph, WalkOperator) else WalkOperator.from_adjacency(graph)
+    seeds = as_seeds(reset, prepared.size)
+    if method == "push":
+        settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel)
+        return run_push(StaticRows(prepared), prepared, seeds, settings, workspace)
+    follow = _follow(follow_probability)
+    bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
+    if precision not in ("float64", "float32"):
+        raise InvalidInputError(f'precision must be "float64" or "float32"; got {precision!r}')
+    limit = _limit(max_iterations, follow, bound)
+    if method == "power":
+        return power(prepared, seeds, follow, bound, limit, precision)
+    if method == "chebyshev":
+        return chebyshev(prepared, seeds, follow, bound, limit, precision)
+    raise InvalidInputError(f'method must be "power", "chebyshev" or "push"; got {method!r}')
+
+
+def personalized_pagerank_batch(
+    graph: WalkOperator | Any, resets: Iterable[Reset], **options: Any
+) -> list[PageRankResult]:
+    """One walk per reset distribution over one prepared graph.
+
+    Parameters
+    ----------
+    graph : WalkOperator or (n, n) sparse matrix
+        Prepared once for all of them.
+    resets : iterable of reset distributions
+        Any number, also none.
+    **options
+        As for :func:`personalized_pagerank`.
+
+    Returns
+    -------
+    list of PageRankResult
+        To the bit what one call for each would give.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> pair = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
+    >>> [w.mass.tolist() for w in personalized_pagerank_batch(pair, [([0], [1])], follow_probability=0.0)]
+    [[1.0, 0.0]]
+    """
+    prepared = graph if isinstance(graph, WalkOperator) else WalkOperator.from_adjacency(graph)
+    return [personalized_pagerank(prepared, reset, **options) for reset in resets]
+
+
+def push_settings(
+    follow_probability: float,
+    tolerance: float | None,
+    polish: int,
+    max_iterations: int | None,
+    kernel: Kernel,
+) -> PushSettings:
+    """The checked settings of a push."""
+    follow = _follow(follow_probability)
+    threshold = _tolerance(tolerance, RANKING_TOLERANCE)
+    if isinstance(polish, bool) or not isinstance(polish, int) or polish < 0:
+        raise InvalidInputError(f"polish must be an integer of at least 0; got {polish!r}")
+    limit = _limit(max_iterations, follow, threshold)
+    return PushSettings(follow, threshold, polish, limit, use_compiled(kernel))
+
+
+def run_push(
+    rows: Rows,
+    lender: WalkOperator,
+    seeds: Seeds,
+    settings: PushSettings,
+    workspace: PushWorkspace | None,
+) -> PageRankResult:
+    """Push in the given workspace, or in one that `lender` keeps."""
+    if workspace is not None:
+        if workspace.size != rows.size:
+            raise InvalidInputError(f"workspace must serve {rows.size} nodes; got one for {workspace.size}")
+        return push(rows, seeds, settings, workspace)
+    space = lender.borrow()
+    result = push(rows, seeds, settings, space)
+    lender.give_back(space)
+    return result
+
+
+def _follow(probability: float) -> float:
+    follow = float(probability)
+    if not 0.0 <= follow < 1.0:
+        raise InvalidInputError(f"follow_probability must lie in [0, 1); got {probability}")
+    return follow
+
+
+def _tolerance(given: float | None, default: float) -> float:
+    tolerance = default if given is None else float(given)
+    if not 0.0 < tolerance < math.inf:
+        raise InvalidInputError(f"tolerance must be positive and finite; got {given}")
+    return tolerance
+
+
+def _limit(given: int | None, follow: float, tolerance: float) -> int:
+    """Steps after which `follow` to their power is far below the tolerance."""
+    if given is None:
+        needed = 0.0 if follow == 0.0 else math.log(min(tolerance, 1.0) * (1.0 - follow) / 4.0) / math.log(follow)
+        return int(2 * needed) + 20
+    if given < 1:
+        raise InvalidInputError(f"max_iterations must be at least 1; got {given}")
+    return int(given)

@@ -1,0 +1,126 @@
+"""What personalised PageRank refuses, and how it says so."""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from phasegraph.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    MissingDependencyError,
+    NotConvergedError,
+)
+from phasegraph.graph.pagerank import PushWorkspace, WalkOperator, kernels, personalized_pagerank
+
+RING = sparse.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
+PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "error", "words"),
+    [
+        (np.eye(3), InvalidTypeError, "must be a scipy sparse matrix"),
+        (sparse.csr_array((2, 3)), InvalidInputError, "square"),
+        (sparse.csr_array((0, 0)), InvalidInputError, "not empty"),
+        (sparse.csr_array([[0.0, -1.0], [1.0, 0.0]]), InvalidInputError, "got -1.0 on an edge of node 0"),
+        (sparse.csr_array([[0.0, 1.0], [np.nan, 0.0]]), InvalidInputError, "got nan on an edge of node 1"),
+        (sparse.csr_array([[0.0, np.inf], [1.0, 0.0]]), InvalidInputError, "finite"),
+    ],
+)
+def test_a_bad_graph_is_refused(adjacency, error, words):
+    with pytest.raises(error, match=words):
+        WalkOperator.from_adjacency(adjacency)
+
+
+@pytest.mark.parametrize(
+    ("reset", "error", "words"),
+    [
+        ([1.0, 0.0], InvalidInputError, "one weight per node"),
+        ([0.0] * 4, InvalidInputError, "positive finite sum"),
+        ([1.0, -1.0, 1.0, 1.0], InvalidInputError, "got -1.0 at position 1"),
+        ([1.0, np.nan, 1.0, 1.0], InvalidInputError, "got nan at position 1"),
+        ([[1.0, 0.0, 0.0, 0.0]], InvalidInputError, "one-dimensional"),
+        (["a", "b", "c", "d"], InvalidTypeError, "numbers"),
+        (([], []), InvalidInputError, "at least one node"),
+        (([0, 1], [1.0]), InvalidInputError, "2 nodes and 1 weights"),
+        (([4], [1.0]), InvalidInputError, r"\[0, 4\)"),
+        (([-1], [1.0]), InvalidInputError, r"\[0, 4\)"),
+        (([0.5], [1.0]), InvalidTypeError, "integers"),
+        (([0], [1.0], [1.0]), InvalidInputError, "3 parts"),
+        (([[0]], [1.0]), InvalidInputError, "one-dimensional"),
+    ],
+)
+@pytest.mark.parametrize("method", ["power", "push"])
+def test_a_bad_reset_distribution_is_refused(reset, error, words, method):
+    with pytest.raises(error, match=words):
+        personalized_pagerank(RING, reset, follow_probability=0.5, method=method)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"follow_probability": 1.0}, "follow_probability"),
+        ({"follow_probability": -0.1}, "follow_probability"),
+        ({"follow_probability": np.nan}, "follow_probability"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"tolerance": np.inf}, "tolerance"),
+        ({"method": "jump"}, "method"),
+        ({"method": "push", "kernel": "fast"}, "kernel"),
+        ({"method": "push", "polish": -1}, "polish"),
+        ({"method": "push", "polish": True}, "polish"),
+        ({"method": "push", "workspace": PushWorkspace(3)}, "workspace must serve 4 nodes"),
+        ({"precision": "float16"}, "precision"),
+        ({"max_iterations": 0}, "max_iterations"),
+        ({"method": "chebyshev"}, "undirected"),
+    ],
+)
+def test_a_bad_setting_is_refused(options, words):
+    with pytest.raises(InvalidInputError, match=words):
+        personalized_pagerank(RING, ([0], [1.0]), **{"follow_probability": 0.5, **options})
+
+
+@pytest.mark.parametrize("method", ["power", "chebyshev", "push"])
+def test_an_unconverged_mass_is_never_returned(method):
+    with pytest.raises(NotConvergedError):
+        personalized_pagerank(
+            PAIR, ([0], [1.0]), follow_probability=0.9, method=method, tolerance=1e-9, max_iterations=3
+        )
+
+
+def test_a_push_that_did_not_settle_leaves_its_workspace_clean():
+    space = PushWorkspace(2)
+    with pytest.raises(NotConvergedError):
+        personalized_pagerank(
+            PAIR,
+            ([0], [1.0]),
+            follow_probability=0.9,
+            method="push",
+            tolerance=1e-9,
+            max_iterations=3,
+            workspace=space,
+        )
+    for array in (space.left, space.gained, space.stamp):
+        assert not array.any()
+
+
+def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_extra(monkeypatch):
+    real = builtins.__import__
+
+    def without_numba(name, *args, **kwargs):
+        if name == "numba":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_numba)
+    kernels._numba.cache_clear()
+    try:
+        walk = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push")
+        assert walk.mass.sum() + walk.residual == pytest.approx(1.0)
+        with pytest.raises(MissingDependencyError, match=r"phasegraph\[graph\]"):
+            personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", kernel="compiled")
+    finally:
+        kernels._numba.cache_clear()
