@@ -1,0 +1,25 @@
+"""Sources, and how to ask several of them at once: deadlines, failures, needs, breakers.
+
+A :class:`Gatherer` asks the sources of one call concurrently and answers with :class:`Gathered`: their
+rankings and one report each, in name order, whatever order they came in. One that fails, hangs or returns nonsense
+costs the others nothing.
+"""
+
+from phasegraph.sources.gather import Gatherer
+from phasegraph.sources.gathered import Gathered
+from phasegraph.sources.protocol import AsyncCallableSource, AsyncSource, CallableSource, Given, Source
+from phasegraph.sources.settings import BreakerSettings, SourceSettings
+from phasegraph.sources.state import SourceHealth
+
+__all__ = [
+    "AsyncCallableSource",
+    "AsyncSource",
+    "BreakerSettings",
+    "CallableSource",
+    "Gathered",
+    "Gatherer",
+    "Given",
+    "Source",
+    "SourceHealth",
+    "SourceSettings",
+]

@@ -1,0 +1,74 @@
+"""What a call comes to: its rankings and reports, or the error it deserves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from phasegraph.candidates import Ranking, SourceReport
+from phasegraph.errors import AllSourcesFailed, DegradedError
+from phasegraph.sources.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What the sources answered to one query; everything in name order.
+
+    Parameters
+    ----------
+    rankings : tuple of Ranking
+        Of the sources that returned at least one hit.
+    reports : tuple of SourceReport
+        One per source asked.
+    causes : mapping of str to BaseException
+        What the sources that failed raised: a ``TimeoutError`` for a missed deadline, a
+        :class:`~phasegraph.errors.PhasegraphError` for one that was not asked.
+    """
+
+    rankings: tuple[Ranking, ...]
+    reports: tuple[SourceReport, ...]
+    causes: Mapping[str, BaseException] = field(default_factory=dict, repr=False)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether a source could not look, looked only in part, or ran without a ranking that came late."""
+        return bool(degradations(self.reports))
+
+
+def conclude(call: Call, *, raise_if_none: bool, strict: bool) -> Gathered:
+    """The outcome of a call that has finished.
+
+    Raises
+    ------
+    AllSourcesFailed
+        If every source failed and `raise_if_none`.
+    DegradedError
+        If `strict` and anything was degraded.
+    """
+    if call.fatal is not None:
+        raise call.fatal
+    causes = {slot.name: slot.error for slot in call.slots if slot.error is not None}
+    if len(causes) == len(call.slots) and raise_if_none:
+        raise AllSourcesFailed(causes)
+    reports = tuple([slot.report() for slot in call.slots])
+    if strict:
+        found = degradations(reports)
+        if found:
+            listed = "; ".join(f"{name}: {why}" for name, why in found.items())
+            raise DegradedError(f"strict=True wants every source to answer in full; got {listed}")
+    rankings = tuple([slot.ranking for slot in call.slots if slot.ranking is not None and len(slot.ranking)])
+    return Gathered(rankings, reports, MappingProxyType(causes))
+
+
+def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
+    """Per degraded source, in name order, why: its own failure, or a ranking it needed that came too late."""
+    status = {report.source: report.status for report in reports}
+    found: dict[str, str] = {}
+    for report in reports:
+        missed = [need for need in report.without if status.get(need, "empty") != "empty"]
+        if report.degraded:
+            found[report.source] = f"{report.status}, {report.reason}"
+        elif missed:
+            found[report.source] = f"ran without {', '.join(missed)}"
+    return found
