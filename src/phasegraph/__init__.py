@@ -1,5 +1,6 @@
 """Calibrated fusion of unlike retrievers: the public names and nothing else."""
 
+from phasegraph.calibration import BackgroundCalibrator, ListCalibrator, ReferenceECDF, fit_reference_ecdf
 from phasegraph.candidates import Background, Candidates, Ranking, SourceReport
 from phasegraph.errors import (
     AllSourcesFailed,
@@ -14,21 +15,37 @@ from phasegraph.errors import (
     PhasegraphWarning,
     StoreError,
 )
+from phasegraph.fusion import FUSION_RULES
+from phasegraph.pipeline import Context, Evidence, FusionPipeline, Result, SourceEvidence
+from phasegraph.priors import ExactMatchBonus, RecencyPrior, UnitPrior
 
 __all__ = [
+    "FUSION_RULES",
     "AllSourcesFailed",
     "Background",
+    "BackgroundCalibrator",
     "Candidates",
+    "Context",
     "DegradedError",
+    "Evidence",
+    "ExactMatchBonus",
+    "FusionPipeline",
     "InsufficientDataError",
     "IntegrityError",
     "InvalidInputError",
     "InvalidTypeError",
+    "ListCalibrator",
     "MissingDependencyError",
     "NotConvergedError",
     "PhasegraphError",
     "PhasegraphWarning",
     "Ranking",
+    "RecencyPrior",
+    "ReferenceECDF",
+    "Result",
+    "SourceEvidence",
     "SourceReport",
     "StoreError",
+    "UnitPrior",
+    "fit_reference_ecdf",
 ]

@@ -46,7 +46,7 @@ def encode_document(kind: str, version: int, body: Mapping[str, object]) -> byte
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"a document holds finite numbers, text, lists and mappings; {error}") from error
     document = {"format": FORMAT, "kind": kind, "version": version, "sha256": _digest(text), "body": body}
-    return (json.dumps(document, indent=1, allow_nan=False, ensure_ascii=False) + "\n").encode()
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
 
 
 def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:

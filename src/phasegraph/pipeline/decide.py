@@ -1,0 +1,197 @@
+"""Rankings in, result out: the one function that tests, evaluation, replay and both frameworks call."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph.calibration import Calibrated
+from phasegraph.candidates import Candidates, Ranking, SourceReport, pool, top_order
+from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarning
+from phasegraph.fusion import FUSION_RULES
+from phasegraph.fusion.weighting import WEIGHTINGS
+from phasegraph.pipeline import parts
+from phasegraph.pipeline.result import Reason, Result
+from phasegraph.priors import Context
+
+if TYPE_CHECKING:
+    from phasegraph.pipeline.pipeline import FusionPipeline
+
+_DISAGREE = "sources {0!r} and {1!r} agree on nothing: no top-10 hit of either is in the other's top 50"
+
+
+def decide(
+    pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context, reports: Sequence[SourceReport]
+) -> Result:
+    """See :meth:`FusionPipeline.decide`."""
+    _check_known(pipeline, rankings)
+    weighted = [r for r in rankings if len(r) and (pipeline.weights is None or pipeline.weights[r.source] > 0)]
+    capped = parts.apply_caps(weighted, pipeline.pool_caps, pipeline.pool_cap_mode)
+    candidates = pool(capped)
+    found = parts.calibrate_all(candidates, pipeline.calibrators, pipeline.calibrator)
+    settled = _settle_reports(rankings, reports, candidates, found)
+    degraded = any(report.degraded for report in settled)
+    if pipeline.strict:
+        _refuse(settled)
+    if not len(candidates):
+        return _empty(candidates, settled, degraded, "could_not_look" if degraded else "nothing_found")
+    return _fuse(pipeline, candidates, found, context, settled, degraded)
+
+
+def _fuse(
+    pipeline: FusionPipeline,
+    candidates: Candidates,
+    found: Sequence[Calibrated],
+    context: Context,
+    reports: tuple[SourceReport, ...],
+    degraded: bool,
+) -> Result:
+    rule = FUSION_RULES[pipeline.rule]
+    values = candidates.spread([one.values for one in found])
+    missing = np.array([one.missing for one in found])
+    weights = _weights(pipeline, candidates)
+    options = dict(pipeline.rule_options)
+    fused = rule.function(values, weights=weights, missing=missing, **options)
+    bonuses = _bonuses(pipeline, candidates, fused, context)
+    if bonuses is not None:
+        fused = fused + bonuses
+    factors = _factors(pipeline, candidates, context)
+    final = fused if factors is None else parts.with_prior(fused, factors)
+    rows = top_order(final, candidates.ids, pipeline.k)
+    contributed = parts.contributions(rule, options, values, weights, missing, rows)
+    agreement = parts.agreement(candidates.rankings)
+    chosen = values[rows]
+    return Result(
+        ids=tuple(candidates.ids[row] for row in rows.tolist()),
+        scores=parts.publish(final[rows]),
+        fused=fused[rows],
+        contributions=contributed,
+        calibrated=np.where(np.isnan(chosen), missing, chosen),
+        weights=weights,
+        bonuses=np.zeros(len(rows)) if bonuses is None else bonuses[rows],
+        priors=np.ones(len(rows)) if factors is None else factors[rows],
+        rows=rows,
+        candidates=candidates,
+        accepted=np.ones(len(rows), dtype=np.bool_),
+        reports=reports,
+        agreement=agreement,
+        degraded=degraded,
+        warnings=_disagreements(agreement),
+    )
+
+
+def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    if pipeline.weights is None:
+        return
+    for ranking in rankings:
+        if ranking.source not in pipeline.weights:
+            raise InvalidInputError(
+                f"weights must name every source; got {sorted(pipeline.weights)}, not {ranking.source!r}"
+            )
+
+
+def _weights(pipeline: FusionPipeline, candidates: Candidates) -> FloatArray:
+    """(m,) weights over the sources that answered, divided once by their sum in name order."""
+    if pipeline.weights is None:
+        given = WEIGHTINGS[pipeline.weighting](candidates.rankings)
+    else:
+        given = np.array([pipeline.weights[name] for name in candidates.sources])
+    scaled = given / given.max()
+    total = 0.0
+    for weight in scaled.tolist():
+        total += weight
+    return np.asarray(scaled / total)
+
+
+def _bonuses(
+    pipeline: FusionPipeline, candidates: Candidates, fused: FloatArray, context: Context
+) -> FloatArray | None:
+    bonuses: FloatArray | None = None
+    if pipeline.consensus_bonus > 0 and len(candidates.sources) > 1:
+        top = float(np.abs(fused).max())
+        size = pipeline.consensus_bonus * top if pipeline.consensus_bounded else pipeline.consensus_bonus
+        if size > top:
+            warnings.warn(
+                f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two sources "
+                "returned comes before every other",
+                PhasegraphWarning,
+                stacklevel=5,
+            )
+        bonuses = np.where(candidates.returned >= 2, size, 0.0)
+    for prior in pipeline.priors:
+        if prior.additive:
+            added = prior(candidates.ids, context)
+            bonuses = added if bonuses is None else bonuses + added
+    return bonuses
+
+
+def _factors(pipeline: FusionPipeline, candidates: Candidates, context: Context) -> FloatArray | None:
+    factors: FloatArray | None = None
+    for prior in pipeline.priors:
+        if not prior.additive:
+            values = prior(candidates.ids, context)
+            factors = values if factors is None else factors * values
+    return factors
+
+
+def _settle_reports(
+    rankings: Sequence[Ranking],
+    reports: Sequence[SourceReport],
+    candidates: Candidates,
+    found: Sequence[Calibrated],
+) -> tuple[SourceReport, ...]:
+    """Reports in name order, made where none came, with the tier each source was calibrated by."""
+    tiers = {name: one.tier for name, one in zip(candidates.sources, found, strict=True)}
+    known = {report.source: report for report in reports}
+    for ranking in rankings:
+        if ranking.source not in known:
+            known[ranking.source] = SourceReport(
+                ranking.source,
+                "ok" if len(ranking) else "empty",
+                ranking.reason,
+                hits=len(ranking),
+                dropped=ranking.dropped,
+            )
+    return tuple(
+        replace(known[name], calibration=tiers[name]) if name in tiers else known[name] for name in sorted(known)
+    )
+
+
+def _refuse(reports: Sequence[SourceReport]) -> None:
+    bad = [f"{r.source}: {r.status}{f' ({r.reason})' if r.reason else ''}" for r in reports if r.degraded]
+    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "list"]
+    if bad:
+        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")
+
+
+def _disagreements(agreement: dict[tuple[str, str], float]) -> tuple[str, ...]:
+    return tuple(
+        _DISAGREE.format(first, second)
+        for (first, second), share in agreement.items()
+        if first < second and share == 0 and agreement[(second, first)] == 0
+    )
+
+
+def _empty(candidates: Candidates, reports: tuple[SourceReport, ...], degraded: bool, reason: Reason) -> Result:
+    none, width = np.empty(0), len(candidates.sources)
+    return Result(
+        ids=(),
+        scores=none,
+        fused=none,
+        contributions=np.empty((0, width)),
+        calibrated=np.empty((0, width)),
+        weights=np.empty(width),
+        bonuses=none,
+        priors=none,
+        rows=np.empty(0, dtype=np.intp),
+        candidates=candidates,
+        accepted=np.empty(0, dtype=np.bool_),
+        reports=reports,
+        degraded=degraded,
+        reason=reason,
+    )

@@ -1,0 +1,53 @@
+"""A pipeline's fields to JSON types and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from phasegraph.calibration import calibrator_from_dict
+from phasegraph.errors import InvalidInputError
+from phasegraph.priors import prior_from_dict
+
+if TYPE_CHECKING:
+    from phasegraph.pipeline.pipeline import FusionPipeline
+
+_PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
+
+
+def pipeline_to_dict(pipeline: FusionPipeline) -> dict[str, object]:
+    """Every field as JSON types."""
+    state: dict[str, object] = {name: getattr(pipeline, name) for name in _PLAIN}
+    state["pool_caps"] = dict(pipeline.pool_caps)
+    state["rule_options"] = dict(pipeline.rule_options)
+    state["weights"] = None if pipeline.weights is None else dict(pipeline.weights)
+    state["calibrator"] = dict(pipeline.calibrator.to_dict())
+    state["calibrators"] = {name: dict(one.to_dict()) for name, one in pipeline.calibrators.items()}
+    state["priors"] = [dict(prior.to_dict()) for prior in pipeline.priors]
+    return state
+
+
+def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
+    """Constructor arguments from :func:`pipeline_to_dict`'s state."""
+    known = {*_PLAIN, "pool_caps", "rule_options", "weights", "calibrator", "calibrators", "priors"}
+    unknown = sorted(set(state) - known)
+    if unknown:
+        raise InvalidInputError(f"a pipeline's fields must be among {sorted(known)}; got {unknown}")
+    fields = dict(state)
+    if "calibrator" in fields:
+        fields["calibrator"] = calibrator_from_dict(_mapping("calibrator", fields["calibrator"]))
+    own = _mapping("calibrators", fields.get("calibrators", {}))
+    fields["calibrators"] = {
+        name: calibrator_from_dict(_mapping(f"calibrators[{name!r}]", one)) for name, one in own.items()
+    }
+    priors = fields.get("priors", [])
+    if not isinstance(priors, list):
+        raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
+    fields["priors"] = tuple(prior_from_dict(_mapping("priors", one)) for one in priors)
+    return fields
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name} must be a mapping; got {type(value).__name__}")
+    return value
