@@ -1,0 +1,48 @@
+"""What may be shown: thresholds per source and for the final set, how they are fitted, what they promise.
+
+Judged hits (:class:`JudgedScores`) become a :class:`Threshold` by a recipe of the literature, an exact optimum,
+a certificate or conformal control; an :class:`AcceptancePolicy` turns thresholds into a verdict per candidate
+(accept, ambiguous, reject) and says which promises hold for the answer at hand.
+"""
+
+from phasegraph.acceptance.bounds import betting, hoeffding_bentkus, queries_needed
+from phasegraph.acceptance.certified import certify_sources, certify_threshold
+from phasegraph.acceptance.conformal import conformal_threshold, three_way
+from phasegraph.acceptance.drift import DriftReport, check_drift, revoke_on_drift
+from phasegraph.acceptance.fitting import (
+    area_under_curve,
+    fit_global_threshold,
+    fit_grid,
+    fit_threshold,
+    sscc_threshold,
+)
+from phasegraph.acceptance.judged import JudgedScores, query_losses
+from phasegraph.acceptance.outcome import AcceptanceOutcome, Certificate, correct_once
+from phasegraph.acceptance.policy import AcceptancePolicy
+from phasegraph.acceptance.thresholds import DriftReference, Threshold
+
+__all__ = [
+    "AcceptanceOutcome",
+    "AcceptancePolicy",
+    "Certificate",
+    "DriftReference",
+    "DriftReport",
+    "JudgedScores",
+    "Threshold",
+    "area_under_curve",
+    "betting",
+    "certify_sources",
+    "certify_threshold",
+    "check_drift",
+    "conformal_threshold",
+    "correct_once",
+    "fit_global_threshold",
+    "fit_grid",
+    "fit_threshold",
+    "hoeffding_bentkus",
+    "queries_needed",
+    "query_losses",
+    "revoke_on_drift",
+    "sscc_threshold",
+    "three_way",
+]

@@ -1,0 +1,209 @@
+"""Judged scores: what every threshold is fitted on, grouped by query so that the query is the unit of evidence.
+
+Hits of one query share its difficulty, so treating them as independent overstates what was learnt. Everything
+here keeps the query a hit belongs to, and splits by query only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
+
+Risk = Literal["wrong", "missed"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgedScores:
+    """Scores of hits that someone has judged, with the query each hit belongs to.
+
+    Parameters
+    ----------
+    scores : (n,) array_like of float
+        Finite, higher is better, in any one unit.
+    labels : (n,) array_like of {0, 1} or bool
+        1 where the passage is relevant.
+    queries : (n,) sequence of hashable, optional
+        The query of each hit; default: every hit is a query of its own, which is only true of a sample that
+        was drawn one hit per query.
+
+    Attributes
+    ----------
+    groups : (n,) array of int
+        The row of each hit's query, 0 to `query_count` - 1, in order of first appearance.
+
+    Raises
+    ------
+    InvalidInputError
+        If lengths differ, a score is not finite or a label is not 0 or 1.
+    InsufficientDataError
+        If there is no hit, or the labels are all 0 or all 1.
+
+    Examples
+    --------
+    >>> judged = JudgedScores([0.9, 0.4, 0.7], [1, 0, 1], ["a", "a", "b"])
+    >>> judged.query_count, judged.positives
+    (2, 2)
+    """
+
+    scores: FloatArray
+    labels: BoolArray
+    queries: Sequence[object] | IntArray | None = None
+    groups: IntArray = field(init=False, repr=False)
+    names: tuple[object, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        scores = np.array(self.scores, dtype=np.float64)
+        labels = np.asarray(self.labels)
+        if scores.ndim != 1 or labels.shape != scores.shape:
+            raise InvalidInputError(
+                f"JudgedScores needs one label per score, both flat; got {scores.shape} and {labels.shape}"
+            )
+        if not len(scores):
+            raise InsufficientDataError("JudgedScores needs at least one judged hit; got none")
+        if not np.isfinite(scores).all():
+            raise InvalidInputError("JudgedScores.scores must be finite; got NaN or infinity")
+        _check_labels(labels)
+        queries = range(len(scores)) if self.queries is None else self.queries
+        if len(queries) != len(scores):
+            raise InvalidInputError(
+                f"JudgedScores.queries must name one query per hit; got {len(queries)} for {len(scores)}"
+            )
+        rows, groups = number_queries(queries)
+        flags = labels.astype(bool)
+        for array in (scores, flags, groups):
+            array.setflags(write=False)
+        object.__setattr__(self, "scores", scores)
+        object.__setattr__(self, "labels", flags)
+        object.__setattr__(self, "queries", None)
+        object.__setattr__(self, "groups", groups)
+        object.__setattr__(self, "names", rows)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @property
+    def query_count(self) -> int:
+        """Number of different queries."""
+        return len(self.names)
+
+    @property
+    def positives(self) -> int:
+        """Number of relevant hits."""
+        return int(self.labels.sum())
+
+    def only(self, kept: BoolArray, /) -> JudgedScores:
+        """The hits of the queries marked in `kept` (one flag per query)."""
+        rows = np.flatnonzero(kept[self.groups])
+        renumbered = np.cumsum(kept) - 1
+        part = JudgedScores(self.scores[rows], self.labels[rows], renumbered[self.groups[rows]])
+        names = tuple(name for name, keep in zip(self.names, kept.tolist(), strict=True) if keep)
+        object.__setattr__(part, "names", names)
+        return part
+
+    def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
+        """Two halves of the queries, drawn by `rng`; no query is in both.
+
+        Raises
+        ------
+        InsufficientDataError
+            If there is one query only, or a half holds labels of one kind only.
+        """
+        if self.query_count < 2:
+            raise InsufficientDataError(f"a split by query needs 2 queries; got {self.query_count}")
+        order = np.random.default_rng(rng).permutation(self.query_count)
+        kept = np.zeros(self.query_count, dtype=bool)
+        kept[order[: self.query_count // 2]] = True
+        return self.only(kept), self.only(~kept)
+
+
+def _check_labels(labels: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
+    if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+        raise InvalidInputError("JudgedScores.labels must be 0 or 1; got something else")
+    share = float(labels.astype(np.float64).mean())
+    if share in (0.0, 1.0):
+        kind = "relevant" if share else "not relevant"
+        raise InsufficientDataError(
+            f"a threshold needs relevant and irrelevant hits to tell apart; all {len(labels)} are {kind}"
+        )
+
+
+def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[object, ...], IntArray]:
+    """Distinct queries in order of first appearance, and the row of each entry among them.
+
+    Raises
+    ------
+    InvalidTypeError
+        If a query cannot be a key.
+    """
+    rows: dict[object, int] = {}
+    listed = queries.tolist() if isinstance(queries, np.ndarray) else queries
+    try:
+        groups = [rows.setdefault(name, len(rows)) for name in listed]
+    except TypeError as error:
+        raise InvalidTypeError("queries must be hashable, such as their ids; got one that is not") from error
+    return tuple(rows), np.array(groups, dtype=np.intp)
+
+
+def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
+    """Refuse two parts that share a query.
+
+    Raises
+    ------
+    InvalidInputError
+        If a query has hits in both, because the second part would then confirm what it has already seen.
+    """
+    shared = set(first.names) & set(second.names)
+    if shared:
+        example = sorted(map(repr, shared))[0]
+        raise InvalidInputError(
+            f"the two parts must not share a query; {len(shared)} are in both, for example {example}"
+        )
+
+
+def query_losses(judged: JudgedScores, thresholds: FloatArray, /, *, risk: Risk) -> FloatArray:
+    """Loss of every query at every threshold.
+
+    Parameters
+    ----------
+    judged : JudgedScores
+        With q queries.
+    thresholds : (t,) array of float
+        Ascending; a hit is accepted where its score is at or above the threshold.
+    risk : {"wrong", "missed"}
+        ``wrong``: share of the query's accepted hits that are not relevant, NaN where nothing is accepted.
+        ``missed``: share of the query's relevant hits that are not accepted, NaN where it has none.
+
+    Returns
+    -------
+    (q, t) array of float
+        In [0, 1] or NaN.
+    """
+    width = len(thresholds) + 1
+    passed = np.searchsorted(thresholds, judged.scores, side="right")
+    cells = judged.groups * width + passed
+    total = judged.query_count * width
+    accepted = _counts_at_or_above(np.bincount(cells, minlength=total), width)
+    relevant = _counts_at_or_above(np.bincount(cells[judged.labels], minlength=total), width)
+    if risk == "wrong":
+        kept = accepted[:, 1:].astype(np.float64)
+        return _share(kept - relevant[:, 1:], kept)
+    if risk != "missed":
+        raise InvalidInputError(f"risk must be 'wrong' or 'missed'; got {risk!r}")
+    owned = np.repeat(relevant[:, :1], width - 1, axis=1).astype(np.float64)
+    return _share(owned - relevant[:, 1:], owned)
+
+
+def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
+    """`part` / `whole`, NaN where `whole` is 0."""
+    return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1.0), np.nan))
+
+
+def _counts_at_or_above(cells: IntArray, width: int) -> IntArray:
+    table = cells.reshape(-1, width)
+    return np.ascontiguousarray(np.cumsum(table[:, ::-1], axis=1)[:, ::-1])

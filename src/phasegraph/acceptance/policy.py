@@ -1,0 +1,253 @@
+"""Which candidates an answer may use: three-valued verdicts, what an empty set means, what still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+
+from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph.acceptance.outcome import (
+    ACCEPT,
+    AMBIGUOUS,
+    REJECT,
+    AcceptanceOutcome,
+    Certificate,
+    Verdicts,
+    check_certificate,
+)
+from phasegraph.acceptance.thresholds import Threshold, check_keys
+from phasegraph.candidates import Candidates, top_order
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+
+OnEmpty: TypeAlias = Literal["abstain", "best"] | Callable[[Candidates, FloatArray], Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptancePolicy:
+    """Thresholds per source, over calibrated values and for the final score, and what an empty set means.
+
+    Parameters
+    ----------
+    thresholds : mapping of str to Threshold or float
+        By source, on its own scores. A candidate has the best verdict of the sources that returned it.
+    final : Threshold or float, optional
+        On the published score, in [0, 1].
+    common : Threshold or float, optional
+        On calibrated values, one for all sources; the best value among the sources that returned it counts.
+    min_keep : int, default 0
+        Accept at least this many (or all there are), best first, whatever the thresholds say.
+    on_empty : {"abstain", "best"} or callable, default "abstain"
+        Where nothing is accepted: nothing, the best one, or the ids that ``on_empty(candidates, scores)``
+        returns.
+    unknown_source : {"accept", "reject"}, default "accept"
+        Verdict of a source that `thresholds` does not name, where it names any.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is outside its range.
+
+    Notes
+    -----
+    The verdict of a candidate is the lowest of the three (per source, common, final), so that raising any
+    threshold only removes. Being returned by a source without a threshold accepts by default: the public
+    SSCC code's "any other source, minus infinity".
+
+    Examples
+    --------
+    >>> from phasegraph.candidates import Ranking, pool
+    >>> found = pool([Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("g", ["b"], [3.0])])
+    >>> policy = AcceptancePolicy({"v": 0.8, "g": 4.0})
+    >>> policy.decide(found, found.scores, np.array([0.4, 0.6]), ("g", "v")).verdicts
+    array([ 1, -1], dtype=int8)
+    """
+
+    thresholds: Mapping[str, Threshold | float] = field(default_factory=dict, hash=False)
+    final: Threshold | float | None = None
+    common: Threshold | float | None = None
+    min_keep: int = 0
+    on_empty: OnEmpty = "abstain"
+    unknown_source: Literal["accept", "reject"] = "accept"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.thresholds, Mapping):
+            raise InvalidTypeError(f"thresholds must map source names to them; got {self.thresholds!r}")
+        named = {name: _threshold(self.thresholds[name]) for name in sorted(self.thresholds)}
+        object.__setattr__(self, "thresholds", MappingProxyType(named))
+        for name in ("final", "common"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _threshold(getattr(self, name)))
+        final = self._final
+        if final is not None and not (final.floor >= 0 and final.value <= 1):
+            raise InvalidInputError(f"final must be in [0, 1], like the scores; got {final.value!r}")
+        if isinstance(self.min_keep, bool) or not isinstance(self.min_keep, int) or self.min_keep < 0:
+            raise InvalidInputError(f"min_keep must be an integer >= 0; got {self.min_keep!r}")
+        if not callable(self.on_empty) and self.on_empty not in ("abstain", "best"):
+            raise InvalidInputError(f"on_empty must be 'abstain', 'best' or callable; got {self.on_empty!r}")
+        if self.unknown_source not in ("accept", "reject"):
+            raise InvalidInputError(f"unknown_source must be 'accept' or 'reject'; got {self.unknown_source!r}")
+
+    def decide(
+        self,
+        candidates: Candidates,
+        calibrated: FloatArray,
+        scores: FloatArray,
+        answered: tuple[str, ...],
+    ) -> AcceptanceOutcome:
+        """Verdicts for one answer.
+
+        Parameters
+        ----------
+        candidates : Candidates
+            n candidates of m sources.
+        calibrated : (n, m) array of float
+            Calibrated values; read only where the source returned the candidate.
+        scores : (n,) array of float
+            Published scores in [0, 1].
+        answered : tuple of str
+            Sources that answered, with or without hits in the pool.
+
+        Returns
+        -------
+        AcceptanceOutcome
+        """
+        count, width = len(candidates), len(candidates.sources)
+        if calibrated.shape != (count, width) or scores.shape != (count,):
+            raise InvalidInputError(
+                f"calibrated and scores must have shapes {(count, width)} and {(count,)}; got "
+                f"{calibrated.shape} and {scores.shape}"
+            )
+        raw = candidates.scores
+        by_source = self._by_source(candidates, raw)
+        by_common = self._by_common(calibrated, ~np.isnan(raw))
+        by_final = _compare(scores, self._final)
+        verdicts = np.minimum(np.minimum(by_source, by_common), by_final)
+        judged, reason = self._fill(candidates, scores, verdicts)
+        certificates = self._certificates(answered, verdicts, by_common, by_final, judged)
+        judged.setflags(write=False)
+        return AcceptanceOutcome(judged, reason, certificates)
+
+    def _by_source(self, candidates: Candidates, raw: FloatArray) -> Verdicts:
+        if not self.thresholds:
+            return np.full(len(candidates), ACCEPT, dtype=np.int8)
+        best = np.full(len(candidates), REJECT, dtype=np.int8)
+        unknown = ACCEPT if self.unknown_source == "accept" else REJECT
+        for column, source in enumerate(candidates.sources):
+            returned = ~np.isnan(raw[:, column])
+            found = _compare(raw[:, column], self._named.get(source), otherwise=unknown)
+            best = np.where(returned, np.maximum(best, found), best).astype(np.int8)
+        return best
+
+    def _by_common(self, calibrated: FloatArray, returned: BoolArray) -> Verdicts:
+        if not calibrated.size:
+            return np.full(len(calibrated), ACCEPT, dtype=np.int8)
+        best = np.where(returned & ~np.isnan(calibrated), calibrated, -np.inf).max(axis=1)
+        return _compare(best, self._common)
+
+    def _fill(self, candidates: Candidates, scores: FloatArray, verdicts: Verdicts) -> tuple[Verdicts, str]:
+        """Apply `min_keep` and `on_empty` to a copy of `verdicts`."""
+        out = verdicts.copy()
+        if not len(out):
+            return out, "no_candidates"
+        kept = int((out == ACCEPT).sum())
+        given = bool(self.thresholds) or self.final is not None or self.common is not None
+        plain = "accepted" if given else "no_thresholds"
+        wanted = max(self.min_keep, 1 if self.on_empty == "best" and not kept else 0)
+        if kept < wanted:
+            order = top_order(scores, candidates.ids)
+            out[order[out[order] != ACCEPT][: wanted - kept]] = ACCEPT
+            return out, "kept_best"
+        if kept or not callable(self.on_empty):
+            return out, plain if kept else "all_below_threshold"
+        rows = _rows_of(candidates, self.on_empty(candidates, scores))
+        out[rows] = ACCEPT
+        return out, "callback" if len(rows) else "all_below_threshold"
+
+    def _certificates(
+        self,
+        answered: tuple[str, ...],
+        verdicts: Verdicts,
+        by_common: Verdicts,
+        by_final: Verdicts,
+        judged: Verdicts,
+    ) -> tuple[Certificate, ...]:
+        kept = bool((judged != verdicts).any())
+        out = []
+        for name, threshold in self._named.items():
+            if name in answered and threshold.promises:
+                found = check_certificate(name, threshold, answered, overruled=kept, narrowed=False, exact=False)
+                out.append(found)
+        for name, whole, own in (("common", self._common, by_common), ("final", self._final, by_final)):
+            if whole is not None and whole.promises:
+                narrowed = bool(((own == ACCEPT) & (verdicts != ACCEPT)).any())
+                out.append(check_certificate(name, whole, answered, overruled=kept, narrowed=narrowed, exact=True))
+        return tuple(out)
+
+    @property
+    def _named(self) -> Mapping[str, Threshold]:
+        return cast("Mapping[str, Threshold]", self.thresholds)
+
+    @property
+    def _final(self) -> Threshold | None:
+        return cast("Threshold | None", self.final)
+
+    @property
+    def _common(self) -> Threshold | None:
+        return cast("Threshold | None", self.common)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON types.
+
+        Raises
+        ------
+        InvalidInputError
+            If `on_empty` is a callable, which cannot be stored.
+        """
+        if callable(self.on_empty):
+            raise InvalidInputError("an on_empty callable cannot be stored; store 'abstain' or 'best'")
+        return {
+            "thresholds": {name: threshold.to_dict() for name, threshold in self._named.items()},
+            "final": None if self._final is None else self._final.to_dict(),
+            "common": None if self._common is None else self._common.to_dict(),
+            "min_keep": self.min_keep,
+            "on_empty": self.on_empty,
+            "unknown_source": self.unknown_source,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object], /) -> AcceptancePolicy:
+        """The value that :meth:`to_dict` wrote."""
+        check_keys("AcceptancePolicy", data, set(cls.__dataclass_fields__))
+        values = dict(data)
+        named = values.get("thresholds", {})
+        if not isinstance(named, Mapping):
+            raise InvalidTypeError(f"AcceptancePolicy.thresholds must be an object; got {named!r}")
+        values["thresholds"] = {str(name): Threshold.from_dict(found) for name, found in named.items()}
+        for name in ("final", "common"):
+            if values.get(name) is not None:
+                values[name] = Threshold.from_dict(cast("Mapping[str, object]", values[name]))
+        return cls(**values)  # type: ignore[arg-type]
+
+
+def _threshold(given: Threshold | float) -> Threshold:
+    return given if isinstance(given, Threshold) else Threshold(given)
+
+
+def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int = ACCEPT) -> Verdicts:
+    """Verdict of each value; `otherwise` where there is no threshold."""
+    if threshold is None:
+        return np.full(len(values), otherwise, dtype=np.int8)
+    band = np.where(values >= threshold.floor, AMBIGUOUS, REJECT)
+    return np.where(values >= threshold.value, ACCEPT, band).astype(np.int8)
+
+
+def _rows_of(candidates: Candidates, ids: Sequence[str]) -> IntArray:
+    where = {name: row for row, name in enumerate(candidates.ids)}
+    unknown = [name for name in ids if name not in where]
+    if unknown:
+        raise InvalidInputError(f"on_empty must return ids of the candidates; got {unknown[0]!r}")
+    return np.array([where[name] for name in ids], dtype=np.intp)
