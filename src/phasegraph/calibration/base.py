@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import ndtri
 
 from phasegraph._typing import FloatArray
 from phasegraph.candidates import Ranking
@@ -51,6 +50,8 @@ class Calibrator(Protocol):
 
 def normal_quantile(levels: FloatArray, /) -> FloatArray:
     """Standard normal quantiles of levels in (0, 1)."""
+    from scipy.special import ndtri  # imported late: it costs as much as numpy itself
+
     return np.asarray(ndtri(levels), dtype=np.float64)
 
 

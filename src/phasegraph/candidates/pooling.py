@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Candidates:
 
     def spread(self, columns: Sequence[FloatArray], fill: Sequence[float] | None = None) -> FloatArray:
         """Per-hit values of each ranking laid out as an (n, m) array, NaN or `fill` where not returned."""
-        out = np.empty((len(self.ids), len(self.sources)))
+        out = np.empty((len(self.ids), len(self.sources)), order="F")
         for column, (rows, values) in enumerate(zip(self.positions, columns, strict=True)):
             out[:, column] = np.nan if fill is None else fill[column]
             out[rows, column] = values
@@ -92,14 +93,16 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
     largest_first = sorted(range(len(present)), key=lambda column: (-len(present[column]), names[column]))
     rows_of: list[IntArray] = [np.empty(0, dtype=np.intp)] * len(present)
     slot: dict[str, int] = {}
+    ids: tuple[str, ...] = ()
     for column in largest_first:
-        ids = present[column].ids
+        ranking = present[column]
         if not slot:
-            slot = dict(zip(ids, range(len(ids)), strict=True))
+            slot, ids = dict(ranking.positions), tuple(ranking.ids)
             rows_of[column] = np.arange(len(ids))
         else:
-            rows_of[column] = np.array([slot.setdefault(i, len(slot)) for i in ids], dtype=np.intp)
-    return Candidates(tuple(slot), names, tuple(present), tuple(rows_of))
+            rows_of[column] = np.array([slot.setdefault(i, len(slot)) for i in ranking.ids], dtype=np.intp)
+    added = list(islice(reversed(slot), len(slot) - len(ids)))
+    return Candidates(ids + tuple(added[::-1]), names, tuple(present), tuple(rows_of))
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:

@@ -53,9 +53,7 @@ class Background:
         if not (np.isfinite(self.scale) and self.scale > 0):
             raise InvalidInputError(f"Background.scale must be finite and positive; got {self.scale!r}")
         if self.transform not in ("identity", "log"):
-            raise InvalidInputError(
-                f"Background.transform must be 'identity' or 'log'; got {self.transform!r}"
-            )
+            raise InvalidInputError(f"Background.transform must be 'identity' or 'log'; got {self.transform!r}")
         if not (np.isfinite(self.floor) and self.floor >= 0):
             raise InvalidInputError(f"Background.floor must be finite and >= 0; got {self.floor!r}")
 
@@ -94,6 +92,11 @@ class Ranking:
     reason : str
         Why the ranking is empty, where the source says.
 
+    Attributes
+    ----------
+    positions : mapping of str to int
+        Row of each id; made here.
+
     Raises
     ------
     InvalidInputError, InvalidTypeError
@@ -115,6 +118,7 @@ class Ranking:
     payloads: Mapping[str, object] = field(default_factory=dict, repr=False)
     dropped: int = 0
     reason: str = ""
+    positions: Mapping[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_header(self)
@@ -124,19 +128,23 @@ class Ranking:
                 f"Ranking.scores must have one value per id; got {scores.shape} for {len(self.ids)} ids"
             )
         if not np.isfinite(scores).all():
-            raise InvalidInputError(
-                f"Ranking.scores must be finite; source {self.source!r} gave NaN or infinity"
-            )
+            raise InvalidInputError(f"Ranking.scores must be finite; source {self.source!r} gave NaN or infinity")
         raw = scores if self.raw is None else np.array(self.raw, dtype=np.float64)
         if raw.shape != scores.shape:
             raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
         ids = _check_ids(self.source, self.ids)
-        ids, scores, raw = _canonical(ids, scores, raw)
+        positions = dict(zip(ids, range(len(ids)), strict=True))
+        if len(positions) != len(ids) or not _is_ordered(ids, scores):
+            ids, scores, raw = _canonical(ids, scores, raw)
+            positions = dict(zip(ids, range(len(ids)), strict=True))
+        if "" in positions:
+            raise InvalidInputError(f"Ranking.ids must not be empty strings; source {self.source!r} gave one")
         scores.setflags(write=False)
         raw.setflags(write=False)
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "scores", scores)
         object.__setattr__(self, "raw", raw)
+        object.__setattr__(self, "positions", positions)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -178,9 +186,7 @@ class Ranking:
 
         Examples
         --------
-        >>> ranking = Ranking.from_hits(
-        ...     "v", ["a", "b", "c"], [0.2, float("nan"), 0.1], higher_is_better=False
-        ... )
+        >>> ranking = Ranking.from_hits("v", ["a", "b", "c"], [0.2, float("nan"), 0.1], higher_is_better=False)
         >>> ranking.ids, ranking.scores, ranking.dropped
         (('c', 'a'), array([-0.1, -0.2]), 1)
         """
@@ -215,33 +221,31 @@ def _check_header(ranking: Ranking) -> None:
 
 def _check_ids(source: str, ids: Iterable[str]) -> tuple[str, ...]:
     checked = tuple(ids)
-    kinds = set(map(type, checked))
-    if kinds - {str} and not all(issubclass(kind, str) for kind in kinds):
+    try:
+        "".join(checked)  # the cheapest check that every one is text
+    except TypeError:
         wrong = next(value for value in checked if not isinstance(value, str))
-        raise InvalidTypeError(f"Ranking.ids must be strings; source {source!r} gave {wrong!r}")
-    if "" in checked:
-        raise InvalidInputError(f"Ranking.ids must not be empty strings; source {source!r} gave one")
+        raise InvalidTypeError(f"Ranking.ids must be strings; source {source!r} gave {wrong!r}") from None
     return checked
+
+
+def _is_ordered(ids: tuple[str, ...], scores: FloatArray) -> bool:
+    better, next_ones = scores[:-1], scores[1:]
+    if bool((better > next_ones).all()):
+        return True
+    ties = np.flatnonzero(better == next_ones)
+    return bool((better >= next_ones).all()) and all(ids[row] < ids[row + 1] for row in ties.tolist())
 
 
 def _canonical(
     ids: tuple[str, ...], scores: FloatArray, raw: FloatArray
 ) -> tuple[tuple[str, ...], FloatArray, FloatArray]:
     """Order by (score descending, id ascending) and keep each id's best hit."""
-    steps = scores[:-1] - scores[1:]
-    ordered = bool((steps > 0).all()) or (
-        bool((steps >= 0).all()) and all(ids[i] < ids[i + 1] for i in np.flatnonzero(steps == 0))
-    )
-    repeated = len(set(ids)) != len(ids)
-    if ordered and not repeated:
-        return ids, scores, raw
-    rows = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))
-    if repeated:
-        best: dict[str, int] = {}
-        for row in rows:
-            best.setdefault(ids[row], row)
-        rows = list(best.values())
-    return tuple(ids[row] for row in rows), scores[rows], raw[rows]
+    best: dict[str, int] = {}
+    for row in sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row])):
+        best.setdefault(ids[row], row)
+    rows = list(best.values())
+    return tuple(best), scores[rows], raw[rows]
 
 
 def _all_none(scores: Sequence[object]) -> bool:

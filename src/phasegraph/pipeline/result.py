@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -151,9 +152,7 @@ class Result:
             raise InvalidInputError(f"evidence needs an id among the {len(self.ids)} results; got {identifier!r}")
         position = self.ids.index(identifier)
         found = self.candidates
-        sources = tuple(
-            self._source_evidence(position, column, int(self.rows[position])) for column in range(len(found.sources))
-        )
+        sources = tuple(self._source_evidence(position, column) for column in range(len(found.sources)))
         return Evidence(
             identifier,
             position + 1,
@@ -164,17 +163,17 @@ class Result:
             sources,
         )
 
-    def _source_evidence(self, position: int, column: int, row: int) -> SourceEvidence:
+    def _source_evidence(self, position: int, column: int) -> SourceEvidence:
         ranking = self.candidates.rankings[column]
-        hits = np.flatnonzero(self.candidates.positions[column] == row)
         rank = raw = score = None
-        if len(hits):
-            hit = int(hits[0])
+        hit = ranking.positions.get(self.ids[position])
+        if hit is not None:
             score = float(ranking.scores[hit])
-            higher, equal = (ranking.scores > score).sum(), (ranking.scores == score).sum()
-            rank = float(higher + (equal + 1) / 2)
-            given = np.nan if ranking.raw is None else float(ranking.raw[hit])
-            raw = None if np.isnan(given) else float(given)
+            ascending = ranking.scores[::-1]
+            worse, no_better = ascending.searchsorted(score), ascending.searchsorted(score, side="right")
+            rank = float(len(ranking) - no_better + (no_better - worse + 1) / 2)
+            given = score if ranking.raw is None else float(ranking.raw[hit])
+            raw = None if math.isnan(given) else given
         return SourceEvidence(
             ranking.source,
             rank,
