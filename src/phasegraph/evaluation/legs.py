@@ -1,0 +1,150 @@
+"""The sources of an experiment, each searched once for all queries; every system then fuses the same lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from types import MappingProxyType
+
+import numpy as np
+
+from phasegraph.candidates import Ranking, top_order
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.evaluation.datasets import Dataset
+
+DEFAULT_LIMIT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One source's rankings of all queries.
+
+    Parameters
+    ----------
+    name : str
+        Name of the source.
+    rankings : tuple of Ranking
+        One per query, in the order of the data set.
+    milliseconds : float
+        Mean wall time of one search.
+    """
+
+    name: str
+    rankings: tuple[Ranking, ...]
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bench:
+    """What the searches work on: a data set, its entity graph (built when first needed), and the list length.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    limit : int, default 50
+        Hits asked of every source; >= 1.
+    graph : object, optional
+        The entity graph; default: built from the data set's passages and triples when a leg walks it.
+    progress : callable, optional
+        Wraps an iterable of rows to show how far it is: ``progress(iterable, label)``.
+    """
+
+    dataset: Dataset
+    limit: int = DEFAULT_LIMIT
+    graph: object = None
+    progress: Callable[[Iterable[int], str], Iterable[int]] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.limit, bool) or not isinstance(self.limit, int) or self.limit < 1:
+            raise InvalidInputError(f"limit must be a whole number >= 1; got {self.limit!r}")
+
+    def rows(self, label: str) -> Iterable[int]:
+        """Row numbers of the queries, shown as progress where asked for."""
+        numbers = range(len(self.dataset.queries))
+        return numbers if self.progress is None else self.progress(numbers, label)
+
+    def timed(self, name: str, search: Callable[[int], Ranking]) -> Leg:
+        """One search per query, timed."""
+        started = perf_counter()
+        rankings = tuple(search(row) for row in self.rows(name))
+        return Leg(name, rankings, 1000 * (perf_counter() - started) / max(len(rankings), 1))
+
+
+def _vector(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    """Exact cosine over the data set's embeddings; like a store, it says nothing about its background."""
+    data = bench.dataset
+    ids = [passage.id for passage in data.passages]
+
+    def search(row: int) -> Ranking:
+        scores = (data.passage_vectors @ data.query_vectors[row]).astype(np.float64)
+        best = top_order(scores, ids, bench.limit)
+        return Ranking("vector", [ids[i] for i in best.tolist()], scores[best])
+
+    return bench.timed("vector", search)
+
+
+def _bm25(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    """BM25 (bm25s, its defaults, English stop words, no stemming); hits with a positive score only."""
+    try:
+        import bm25s
+    except ImportError as error:
+        raise MissingDependencyError("bm25 needs bm25s; pip install 'phasegraph[eval]'") from error
+    data = bench.dataset
+    ids = [passage.id for passage in data.passages]
+    texts = [f"{passage.title}\n{passage.text}" for passage in data.passages]
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
+
+    def search(row: int) -> Ranking:
+        words = bm25s.tokenize(data.queries[row].text, stopwords="en", return_ids=False, show_progress=False)[0]
+        scores = np.zeros(len(ids)) if not words else index.get_scores(words).astype(np.float64)
+        best = top_order(scores, ids, bench.limit)
+        best = best[scores[best] > 0]
+        return Ranking("bm25", [ids[i] for i in best.tolist()], scores[best])
+
+    return bench.timed("bm25", search)
+
+
+LEGS: Mapping[str, tuple[tuple[str, ...], Callable[[Bench, Mapping[str, Leg]], Leg]]] = MappingProxyType(
+    {"vector": ((), _vector), "bm25": ((), _bm25)}
+)
+
+
+def search_legs(bench: Bench, names: Iterable[str], known: Mapping[str, Leg] = MappingProxyType({})) -> dict[str, Leg]:
+    """Search the named legs, and those they need, once for every query.
+
+    Parameters
+    ----------
+    bench : Bench
+    names : iterable of str
+        Keys of ``LEGS``.
+    known : mapping of str to Leg, optional
+        Legs already searched.
+
+    Returns
+    -------
+    dict of str to Leg
+        The known ones and those asked for.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name.
+    MissingDependencyError
+        If a leg's package is not installed.
+    """
+    found = dict(known)
+
+    def add(name: str) -> None:
+        if name not in LEGS:
+            raise InvalidInputError(f"a leg must be one of {', '.join(LEGS)}; got {name!r}")
+        if name not in found:
+            needs, search = LEGS[name]
+            for other in needs:
+                add(other)
+            found[name] = search(bench, found)
+
+    for name in names:
+        add(name)
+    return found
