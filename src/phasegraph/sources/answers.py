@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import islice
 
 from phasegraph.candidates import Ranking
@@ -92,6 +93,12 @@ def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
 def _shape(pair: object) -> str:
     kind = type(pair).__name__
     return f"{kind} of {len(pair)}" if isinstance(pair, tuple | list) else kind
+
+
+def best_hits(ranking: Ranking, limit: int) -> Ranking:
+    """The first `limit` hits of a ranking."""
+    raw = ranking.raw if ranking.raw is None else ranking.raw[:limit]
+    return replace(ranking, ids=ranking.ids[:limit], scores=ranking.scores[:limit], raw=raw)
 
 
 def is_fatal(error: BaseException) -> bool:

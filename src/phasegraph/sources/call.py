@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 
 from phasegraph.candidates import Ranking, SourceReport, Status
 from phasegraph.errors import PhasegraphError
-from phasegraph.sources.answers import as_ranking, is_fatal, one_line, reason_of
+from phasegraph.sources.answers import as_ranking, best_hits, is_fatal, one_line, reason_of
 from phasegraph.sources.protocol import Given, Search
 from phasegraph.sources.settings import SourceSettings
 from phasegraph.sources.state import SourceState
@@ -30,8 +30,9 @@ class Slot:
     """One source within one call."""
 
     __slots__ = (
-        "admitted", "cancel", "context", "due", "error", "function", "given", "launched", "milliseconds",
-        "name", "needs", "probe", "ranking", "reason", "settings", "settled", "state", "status", "way", "without",
+        "_left", "admitted", "cancel", "context", "due", "error", "function", "given", "launched",
+        "milliseconds", "name", "needs", "notes", "probe", "ranking", "reason", "settings", "settled", "state",
+        "status", "way", "without",
     )  # fmt: skip
 
     def __init__(
@@ -46,19 +47,30 @@ class Slot:
         self.needs = settings.needs
         self.given = _NOTHING
         self.without: tuple[str, ...] = ()
-        self.admitted = self.launched = self.settled = self.probe = False
+        self.admitted = self.launched = self.settled = self.probe = self._left = False
         self.due = float("inf")
         self.cancel: Callable[[], None] | None = None
         self.status: Status = "skipped"
         self.reason = ""
+        self.notes: tuple[str, ...] = ()
         self.ranking: Ranking | None = None
         self.error: BaseException | None = None
         self.milliseconds = 0.0
 
-    @property
-    def failed(self) -> bool:
-        """Whether it has settled without an answer."""
-        return self.error is not None
+    def leave(self) -> None:
+        """Note, once, that its search has ended, in time or late."""
+        if not self._left:
+            self._left = True
+            self.state.leave()
+
+    def ranking_from(self, answer: object) -> Ranking:
+        """What the source returned, as a ranking of at most as many hits as were asked for."""
+        ranking = as_ranking(self.name, answer)
+        limit = self.settings.limit
+        if limit is None or len(ranking) <= limit:
+            return ranking
+        self.notes = (f"returned {len(ranking)} hits where {limit} were asked for; the best {limit} were kept",)
+        return best_hits(ranking, limit)
 
     def report(self) -> SourceReport:
         """Its line of the answer."""
@@ -72,6 +84,7 @@ class Slot:
             0 if ranking is None else len(ranking),
             0 if ranking is None else ranking.dropped,
             without=self.without,
+            notes=self.notes,
         )
 
 
@@ -130,10 +143,10 @@ class Call:
         except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
             return error
         finally:
-            slot.state.leave()
+            slot.leave()
 
     def _search(self, slot: Slot) -> Ranking:
-        return as_ranking(slot.name, self.answer(slot))
+        return slot.ranking_from(self.answer(slot))
 
     def settle(self, slot: Slot, outcome: Outcome) -> None:
         """Take a slot's outcome, once; a later one is ignored."""
@@ -194,7 +207,7 @@ class Call:
             gone = slot.settled
             slot.admitted, slot.probe = not gone, probe and not gone
         if gone:
-            slot.state.leave()
+            slot.leave()
             slot.state.give_back(probe=probe)
             return
         if slot.needs:
@@ -204,7 +217,7 @@ class Call:
         try:
             self._begin(self, slot)
         except BaseException as error:  # noqa: BLE001 - settled as the source's error, or passed through
-            slot.state.leave()
+            slot.leave()
             self.settle(slot, error)
 
     def _hand_over(self, slot: Slot) -> None:

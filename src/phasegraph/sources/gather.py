@@ -152,6 +152,8 @@ class Gatherer:
     def _call(self, sources: Mapping[str, AnySource], query: str, ring: Ring, runner: TaskRunner | None) -> Call:
         """The call, not begun; `runner` holds the caller's event loop, where it has one."""
         check_query(query)
+        if not isinstance(sources, Mapping):
+            raise InvalidTypeError(f"sources must be a mapping of names to sources; got {type(sources).__name__}")
         if not sources:
             raise InvalidInputError("sources must hold at least one source; got none")
         if self._process != os.getpid():

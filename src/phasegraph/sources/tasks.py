@@ -7,7 +7,7 @@ import inspect
 from contextlib import suppress
 
 from phasegraph.candidates import Ranking
-from phasegraph.sources.answers import MalformedAnswerError, as_ranking
+from phasegraph.sources.answers import MalformedAnswerError
 from phasegraph.sources.call import Call, Outcome, Slot
 
 
@@ -39,11 +39,16 @@ class TaskRunner:
 
     def _start(self, call: Call, slot: Slot) -> None:
         if slot.settled:
-            slot.state.leave()
+            slot.leave()
             return
         task = self.loop.create_task(attend(call, slot), context=slot.context)
         self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+
+        def done(task: asyncio.Task[None]) -> None:
+            self.tasks.discard(task)
+            slot.leave()  # a task that is cancelled before its first step never runs its own
+
+        task.add_done_callback(done)
 
         def cancel() -> None:
             if _is_running_here(self.loop):
@@ -64,7 +69,7 @@ async def attend(call: Call, slot: Slot) -> None:
         outcome = await _ranking(call, slot)
     except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
         outcome = error
-    slot.state.leave()
+    slot.leave()
     call.settle(slot, outcome)
 
 
@@ -75,14 +80,14 @@ def run_to_end(call: Call, slot: Slot) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
         return error
     finally:
-        slot.state.leave()
+        slot.leave()
 
 
 async def _ranking(call: Call, slot: Slot) -> Ranking:
     pending = call.answer(slot)
     if not inspect.isawaitable(pending):
         raise MalformedAnswerError(f"malformed: asearch must return an awaitable; got {type(pending).__name__}")
-    return as_ranking(slot.name, await pending)
+    return slot.ranking_from(await pending)
 
 
 def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:

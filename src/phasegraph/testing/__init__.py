@@ -1,0 +1,6 @@
+"""Tests to inherit and faults to inject, for sources of your own."""
+
+from phasegraph.testing.contracts import SourceContract
+from phasegraph.testing.faults import FAILING, FAULTS, HARMLESS, FaultPlan, FaultySource, InjectedError
+
+__all__ = ["FAILING", "FAULTS", "HARMLESS", "FaultPlan", "FaultySource", "InjectedError", "SourceContract"]

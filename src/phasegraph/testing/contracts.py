@@ -1,0 +1,143 @@
+# ruff: noqa: D102 - the tests' names are their sentences
+"""What every source must keep to, as tests that you inherit.
+
+Derive a class in your test-suite, say how to make the source, and the tests below run for it::
+
+    class TestMySource(SourceContract):
+        def make_source(self):
+            return MySource(index)
+
+        queries = ("who wrote it?", "where?")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+
+import numpy as np
+
+from phasegraph.candidates import Ranking
+from phasegraph.sources import Gatherer, SourceSettings
+from phasegraph.sources.protocol import AnySource, Given, asearch_of, search_of
+
+_AWKWARD = ("\x00 null", "🙂 née naïve", "\u202eright to left", 'AND (title:/["!~ OR :*', "x" * 20_000, "a\nb\tc", "\ud800 alone")
+
+
+class SourceContract:
+    """Tests for one :class:`~phasegraph.sources.Source`; derive, name it ``Test…`` and override `make_source`.
+
+    Attributes
+    ----------
+    name : str
+        The name the source gives its rankings.
+    queries : sequence of str
+        Queries that find something.
+    needs : sequence of str
+        Sources whose rankings it asks for.
+    """
+
+    name: str = "source"
+    queries: Sequence[str] = ("what is it?",)
+    needs: Sequence[str] = ()
+
+    def make_source(self) -> AnySource:
+        """A source ready to be searched; override this."""
+        raise NotImplementedError("override make_source")
+
+    def given(self) -> Mapping[str, Ranking | None]:
+        """What the source is handed; default nothing of what it needs."""
+        return dict.fromkeys(self.needs)
+
+    def test_returns_a_ranking_under_its_own_name(self) -> None:
+        source = self.make_source()
+        for query in self.queries:
+            found = _ask(source, query, 10, self.given())
+            assert isinstance(found, Ranking), f"search must return a Ranking; got {type(found).__name__}"
+            assert found.source == self.name, f"the ranking must be named {self.name!r}; got {found.source!r}"
+
+    def test_finds_something_for_its_own_queries(self) -> None:
+        source = self.make_source()
+        assert all(len(_ask(source, query, 10, self.given())) for query in self.queries)
+
+    def test_returns_at_most_as_many_hits_as_asked_for(self) -> None:
+        source = self.make_source()
+        for limit in (1, 2, 5):
+            assert len(_ask(source, self.queries[0], limit, self.given())) <= limit
+
+    def test_takes_no_limit_and_a_limit_beyond_what_it_holds(self) -> None:
+        source = self.make_source()
+        for limit in (None, 100_000):
+            assert isinstance(_ask(source, self.queries[0], limit, self.given()), Ranking)
+
+    def test_answers_the_same_when_asked_again(self) -> None:
+        source = self.make_source()
+        for query in self.queries:
+            _assert_same(_ask(source, query, 10, self.given()), _ask(source, query, 10, self.given()))
+
+    def test_answers_the_same_in_many_threads(self) -> None:
+        source = self.make_source()
+        query = self.queries[0]
+        expected = _ask(source, query, 10, self.given())
+        with ThreadPoolExecutor(8) as threads:
+            for found in threads.map(lambda _: _ask(source, query, 10, self.given()), range(32)):
+                _assert_same(found, expected)
+
+    def test_answers_the_same_awaited_and_called(self) -> None:
+        source = self.make_source()
+        if search_of(source) is None or asearch_of(source) is None:
+            return
+        query = self.queries[0]
+        awaited = asyncio.run(_await(source, query, 10, self.given()))
+        _assert_same(awaited, _ask(source, query, 10, self.given()))
+
+    def test_leaves_what_it_is_given_alone(self) -> None:
+        source = self.make_source()
+        handed = dict(self.given())
+        before = copy.copy(handed)
+        _ask(source, self.queries[0], 10, MappingProxyType(handed))
+        assert handed == before
+
+    def test_answers_without_what_it_needs(self) -> None:
+        source = self.make_source()
+        assert isinstance(_ask(source, self.queries[0], 10, dict.fromkeys(self.needs)), Ranking)
+
+    def test_takes_awkward_queries(self) -> None:
+        source = self.make_source()
+        for query in _AWKWARD:
+            assert isinstance(_ask(source, query, 10, self.given()), Ranking), f"broke on {query[:20]!r}"
+
+    def test_answers_through_a_gatherer(self) -> None:
+        settings = {self.name: SourceSettings(limit=10, needs=tuple(self.needs))}
+        settings.update({need: SourceSettings() for need in self.needs})
+        gathered = Gatherer(settings, deadline=60.0).gather({self.name: self.make_source()}, self.queries[0])
+        assert [report.status for report in gathered.reports] == ["ok"], gathered.reports
+
+
+def _ask(source: AnySource, query: str, limit: int | None, given: Given) -> Ranking:
+    search = search_of(source)
+    if search is None:
+        return asyncio.run(_await(source, query, limit, given))
+    found = search(query, limit, given)
+    assert not inspect.isawaitable(found), "search must not be a coroutine function; name it asearch"
+    assert isinstance(found, Ranking), f"search must return a Ranking; got {type(found).__name__}"
+    return found
+
+
+async def _await(source: AnySource, query: str, limit: int | None, given: Given) -> Ranking:
+    asearch = asearch_of(source)
+    assert asearch is not None, "a source must have search or asearch"
+    pending = asearch(query, limit, given)
+    assert inspect.isawaitable(pending), "asearch must be a coroutine function"
+    found = await pending
+    assert isinstance(found, Ranking), f"asearch must return a Ranking; got {type(found).__name__}"
+    return found
+
+
+def _assert_same(one: Ranking, other: Ranking) -> None:
+    assert one.ids == other.ids, "the same query must give the same ids"
+    assert np.array_equal(one.scores, other.scores), "the same query must give the same scores"

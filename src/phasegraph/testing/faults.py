@@ -1,0 +1,203 @@
+"""Make sources fail on purpose, the same way every time.
+
+:class:`FaultySource` wraps a source of your own and breaks its answers by a plan, to see that your application
+stands it. A plan is a pure function of the source's name and the query, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from phasegraph.candidates import Ranking
+from phasegraph.errors import InvalidInputError
+from phasegraph.sources.protocol import Given, Source
+
+Fault = Callable[[Ranking, float], object]
+
+
+class InjectedError(RuntimeError):
+    """What a source raises when it is made to."""
+
+
+def _raise(ranking: Ranking, seconds: float) -> object:
+    raise InjectedError("injected: secret=hunter2")
+
+
+def _raise_key_error(ranking: Ranking, seconds: float) -> object:
+    raise KeyError("injected")
+
+
+def _hang(ranking: Ranking, seconds: float) -> object:
+    time.sleep(seconds)
+    return ranking
+
+
+def _none(ranking: Ranking, seconds: float) -> object:
+    return None
+
+
+def _number(ranking: Ranking, seconds: float) -> object:
+    return 42
+
+
+def _text(ranking: Ranking, seconds: float) -> object:
+    return "a passage"
+
+
+def _wrong_arity(ranking: Ranking, seconds: float) -> object:
+    return [(ids, 1.0, "extra") for ids in ranking.ids] or [("a", 1.0, "extra")]
+
+
+def _breaks_midway(ranking: Ranking, seconds: float) -> object:
+    def hits() -> Iterator[tuple[str, float]]:
+        yield "a", 1.0
+        raise InjectedError("injected midway")
+
+    return hits()
+
+
+def _coroutine(ranking: Ranking, seconds: float) -> object:
+    async def answer() -> Ranking:
+        return ranking
+
+    return answer()
+
+
+def _wrong_name(ranking: Ranking, seconds: float) -> object:
+    return Ranking(f"not {ranking.source}", ranking.ids, ranking.scores)
+
+
+def _empty(ranking: Ranking, seconds: float) -> object:
+    return Ranking(ranking.source, (), [])  # type: ignore[arg-type]
+
+
+def _extra(score: object) -> Fault:
+    def with_extra_hit(ranking: Ranking, seconds: float) -> object:
+        return [("injected", score), *zip(ranking.ids, ranking.scores.tolist(), strict=True)]
+
+    return with_extra_hit
+
+
+def _duplicates(ranking: Ranking, seconds: float) -> object:
+    pairs = list(zip(ranking.ids, ranking.scores.tolist(), strict=True))
+    return pairs + [(ids, score - 1.0) for ids, score in pairs]
+
+
+def _reversed(ranking: Ranking, seconds: float) -> object:
+    return list(zip(ranking.ids, ranking.scores.tolist(), strict=True))[::-1]
+
+
+FAILING: Mapping[str, Fault] = MappingProxyType(
+    {
+        "raise": _raise,
+        "key error": _raise_key_error,
+        "none": _none,
+        "number": _number,
+        "text": _text,
+        "wrong arity": _wrong_arity,
+        "breaks midway": _breaks_midway,
+        "coroutine": _coroutine,
+        "wrong name": _wrong_name,
+    }
+)
+"""Faults after which a source counts as failed."""
+
+HARMLESS: Mapping[str, Fault] = MappingProxyType(
+    {
+        "nan": _extra(float("nan")),
+        "infinite": _extra(float("inf")),
+        "none score": _extra(None),
+        "text score": _extra("high"),
+        "true score": _extra(True),
+        "duplicates": _duplicates,
+        "reversed": _reversed,
+    }
+)
+"""Faults that must leave the ranking as it would have been."""
+
+FAULTS: Mapping[str, Fault] = MappingProxyType({**FAILING, **HARMLESS, "empty": _empty, "hang": _hang})
+"""Every fault by name: called with the healthy ranking and the seconds a hang lasts, answers in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """Which fault strikes which query, decided by a hash.
+
+    Parameters
+    ----------
+    rate : float
+        Share of (source, query) pairs that are struck, in [0, 1].
+    kinds : sequence of str, optional
+        Names of :data:`FAULTS`; default all.
+    seed : int, default 0
+        Another seed, another plan.
+
+    Raises
+    ------
+    InvalidInputError
+        If the rate is outside [0, 1] or a kind is not known.
+
+    Examples
+    --------
+    >>> FaultPlan(rate=1.0, kinds=["nan"]).strikes("vector", "who?")
+    'nan'
+    >>> FaultPlan(rate=0.0).strikes("vector", "who?")
+    """
+
+    rate: float
+    kinds: Sequence[str] = tuple(FAULTS)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.rate <= 1.0:
+            raise InvalidInputError(f"FaultPlan.rate must be in [0, 1]; got {self.rate!r}")
+        unknown = [kind for kind in self.kinds if kind not in FAULTS]
+        if unknown or not self.kinds:
+            raise InvalidInputError(f"FaultPlan.kinds must be among {list(FAULTS)}; got {list(self.kinds)}")
+
+    def strikes(self, source: str, query: str) -> str | None:
+        """Name of the fault for this pair, or None."""
+        key = repr((self.seed, source, query)).encode("utf-8", "surrogatepass")
+        drawn = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big")
+        share, which = drawn % 1_000_003 / 1_000_003, drawn // 1_000_003
+        return self.kinds[which % len(self.kinds)] if share < self.rate else None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultySource:
+    """A source that fails by plan and otherwise answers as the one it wraps.
+
+    Parameters
+    ----------
+    source : Source
+        The healthy source.
+    name : str
+        The name it is registered under.
+    plan : FaultPlan
+        When it fails, and how.
+    hang_seconds : float, default 1.0
+        How long a hang lasts.
+
+    Examples
+    --------
+    >>> from phasegraph.sources import CallableSource
+    >>> healthy = CallableSource("v", lambda query, limit: [("a", 1.0)])
+    >>> FaultySource(healthy, "v", FaultPlan(1.0, ["number"])).search("who?", 50, {})
+    42
+    """
+
+    source: Source
+    name: str
+    plan: FaultPlan
+    hang_seconds: float = 1.0
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        """What the source answers, broken if the plan says so."""
+        ranking = self.source.search(query, limit, given)
+        kind = self.plan.strikes(self.name, query)
+        broken = ranking if kind is None else FAULTS[kind](ranking, self.hang_seconds)
+        return broken  # type: ignore[return-value]

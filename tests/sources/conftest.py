@@ -1,0 +1,91 @@
+"""Sources that behave, hang or break, and one way to ask them both sync and async."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from phasegraph.candidates import Ranking
+from phasegraph.sources import CallableSource, Gathered, Gatherer
+
+Ask = Callable[[Gatherer, Mapping[str, Any], str], Gathered]
+
+
+def _sync(gatherer: Gatherer, sources: Mapping[str, Any], query: str) -> Gathered:
+    return gatherer.gather(sources, query)
+
+
+def _async(gatherer: Gatherer, sources: Mapping[str, Any], query: str) -> Gathered:
+    async def once() -> Gathered:
+        found = await gatherer.agather(sources, query)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, f"tasks left behind: {left}"
+        return found
+
+    return asyncio.run(once())
+
+
+@pytest.fixture(params=[_sync, _async], ids=["sync", "async"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    return request.param
+
+
+class Held:
+    """Searches that hang until released; released at the end of the test in any case."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.entered = 0
+        self._lock = threading.Lock()
+
+    def search(self, query: str, limit: int | None, given: object) -> Ranking:
+        with self._lock:
+            self.entered += 1
+        self.released.wait(30)
+        return Ranking("held", ["late"], [9.0])
+
+
+@pytest.fixture
+def held() -> Iterator[Held]:
+    source = Held()
+    yield source
+    source.released.set()
+
+
+@pytest.fixture
+def healthy() -> CallableSource:
+    return CallableSource("healthy", lambda query, limit: [("a", 0.9), ("b", 0.5)])
+
+
+class Native:
+    """A source with only `asearch`, named after what it is told to do."""
+
+    def __init__(self, name: str, seconds: float = 0.0) -> None:
+        self.name, self.seconds = name, seconds
+        self.started = self.cancelled = 0
+
+    async def asearch(self, query: str, limit: int | None, given: object) -> Ranking:
+        self.started += 1
+        try:
+            await asyncio.sleep(self.seconds)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return Ranking(self.name, ["n1", "n2"], [2.0, 1.0])
+
+
+@pytest.fixture
+def native() -> type[Native]:
+    return Native
+
+
+def content(found: Gathered) -> list[tuple[object, ...]]:
+    """What the rankings hold, for comparison to the bit."""
+    return [
+        (one.source, one.ids, one.scores.tobytes(), one.raw.tobytes() if one.raw is not None else b"", one.dropped)
+        for one in found.rankings
+    ]

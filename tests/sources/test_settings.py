@@ -1,0 +1,119 @@
+"""Settings are checked where they are made, and the message names the field."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("limit", 0, InvalidInputError),
+        ("limit", -3, InvalidInputError),
+        ("limit", True, InvalidTypeError),
+        ("limit", 2.0, InvalidTypeError),
+        ("limit", "50", InvalidTypeError),
+        ("deadline", 0, InvalidInputError),
+        ("deadline", -1.0, InvalidInputError),
+        ("deadline", float("nan"), InvalidInputError),
+        ("deadline", float("inf"), InvalidInputError),
+        ("deadline", "1s", InvalidTypeError),
+        ("deadline", True, InvalidTypeError),
+        ("on_error", "ignore", InvalidInputError),
+        ("needs", "vector", InvalidTypeError),
+        ("needs", ("",), InvalidTypeError),
+        ("needs", (3,), InvalidTypeError),
+        ("needs", ("v", "v"), InvalidInputError),
+        ("max_in_flight", 0, InvalidInputError),
+        ("max_in_flight", None, InvalidTypeError),
+        ("breaker", 5, InvalidTypeError),
+        ("in_thread", 1, InvalidTypeError),
+    ],
+)
+def test_a_setting_outside_its_range_is_an_error_that_names_it(field, value, error):
+    with pytest.raises(error, match=rf"SourceSettings\.{field} must"):
+        SourceSettings(**{field: value})
+
+
+@pytest.mark.parametrize(("field", "value"), [("failures", 0), ("failures", 1.5), ("probe_interval", 0)])
+def test_breaker_settings_outside_their_range_are_errors(field, value):
+    with pytest.raises(InvalidInputError, match=rf"BreakerSettings\.{field} must"):
+        BreakerSettings(**{field: value})
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert SourceSettings(limit=np.int64(5), deadline=np.float32(0.5)).limit == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({}, "at least one source"),
+        ({"": SourceSettings()}, "not blank"),
+        ({3: SourceSettings()}, "not blank"),
+        ({"v": None}, "must be SourceSettings"),
+        ([("v", SourceSettings())], "must be a mapping"),
+        ({"v": SourceSettings(needs=("w",))}, "known are"),
+        ({"v": SourceSettings(needs=("v",))}, "circle"),
+        ({"a": SourceSettings(needs=("b",)), "b": SourceSettings(needs=("a",))}, "circle"),
+    ],
+)
+def test_a_gatherer_of_wrong_settings_is_not_built(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Gatherer(settings)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("deadline", 0), ("deadline", "3"), ("on_all_failed", "ignore"), ("strict", "yes")]
+)
+def test_a_gatherer_with_a_wrong_option_is_not_built(field, value):
+    with pytest.raises(InvalidInputError, match=field):
+        Gatherer({"v": SourceSettings()}, **{field: value})
+
+
+@pytest.mark.parametrize("query", ["", "  \n\t", None, b"who", 7])
+def test_a_query_must_be_text_that_is_not_blank(query, healthy, ask):
+    with pytest.raises(InvalidInputError, match="query must"):
+        ask(Gatherer({"healthy": SourceSettings()}), {"healthy": healthy}, query)
+
+
+@pytest.mark.parametrize(
+    ("sources", "message"),
+    [
+        ({}, "at least one source"),
+        ([], "mapping"),
+        ({"unknown": CallableSource("unknown", lambda query, limit: [])}, "got 'unknown'"),
+        ({"healthy": object()}, "search or asearch; got object"),
+        ({"healthy": None}, "search or asearch; got NoneType"),
+    ],
+)
+def test_sources_that_cannot_be_asked_are_an_error_before_any_is(sources, message, ask):
+    with pytest.raises(InvalidInputError, match=message):
+        ask(Gatherer({"healthy": SourceSettings()}), sources, "who?")
+
+
+def _sent(one):
+    return pickle.loads(pickle.dumps(one))  # noqa: S301 - our own bytes
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, _sent])
+def test_a_gatherer_can_be_copied_and_sent_to_another_process(duplicate, healthy):
+    one = Gatherer({"healthy": SourceSettings(limit=1)}, deadline=3.0, on_all_failed="empty", strict=True)
+    other = duplicate(one)
+    assert dict(other.settings) == dict(one.settings)
+    assert (other.deadline, other.on_all_failed, other.strict) == (3.0, "empty", True)
+    assert other.gather({"healthy": healthy}, "who?").rankings[0].ids == ("a",)
+
+
+def test_settings_are_a_snapshot():
+    given = {"v": SourceSettings()}
+    gatherer = Gatherer(given)
+    given["w"] = SourceSettings()
+    assert list(gatherer.settings) == ["v"]
