@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -89,3 +90,34 @@ def content(found: Gathered) -> list[tuple[object, ...]]:
         (one.source, one.ids, one.scores.tobytes(), one.raw.tobytes() if one.raw is not None else b"", one.dropped)
         for one in found.rankings
     ]
+
+
+@pytest.fixture
+def statuses() -> Callable[[Gathered], dict[str, str]]:
+    return lambda found: {report.source: report.status for report in found.reports}
+
+
+@pytest.fixture
+def source() -> Callable[..., CallableSource]:
+    """A source by name and, if wanted, by what it does."""
+    return lambda name, fn=lambda query, limit: [("a", 1.0)]: CallableSource(name, fn)
+
+
+@pytest.fixture
+def slow() -> Callable[[str, float], CallableSource]:
+    """A source that finds itself after so many seconds."""
+
+    def make(name: str, seconds: float) -> CallableSource:
+        def fn(query: str, limit: int | None) -> list[tuple[str, float]]:
+            time.sleep(seconds)
+            return [(name, 1.0)]
+
+        return CallableSource(name, fn)
+
+    return make
+
+
+@pytest.fixture
+def slack() -> float:
+    """Seconds that a loaded machine may take on top; the promised 50 ms are measured in the benchmark."""
+    return 1.0

@@ -1,0 +1,132 @@
+"""Coroutines: whose loop they run on, how they are cancelled, what they may not do to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from phasegraph.candidates import Ranking
+from phasegraph.sources import (
+    AsyncCallableSource,
+    AsyncSource,
+    Gatherer,
+    Source,
+    SourceSettings,
+)
+
+
+def test_asearch_is_awaited_on_the_callers_loop_and_search_runs_elsewhere():
+    threads = {}
+
+    class Both:
+        def search(self, query, limit, given):
+            threads["search"] = threading.current_thread()
+            return Ranking("s", ["a"], [1.0])
+
+        async def asearch(self, query, limit, given):
+            threads["asearch"] = threading.current_thread()
+            return Ranking("s", ["a"], [1.0])
+
+    asyncio.run(Gatherer({"s": SourceSettings()}).agather({"s": Both()}, "who?"))
+    assert threads == {"asearch": threading.current_thread()}
+    threads.clear()
+    asyncio.run(Gatherer({"s": SourceSettings(in_thread=True)}).agather({"s": Both()}, "who?"))
+    assert list(threads) == ["search"]
+    assert threads["search"] is not threading.current_thread()
+
+
+def test_an_asearch_that_is_only_inherited_from_the_protocol_is_none(statuses):
+    class OnlySync(Source, AsyncSource):
+        def search(self, query, limit, given):
+            return Ranking("s", ["a"], [1.0])
+
+    found = asyncio.run(Gatherer({"s": SourceSettings()}).agather({"s": OnlySync()}, "who?"))
+    assert statuses(found) == {"s": "ok"}
+
+
+def test_a_coroutine_that_blocks_is_harmless_in_a_thread(statuses, source):
+    class Blocks:
+        async def asearch(self, query, limit, given):
+            time.sleep(0.5)
+            return Ranking("s", ["a"], [1.0])
+
+    gatherer = Gatherer({"s": SourceSettings(in_thread=True), "t": SourceSettings()}, deadline=0.1)
+    start = time.monotonic()
+    found = asyncio.run(gatherer.agather({"s": Blocks(), "t": source("t")}, "who?"))
+    assert time.monotonic() - start < 0.45
+    assert statuses(found) == {"s": "timeout", "t": "ok"}
+
+
+def test_a_coroutine_in_a_thread_answers_in_time(ask, native):
+    found = ask(Gatherer({"n": SourceSettings(in_thread=True)}), {"n": native("n")}, "who?")
+    assert found.rankings[0].ids == ("n1", "n2")
+
+
+def test_cancelling_the_call_cancels_the_coroutines_and_waits_for_them(native, held):
+    async def once():
+        one, other = native("a", 30.0), native("b", 30.0)
+        gatherer = Gatherer(dict.fromkeys(["a", "b", "held"], SourceSettings()))
+        task = asyncio.create_task(gatherer.agather({"a": one, "b": other, "held": held}, "who?"))
+        while not (one.started and other.started):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (one.cancelled, other.cancelled) == (1, 1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        assert gatherer.health["a"].in_flight == gatherer.health["b"].in_flight == 0
+
+    asyncio.run(once())
+
+
+def test_cancelling_before_the_first_step_leaves_nothing_in_flight(native):
+    async def once():
+        gatherer = Gatherer({"a": SourceSettings()})
+        task = asyncio.create_task(gatherer.agather({"a": native("a", 30.0)}, "who?"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0)
+        assert gatherer.health["a"].in_flight == 0
+
+    asyncio.run(once())
+
+
+def test_a_timeout_around_the_call_works_as_for_any_coroutine(native):
+    async def once():
+        async with asyncio.timeout(0.02):
+            await Gatherer({"a": SourceSettings()}).agather({"a": native("a", 30.0)}, "who?")
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(once())
+
+
+def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healthy, statuses):
+    class Stubborn:
+        async def asearch(self, query, limit, given):
+            try:
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1.5)
+            return Ranking("s", ["a"], [1.0])
+
+    async def once():
+        gatherer = Gatherer({"s": SourceSettings(), "healthy": SourceSettings()}, deadline=0.03)
+        start = time.monotonic()
+        found = await gatherer.agather({"s": Stubborn(), "healthy": healthy}, "who?")
+        return time.monotonic() - start, statuses(found)
+
+    took, found = asyncio.run(once())
+    assert took < 1.0
+    assert found == {"s": "timeout", "healthy": "ok"}
+
+
+def test_a_callable_may_be_a_coroutine_function(ask):
+    async def fn(query, limit):
+        return [("a", 1.0)]
+
+    assert ask(Gatherer({"s": SourceSettings()}), {"s": AsyncCallableSource("s", fn)}, "w").rankings[0].ids == ("a",)
