@@ -1,0 +1,243 @@
+"""The laws of fusion as executable statements: what must hold for any pipeline and any rankings.
+
+Each law takes a pipeline and the rankings of one query, and raises :class:`LawViolation` where it does not hold. The
+test-suite runs them over every registered calibrator and rule; a project with a rule of its own can do the same. A law
+that a rule breaks by its nature is named in :data:`KNOWN_EXCEPTIONS`, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from phasegraph.candidates import Ranking
+from phasegraph.errors import PhasegraphError
+from phasegraph.pipeline import FusionPipeline, Result
+
+_TOLERANCE = 1e-9
+
+
+class LawViolation(PhasegraphError, AssertionError):  # noqa: N818 - it is the statement that is violated
+    """A law does not hold; the message says which and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A statement and its check.
+
+    Parameters
+    ----------
+    name : str
+    statement : str
+        In one sentence.
+    check : callable
+        ``check(pipeline, rankings)``; raises LawViolation.
+    """
+
+    name: str
+    statement: str
+    check: Callable[[FusionPipeline, Sequence[Ranking]], None]
+
+
+def _demand(holds: bool, what: str) -> None:
+    if not holds:
+        raise LawViolation(what)
+
+
+def _all(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Result:
+    return pipeline.decide(rankings, k=sum(map(len, rankings)))
+
+
+def _same(one: Result, other: Result, what: str) -> None:
+    _demand(one.ids == other.ids, f"{what}: ids differ: {one.ids} and {other.ids}")
+    _demand(one.fused.tobytes() == other.fused.tobytes(), f"{what}: fused values differ in bits")
+    _demand(one.contributions.tobytes() == other.contributions.tobytes(), f"{what}: contributions differ in bits")
+
+
+def _close(one: Result, other: Result, what: str) -> None:
+    """Same order but for values that are equal within rounding, same values within 1e-9."""
+    other_value = dict(zip(other.ids, other.fused.tolist(), strict=True))
+    _demand(set(one.ids) == set(other.ids), f"{what}: the sets of ids differ")
+    span = max(1.0, float(np.abs(one.fused).max(initial=0.0)))
+    for identifier, value in zip(one.ids, one.fused.tolist(), strict=True):
+        close = abs(value - other_value[identifier]) <= _TOLERANCE * span
+        _demand(close, f"{what}: {identifier!r} has {value!r} and {other_value[identifier]!r}")
+
+
+def single_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I1: one source alone keeps its order, ties included."""
+    for ranking in rankings:
+        result = _all(replace(pipeline, pool_caps={}), [ranking])
+        _demand(result.ids == tuple(ranking.ids), f"order changed: {result.ids} from {ranking.ids}")
+        equal_before = np.diff(ranking.scores) == 0
+        tied = np.diff(result.fused) == 0
+        _demand(bool(tied[equal_before].all()), "hits that tie in the only source must tie in the result")
+
+
+def empty_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I2 and I28: a source that found nothing, or failed, leaves no trace in the answer."""
+    for ranking in rankings:
+        others = [one for one in rankings if one is not ranking]
+        gone = [*others, Ranking(ranking.source, [], np.empty(0))]
+        if others:
+            _same(_all(pipeline, others), _all(pipeline, gone), f"with {ranking.source!r} empty")
+
+
+def weight_zero_is_absent(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I3: a source of weight 0 brings no candidate, no value and no bonus."""
+    names = [ranking.source for ranking in rankings]
+    if len(names) < 2:
+        return
+    weights = {name: float(position) for position, name in enumerate(names)}
+    weighted = replace(pipeline, weights=weights)
+    _same(_all(weighted, rankings), _all(weighted, rankings[1:]), f"weight 0 of {names[0]!r}")
+
+
+def order_of_sources(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I4 and I5: any order of the sources, and any repetition, gives the same bits."""
+    first = _all(pipeline, rankings)
+    _same(first, _all(pipeline, list(reversed(rankings))), "sources reversed")
+    _same(first, _all(pipeline, rankings), "repeated")
+
+
+def idempotence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I6: a source fused with a copy of itself keeps its order."""
+    for ranking in rankings:
+        twin = Ranking(f"{ranking.source}-twin", ranking.ids, ranking.scores, background=ranking.background)
+        plain = replace(pipeline, pool_caps={}, weights=None, calibrators={}, weighting="equal")
+        result = _all(plain, [ranking, twin])
+        value = dict(zip(result.ids, result.fused.tolist(), strict=True))
+        ordered = [value[identifier] for identifier in ranking.ids]
+        _demand(bool((np.diff(ordered) <= _TOLERANCE).all()), f"a copy changed the order of {ranking.ids}")
+
+
+def unanimity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I7: a candidate at least as good in every source is not below the other."""
+    result = _all(replace(pipeline, pool_caps={}), rankings)
+    value = dict(zip(result.ids, result.fused.tolist(), strict=True))
+    shared = sorted(set.intersection(*(set(ranking.ids) for ranking in rankings)))[:8]
+    for one in shared:
+        for other in shared:
+            better = all(
+                ranking.scores[ranking.positions[one]] >= ranking.scores[ranking.positions[other]]
+                for ranking in rankings
+            )
+            if better:
+                _demand(value[one] >= value[other] - _TOLERANCE, f"{one!r} is no worse anywhere, yet below {other!r}")
+
+
+def monotonicity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I8: a hit moved to the top of a list of five or more does not fall in the answer."""
+    free = replace(pipeline, pool_caps={})
+    before = _all(free, rankings).ids
+    for place, ranking in enumerate(rankings):
+        if len(ranking) < 5 or ranking.rank_only or ranking.scores[0] == ranking.scores[-1]:
+            continue
+        lifted = ranking.scores.copy()
+        lifted[-1] = ranking.scores[0] + (ranking.scores[0] - ranking.scores[-1])
+        raised = Ranking(ranking.source, ranking.ids, lifted, background=ranking.background, size=ranking.size)
+        after = _all(free, [*rankings[:place], raised, *rankings[place + 1 :]]).ids
+        moved = ranking.ids[-1]
+        _demand(after.index(moved) <= before.index(moved), f"{moved!r} fell when {ranking.source!r} raised it")
+
+
+def affine(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I10 and I11: ``2 s + 3`` of a source without a stated background changes nothing."""
+    changed = [
+        one if one.background is not None or one.rank_only else Ranking(one.source, one.ids, 2.0 * one.scores + 3.0)
+        for one in rankings
+    ]
+    stated = [one if one.background is not None or one.rank_only else replace_size(one) for one in rankings]
+    _close(_all(pipeline, stated), _all(pipeline, changed), "scores doubled and shifted by 3")
+
+
+def replace_size(ranking: Ranking) -> Ranking:
+    """The ranking without size and payloads."""
+    return Ranking(ranking.source, ranking.ids, ranking.scores)
+
+
+def bounded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I12: published scores are finite, in [0, 1], and descending."""
+    result = _all(pipeline, rankings)
+    _demand(bool(np.isfinite(result.fused).all() and np.isfinite(result.contributions).all()), "not finite")
+    _demand(bool(((result.scores >= 0) & (result.scores <= 1)).all()), f"outside [0, 1]: {result.scores}")
+    _demand(bool((np.diff(result.scores) <= 0).all()), "scores must descend")
+
+
+def constant_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I14: a source that scores everything alike adds no order among its own hits."""
+    first, ids = rankings[0], list(rankings[0].ids)
+    flat = Ranking("zz-flat", ids, np.ones(len(ids)))
+    result = _all(replace(pipeline, pool_caps={}, weights=None, weighting="equal"), [first, flat])
+    value = dict(zip(result.ids, result.fused.tolist(), strict=True))
+    ordered = [value[identifier] for identifier in first.ids]
+    _demand(bool((np.diff(ordered) <= _TOLERANCE).all()), "a constant source reordered another's hits")
+
+
+def union(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I17: every id that a source returned is in the answer once."""
+    result = _all(replace(pipeline, pool_caps={}), rankings)
+    returned = sorted({identifier for ranking in rankings for identifier in ranking.ids})
+    _demand(sorted(result.ids) == returned, "the answer must hold every returned id once")
+
+
+def prefix(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I18: the first k of the answer, and their scores, do not depend on k."""
+    whole = _all(pipeline, rankings)
+    for k in (0, 1, len(whole) // 2):
+        part = pipeline.decide(rankings, k=k)
+        _demand(part.ids == whole.ids[:k], f"the first {k} changed with k")
+        _demand(part.scores.tobytes() == whole.scores[:k].tobytes(), f"scores of the first {k} changed with k")
+
+
+def inputs_unchanged(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I22: nothing of the caller's is changed."""
+    before = [(ranking.ids, ranking.scores.tobytes(), dict(ranking.payloads)) for ranking in rankings]
+    _all(pipeline, rankings)
+    after = [(ranking.ids, ranking.scores.tobytes(), dict(ranking.payloads)) for ranking in rankings]
+    _demand(before == after, "a ranking was changed")
+
+
+def weight_scale(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I25: multiplying every weight by the same number changes nothing."""
+    weights = {ranking.source: 1.0 + place for place, ranking in enumerate(rankings)}
+    scaled = {name: 7.0 * weight for name, weight in weights.items()}
+    one, other = replace(pipeline, weights=weights), replace(pipeline, weights=scaled)
+    _close(_all(one, rankings), _all(other, rankings), "weights times 7")
+
+
+def explained(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I26: contributions and bonus add up to the fused value."""
+    result = _all(pipeline, rankings)
+    gap = np.abs(result.contributions.sum(axis=1) + result.bonuses - result.fused)
+    span = max(1.0, float(np.abs(result.fused).max(initial=0.0)))
+    _demand(bool((gap <= _TOLERANCE * span).all()), f"parts miss the whole by {gap.max():g}")
+
+
+def saved_and_loaded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I27: a pipeline rebuilt from its state gives the same bits."""
+    _same(_all(pipeline, rankings), _all(FusionPipeline.from_dict(pipeline.to_dict()), rankings), "rebuilt")
+
+
+_LAWS = (
+    single_source, empty_is_absent, weight_zero_is_absent, order_of_sources, idempotence, unanimity, monotonicity,
+    affine, bounded, constant_source, union, prefix, inputs_unchanged, weight_scale, explained, saved_and_loaded,
+)  # fmt: skip
+
+LAWS: Mapping[str, Law] = MappingProxyType(
+    {law.__name__: Law(law.__name__, (law.__doc__ or "").strip(), law) for law in _LAWS}
+)
+
+_RAW = "scores are used as given, so their unit counts"
+KNOWN_EXCEPTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("raw", "affine"): _RAW,
+        ("max", "affine"): "division by the best is invariant to scale, not to a shift",
+        ("theoretical_min_max", "affine"): "the scorer's infimum does not move with the scores",
+        ("log_z_score", "affine"): "the logarithm is not linear",
+        ("reference_ecdf", "affine"): "the reference sample does not move with the scores: refit it",
+    }
+)
