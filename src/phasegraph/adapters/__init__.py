@@ -1,0 +1,28 @@
+"""What every framework's adapter needs, framework-free: ids, directions, plain provenance, fitting.
+
+The integration packages convert between a framework's objects and rankings; whatever they would otherwise compute
+twice stands here.
+"""
+
+from phasegraph.adapters.direction import Direction, infer_direction, known_direction
+from phasegraph.adapters.fitting import check_queries, fit_calibrators, with_progress
+from phasegraph.adapters.identity import ID_KEYS, Identities, resolve_id, text_id
+from phasegraph.adapters.plain import plain
+from phasegraph.adapters.provenance import contradicts, provenance, with_notes
+
+__all__ = [
+    "ID_KEYS",
+    "Direction",
+    "Identities",
+    "check_queries",
+    "contradicts",
+    "fit_calibrators",
+    "infer_direction",
+    "known_direction",
+    "plain",
+    "provenance",
+    "resolve_id",
+    "text_id",
+    "with_notes",
+    "with_progress",
+]

@@ -1,0 +1,144 @@
+"""Which hit is which: the id a hit carries, else a known metadata key, else a hash of its text."""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+from phasegraph.errors import PhasegraphWarning
+
+ID_KEYS = ("_id", "id", "pk", "chunk_id", "doc_id", "source_id")
+_HASH_LENGTH = 32
+
+
+def text_id(text: str, /) -> str:
+    """A stable id for a text that has none.
+
+    Parameters
+    ----------
+    text : str
+        Compared after Unicode normalisation (NFC) and with every run of white space as one blank.
+
+    Returns
+    -------
+    str
+        ``text-`` and 32 hexadecimal digits.
+
+    Examples
+    --------
+    >>> text_id("one  two ") == text_id("one two")
+    True
+    """
+    normal = " ".join(unicodedata.normalize("NFC", text).split())
+    digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"text-{digest[:_HASH_LENGTH]}"
+
+
+def resolve_id(own: object, metadata: Mapping[str, object], text: str, /) -> tuple[str, str]:
+    """The id of one hit, and where it came from.
+
+    Parameters
+    ----------
+    own : object
+        The id that the document or node carries, or None.
+    metadata : mapping
+        Looked through for :data:`ID_KEYS`, in their order.
+    text : str
+        Hashed where nothing else is there.
+
+    Returns
+    -------
+    (str, str)
+        The id, and ``"own"``, the metadata key, or ``"text"``.
+
+    Examples
+    --------
+    >>> resolve_id(None, {"pk": 7}, "some text")
+    ('7', 'pk')
+    """
+    found = _usable(own)
+    if found is not None:
+        return found, "own"
+    for key in ID_KEYS:
+        found = _usable(metadata.get(key))
+        if found is not None:
+            return found, key
+    return text_id(text), "text"
+
+
+class Identities:
+    """Reads the ids of one source's hits, and says once when it has to fall back on their text.
+
+    Parameters
+    ----------
+    source : str
+        Name of the source, for the warning.
+
+    Examples
+    --------
+    >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"))
+    (['a', 'b'], ("ids of 1 of 2 hits from metadata key 'pk'",))
+    """
+
+    __slots__ = ("_source", "_warned")
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._warned = False
+
+    def read(
+        self, own: Sequence[object], details: Callable[[int], tuple[Mapping[str, object], str]]
+    ) -> tuple[list[str], tuple[str, ...]]:
+        """Ids of the hits, and notes on those that carry none.
+
+        Parameters
+        ----------
+        own : (n,) sequence of object
+            The id each hit carries, or None.
+        details : callable
+            ``details(row) -> (metadata, text)``; only called for hits that carry no id.
+
+        Returns
+        -------
+        (list of str, tuple of str)
+
+        Warns
+        -----
+        PhasegraphWarning
+            Once per source, when an id is made from a text.
+        """
+        if set(map(type, own)) == {str} and "" not in own:
+            return list(own), ()  # type: ignore[arg-type]
+        ids: list[str] = []
+        counts: dict[str, int] = {}
+        for row, value in enumerate(own):
+            found = _usable(value)
+            if found is None:
+                found, origin = resolve_id(None, *details(row))
+                counts[origin] = counts.get(origin, 0) + 1
+            ids.append(found)
+        if counts.get("text") and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"source {self._source!r} returns hits without an id: their text is hashed in its place, so a passage "
+                "whose text differs between sources counts as two; give ids, or an id_fn",
+                PhasegraphWarning,
+                stacklevel=3,
+            )
+        return ids, tuple(_note(origin, count, len(ids)) for origin, count in counts.items())
+
+
+def _note(origin: str, count: int, total: int) -> str:
+    where = "a hash of their text" if origin == "text" else f"metadata key {origin!r}"
+    return f"ids of {count} of {total} hits from {where}"
+
+
+def _usable(value: object) -> str | None:
+    if value is None or isinstance(value, bool | float):
+        return None
+    if isinstance(value, str | int) or hasattr(value, "hex"):
+        text = str(value)
+        return text if text.strip() else None
+    return None
