@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 
 Kernel = Literal["auto", "numpy", "compiled"]
 Rounds = Callable[..., tuple[int, int, int, int]]
+Compilable = TypeVar("Compilable", bound=Callable[..., Any])
 
 
 def use_compiled(kernel: str) -> bool:
@@ -46,13 +47,13 @@ def _numba() -> Any:
 
 
 @cache
-def machine_code(rounds: Rounds) -> Rounds:
-    """Compile `rounds` at its first call; the machine code is cached on disk where that can be written."""
+def machine_code(function: Compilable) -> Compilable:
+    """Compile `function` at its first call; the machine code is cached on disk where that can be written."""
     numba = _numba()
     try:
-        compiled: Rounds = numba.njit(cache=True, nogil=True)(rounds)
+        compiled: Compilable = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # numba found no folder to cache in
-        compiled = numba.njit(nogil=True)(rounds)
+        compiled = numba.njit(nogil=True)(function)
     return compiled
 
 
@@ -61,6 +62,7 @@ def static_rounds(
     indices: Any,
     weights: Any,
     inverse_out: Any,
+    costs: Any,
     follow: float,
     threshold: float,
     state: Any,
@@ -72,6 +74,9 @@ def static_rounds(
     limit: int,
 ) -> tuple[int, int, int, int]:
     """Push rounds over fixed weights.
+
+    The lists are written without branches: an entry that does not count is overwritten by the next, for
+    which each list has one place more than there are nodes.
 
     Returns the new frontier's size, the rounds done, the edges scanned and the number of touched nodes.
     """
@@ -96,19 +101,29 @@ def static_rounds(
             for e in range(indptr[u], indptr[u + 1]):
                 v = indices[e]
                 left[v] += share * weights[e]
-                if stamp[v] <= rounds:
-                    if stamp[v] == 0:
-                        touched[held] = v
-                        held += 1
-                    stamp[v] = rounds + 1
-                    received[arrived] = v
-                    arrived += 1
+                before = stamp[v]
+                stamp[v] = rounds + 1
+                touched[held] = v
+                held += before == 0
+                received[arrived] = v
+                arrived += before <= rounds
         size = 0
         for i in range(arrived):
             v = received[i]
-            if left[v] > threshold * max(indptr[v + 1] - indptr[v], 1):
-                frontier[size] = v
-                size += 1
+            frontier[size] = v
+            size += left[v] > threshold * costs[v]
         rounds += 1
         scanned += edges
     return size, rounds, scanned, held
+
+
+def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
+    """Copy out what the touched nodes hold, and clear the workspace, in one pass."""
+    left, gained, stamp = state
+    for i in range(len(nodes)):
+        v = nodes[i]
+        gained_out[i] = gained[v]
+        left_out[i] = left[v]
+        gained[v] = 0.0
+        left[v] = 0.0
+        stamp[v] = 0

@@ -104,6 +104,20 @@ class WalkOperator:
         return len(self.indices)
 
     @cached_property
+    def out_degrees(self) -> Int32Array:
+        """(n,) array of int32: how many out-edges each node has; read-only."""
+        degrees = np.diff(self.indptr).astype(np.int32)
+        degrees.flags.writeable = False
+        return degrees
+
+    @cached_property
+    def costs(self) -> Int32Array:
+        """(n,) array of int32: what a push of each node costs, its out-edges but at least 1; read-only."""
+        costs = np.maximum(self.out_degrees, 1)
+        costs.flags.writeable = False
+        return costs
+
+    @cached_property
     def symmetric(self) -> bool:
         """Whether every edge has an equal edge back (the graph is undirected)."""
         graph = self.matrix()

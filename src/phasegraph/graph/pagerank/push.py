@@ -20,7 +20,7 @@ from typing import Protocol
 
 import numpy as np
 
-from phasegraph._typing import FloatArray, Int32Array
+from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import NotConvergedError
 from phasegraph.graph.pagerank.reset import Seeds
 from phasegraph.graph.pagerank.result import PageRankResult
@@ -45,7 +45,12 @@ class Rows(Protocol):
         """(n,) array of int: what pushing a node costs."""
         ...
 
-    def spread(self, nodes: Int32Array, amounts: FloatArray) -> tuple[Int32Array, FloatArray]:
+    @property
+    def costs(self) -> Int32Array:
+        """(n,) array of int: the same, at least 1; the threshold of a node is in proportion to it."""
+        ...
+
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
         ...
 
@@ -81,11 +86,13 @@ class _Progress:
 
 
 def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
-    """Push until no node is above its threshold, then polish; leaves `space` clean."""
+    """Push until no node is above its threshold, then polish; leaves `space` clean.
+
+    The values get the free half step, and are scaled for what dangling nodes have sent back to the reset.
+    """
     space.left[seeds.nodes] = seeds.weights
     space.stamp[seeds.nodes] = 1
-    counts = np.maximum(rows.edge_counts[seeds.nodes], 1)
-    at = _Progress(seeds.nodes[seeds.weights > settings.threshold * counts], [seeds.nodes], rounds=1)
+    at = _Progress(seeds.nodes[seeds.weights > settings.threshold * rows.costs[seeds.nodes]], [seeds.nodes], rounds=1)
     if settings.compiled:
         touched, *_ = space.queues
         touched[: len(seeds.nodes)] = seeds.nodes
@@ -103,34 +110,38 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
                 _dense_round(rows, settings, space, at)
         for _ in range(settings.polish):
             _dense_round(rows, settings, space, at)
-        return _result(rows, settings.follow, space, at)
-    finally:
-        if at.everywhere:
-            for array in (space.left, space.gained, space.stamp):
-                array.fill(0)
-        else:
-            space.clear(np.concatenate(at.touched))
+        nodes = np.arange(rows.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
+        values, left = space.collect(nodes, settings.compiled)
+    except BaseException:
+        space.reset()
+        raise
+    kept = float(values.sum()) + float(left.sum())
+    values += (1.0 - settings.follow) * left
+    values /= kept
+    residual = settings.follow * float(left.sum()) / kept
+    return PageRankResult(nodes, values, rows.size, residual, at.rounds - 1, at.scanned, len(nodes))
 
 
 def _numpy_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
     """Rounds until nothing is above the threshold, a round gets dense, or the limit is passed."""
     counts = rows.edge_counts
     while len(at.frontier) and at.rounds <= settings.limit:
-        edges = int(counts[at.frontier].sum())
+        nodes = at.frontier.astype(np.intp)
+        edges = int(counts.take(nodes).sum())
         if edges > rows.dense_edges:
             return
-        amounts = space.left[at.frontier]
-        space.left[at.frontier] = 0.0
-        space.gained[at.frontier] += (1.0 - settings.follow) * amounts
-        targets, values = rows.spread(at.frontier, settings.follow * amounts)
+        amounts = space.left.take(nodes)
+        space.left[nodes] = 0.0
+        space.gained[nodes] += (1.0 - settings.follow) * amounts
+        targets, values = rows.spread(nodes, settings.follow * amounts)
         np.add.at(space.left, targets, values)
         if not at.everywhere:
-            fresh = targets[space.stamp[targets] == 0]
+            fresh = targets.compress(space.stamp.take(targets) == 0)
             if len(fresh):
                 space.stamp[fresh] = 1
                 at.touched.append(space.distinct(fresh))
-        above = targets[space.left[targets] > settings.threshold * np.maximum(counts[targets], 1)]
-        at.frontier = space.distinct(above)
+        above = space.left.take(targets) > settings.threshold * rows.costs.take(targets)
+        at.frontier = space.distinct(targets.compress(above))
         at.rounds += 1
         at.scanned += edges
 
@@ -165,17 +176,6 @@ def _dense_round(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _
     if not at.everywhere:
         at.everywhere = True
         space.stamp.fill(1)
-    at.frontier = np.flatnonzero(space.left > settings.threshold * np.maximum(rows.edge_counts, 1)).astype(np.int32)
+    at.frontier = np.flatnonzero(space.left > settings.threshold * rows.costs).astype(np.int32)
     at.rounds += 1
     at.scanned += int(rows.edge_counts.sum())
-
-
-def _result(rows: Rows, follow: float, space: PushWorkspace, at: _Progress) -> PageRankResult:
-    """Values with the free half step, scaled for what dangling nodes have sent back to the reset so far."""
-    nodes = np.arange(rows.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
-    left, values = space.left[nodes], space.gained[nodes]
-    kept = float(values.sum()) + float(left.sum())
-    values += (1.0 - follow) * left
-    values /= kept
-    residual = follow * float(left.sum()) / kept
-    return PageRankResult(nodes, values, rows.size, residual, at.rounds - 1, at.scanned, len(nodes))

@@ -66,9 +66,9 @@ def as_seeds(reset: Reset, size: int) -> Seeds:
     total = float(summed.sum())
     if not 0 < total < np.inf:
         raise InvalidInputError(f"reset must have a positive finite sum; got {total}")
-    summed = summed / total
-    held = summed > 0
-    return Seeds(distinct[held].astype(np.int32), summed[held])
+    shares: FloatArray = summed / total
+    held = shares > 0
+    return Seeds(distinct[held].astype(np.int32), shares[held])
 
 
 def _nodes(given: Any, size: int) -> np.ndarray[Any, np.dtype[np.integer[Any]]]:

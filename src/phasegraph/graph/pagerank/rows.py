@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._typing import FloatArray, Int32Array
+from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.graph.pagerank.kernels import machine_code, static_rounds
 from phasegraph.graph.pagerank.operator import WalkOperator
 
@@ -29,7 +29,8 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
     """
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    out: Positions = np.arange(total) + np.repeat(starts - ends + counts, counts)
+    out: Positions = np.repeat(starts - ends + counts, counts)
+    out += np.arange(total)
     return out
 
 
@@ -49,20 +50,25 @@ class StaticRows:
         """Above this many edges a round is dense."""
         return int(DENSE_SHARE * self.graph.edges)
 
-    @cached_property
+    @property
     def edge_counts(self) -> Int32Array:
         """(n,) array of int32: out-edges."""
-        return np.diff(self.graph.indptr).astype(np.int32)
+        return self.graph.out_degrees
 
-    def spread(self, nodes: Int32Array, amounts: FloatArray) -> tuple[Int32Array, FloatArray]:
+    @property
+    def costs(self) -> Int32Array:
+        """(n,) array of int32: the same, at least 1."""
+        return self.graph.costs
+
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """Targets and what each gets."""
         graph = self.graph
-        starts = graph.indptr[nodes]
-        counts = graph.indptr[nodes + 1] - starts
+        starts = graph.indptr.take(nodes)
+        counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(starts, counts)
-        values = np.repeat(amounts * graph.inverse_out[nodes], counts)
-        values *= graph.weights[edges]
-        return graph.indices[edges], values
+        values = np.repeat(amounts * graph.inverse_out.take(nodes), counts)
+        values *= graph.weights.take(edges)
+        return graph.indices.take(edges).astype(np.intp), values
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """One sparse product."""
@@ -72,5 +78,5 @@ class StaticRows:
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds over this graph."""
         graph = self.graph
-        bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out)
+        bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
         return partial(machine_code(static_rounds), *bound)

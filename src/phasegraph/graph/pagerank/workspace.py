@@ -6,7 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from phasegraph._typing import FloatArray, Int32Array
+from phasegraph._typing import FloatArray, Int32Array, IntArray
+from phasegraph.graph.pagerank.kernels import collect, machine_code
 
 
 class PushWorkspace:
@@ -47,19 +48,30 @@ class PushWorkspace:
 
     @cached_property
     def queues(self) -> tuple[Int32Array, Int32Array, Int32Array, FloatArray]:
-        """Scratch of the compiled kernel: touched nodes, frontier, receivers, amounts."""
-        touched, frontier, received = (np.zeros(self.size, dtype=np.int32) for _ in range(3))
+        """Scratch of the compiled kernel, a place to spare in each: touched, frontier, receivers, amounts."""
+        touched, frontier, received = (np.zeros(self.size + 1, dtype=np.int32) for _ in range(3))
         return touched, frontier, received, np.zeros(self.size)
 
-    def distinct(self, nodes: Int32Array) -> Int32Array:
+    def distinct(self, nodes: IntArray) -> Int32Array:
         """The distinct values of `nodes` in order of first occurrence, in O(len(nodes))."""
         place = np.arange(len(nodes), dtype=np.int32)
         self.first[nodes[::-1]] = place[::-1]
-        kept: Int32Array = nodes[self.first[nodes] == place]
+        kept = nodes.compress(self.first.take(nodes) == place).astype(np.int32)
         return kept
 
-    def clear(self, touched: Int32Array) -> None:
-        """Make it clean again, given every node that was written to."""
-        self.left[touched] = 0.0
-        self.gained[touched] = 0.0
-        self.stamp[touched] = 0
+    def collect(self, touched: Int32Array, compiled: bool) -> tuple[FloatArray, FloatArray]:
+        """Take out what `touched`, every node that was written to, has gained and left: it is clean then."""
+        if compiled:
+            gained, left = np.empty(len(touched)), np.empty(len(touched))
+            machine_code(collect)(touched, (self.left, self.gained, self.stamp), gained, left)
+            return gained, left
+        touched = touched.astype(np.intp)
+        gained, left = self.gained.take(touched), self.left.take(touched)
+        for array in (self.left, self.gained, self.stamp):
+            array[touched] = 0
+        return gained, left
+
+    def reset(self) -> None:
+        """Make it clean whatever was written to it, in O(n)."""
+        for array in (self.left, self.gained, self.stamp):
+            array.fill(0)
