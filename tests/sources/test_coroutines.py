@@ -9,7 +9,8 @@ import time
 import pytest
 
 from phasegraph.candidates import Ranking
-from phasegraph.sources import (
+from phasegraph.errors import PhasegraphError
+from phasegraph.sources import BreakerSettings, (
     AsyncCallableSource,
     AsyncSource,
     Gatherer,
@@ -130,3 +131,22 @@ def test_a_callable_may_be_a_coroutine_function(ask):
         return [("a", 1.0)]
 
     assert ask(Gatherer({"s": SourceSettings()}), {"s": AsyncCallableSource("s", fn)}, "w").rankings[0].ids == ("a",)
+
+
+def test_a_coroutine_given_up_before_its_first_step_is_not_in_flight(native, source):
+    async def once():
+        settings = {
+            "n": SourceSettings(),
+            "s": SourceSettings(on_error="raise", breaker=BreakerSettings(failures=1)),
+        }
+        gatherer = Gatherer(settings)
+        sources = {"n": native("n", 30.0), "s": source("s", lambda query, limit: 1 / 0)}
+        with pytest.raises(ZeroDivisionError):
+            await gatherer.agather({"s": sources["s"]}, "who?")
+        with pytest.raises(PhasegraphError, match="breaker open"):
+            await gatherer.agather(sources, "who?")
+        assert sources["n"].started == 0
+        assert gatherer.health["n"].in_flight == 0
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(once())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from phasegraph.sources.call import Call, Ring
-from phasegraph.sources.tasks import TaskRunner
+from phasegraph.sources.tasks import TaskRunner, keep
 
 _GRACE_SECONDS = 0.02
 
@@ -34,7 +34,9 @@ async def await_call(prepare: Callable[[Ring, TaskRunner], Call]) -> Call:
         call.close()
         left = [task for task in runner.tasks if not task.done()]
         if left:
-            await asyncio.wait(left, timeout=_GRACE_SECONDS)
+            _, stubborn = await asyncio.wait(left, timeout=_GRACE_SECONDS)
+            for task in stubborn:
+                keep(task)
     return call
 
 
@@ -56,11 +58,12 @@ class _Bell:
 
     async def rung(self, seconds: float | None) -> bool:
         """Whether it was rung within `seconds`."""
+        if self._future.done():
+            self._future = self._loop.create_future()
         timer = None if seconds is None else self._loop.call_later(seconds, self._end, False)
         try:
             return await self._future
         finally:
-            self._future = self._loop.create_future()
             if timer is not None:
                 timer.cancel()
 

@@ -115,5 +115,7 @@ def reason_of(error: BaseException) -> str:
 
 def one_line(text: str) -> str:
     """The first line of `text`, cut at 200 characters."""
-    first = text.splitlines()[0] if text else ""
+    if not text:
+        return ""
+    first = text.splitlines()[0]
     return first if len(first) <= _LONGEST_REASON else first[: _LONGEST_REASON - 1] + "…"

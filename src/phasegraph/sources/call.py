@@ -30,7 +30,7 @@ class Slot:
     """One source within one call."""
 
     __slots__ = (
-        "_left", "admitted", "cancel", "context", "due", "error", "function", "given", "launched",
+        "_left", "admitted", "begun", "cancel", "context", "due", "error", "function", "given", "hits", "launched",
         "milliseconds", "name", "needs", "notes", "probe", "ranking", "reason", "settings", "settled", "state",
         "status", "way", "without",
     )  # fmt: skip
@@ -47,7 +47,7 @@ class Slot:
         self.needs = settings.needs
         self.given = _NOTHING
         self.without: tuple[str, ...] = ()
-        self.admitted = self.launched = self.settled = self.probe = self._left = False
+        self.admitted = self.launched = self.begun = self.settled = self.probe = self._left = False
         self.due = float("inf")
         self.cancel: Callable[[], None] | None = None
         self.status: Status = "skipped"
@@ -56,6 +56,7 @@ class Slot:
         self.ranking: Ranking | None = None
         self.error: BaseException | None = None
         self.milliseconds = 0.0
+        self.hits = 0
 
     def leave(self) -> None:
         """Note, once, that its search has ended, in time or late."""
@@ -81,7 +82,7 @@ class Slot:
             self.reason,
             "" if error is None or self.status == "skipped" else type(error).__name__,
             self.milliseconds,
-            0 if ranking is None else len(ranking),
+            self.hits,
             0 if ranking is None else ranking.dropped,
             without=self.without,
             notes=self.notes,
@@ -151,7 +152,8 @@ class Call:
     def settle(self, slot: Slot, outcome: Outcome) -> None:
         """Take a slot's outcome, once; a later one is ignored."""
         if isinstance(outcome, Ranking):
-            self._settle(slot, _status(outcome), _reason(outcome), outcome, None)
+            status, reason = _what_it_found(outcome)
+            self._settle(slot, status, reason, outcome, None)
         elif is_fatal(outcome):
             self._fail(slot, outcome)
         else:
@@ -224,8 +226,7 @@ class Call:
         given: dict[str, Ranking | None] = {}
         for need in slot.needs:
             found = self._by_name.get(need)
-            ranking = None if found is None else found.ranking
-            given[need] = ranking if ranking is not None and len(ranking) else None
+            given[need] = found.ranking if found is not None and found.hits else None
         slot.given = MappingProxyType(given)
         slot.without = tuple(need for need in slot.needs if given[need] is None)
 
@@ -246,6 +247,7 @@ class Call:
                 return
             slot.milliseconds = (monotonic() - self._started) * 1000.0
             slot.status, slot.reason, slot.ranking, slot.error = status, reason, ranking, error
+            slot.hits = 0 if ranking is None else len(ranking)
             slot.settled = True
             self._open -= 1
             if error is not None and slot.settings.on_error == "raise":
@@ -273,13 +275,9 @@ def _cancel(slot: Slot) -> None:
         slot.cancel()
 
 
-def _status(ranking: Ranking) -> Status:
+def _what_it_found(ranking: Ranking) -> tuple[Status, str]:
     if len(ranking):
-        return "ok"
-    return "partial" if ranking.dropped else "empty"
-
-
-def _reason(ranking: Ranking) -> str:
-    if not len(ranking) and ranking.dropped:
-        return f"none of its {ranking.dropped} hits had a usable score"
-    return one_line(ranking.reason)
+        return "ok", one_line(ranking.reason)
+    if ranking.dropped:
+        return "partial", f"none of its {ranking.dropped} hits had a usable score"
+    return "empty", one_line(ranking.reason)

@@ -18,7 +18,7 @@ from phasegraph.sources.gathered import Gathered, conclude
 from phasegraph.sources.protocol import AnySource, asearch_of, search_of
 from phasegraph.sources.settings import SourceSettings, check_seconds, check_settings
 from phasegraph.sources.state import SourceHealth, SourceState
-from phasegraph.sources.tasks import TaskRunner, run_to_end
+from phasegraph.sources.tasks import OwnTasks, TaskRunner, run_to_end
 
 OnAllFailed: TypeAlias = Literal["raise", "empty"]
 _WITHIN: ContextVar[tuple[int, ...]] = ContextVar("phasegraph_within", default=())
@@ -161,25 +161,27 @@ class Gatherer:
         within = _WITHIN.get()
         if id(self) in within:
             raise InvalidInputError("a retriever must not be among its own sources; it was asked from within itself")
-        inside = (*within, id(self))
-        slots = [self._slot(name, sources[name], runner is not None, inside) for name in sorted(sources)]
+        token = _WITHIN.set((*within, id(self)))
+        try:
+            slots = [self._slot(name, sources[name], runner is not None) for name in sorted(sources)]
+        finally:
+            _WITHIN.reset(token)
 
         def begin(call: Call, slot: Slot) -> None:
             if slot.way == "task":
-                (runner or TaskRunner(workers.own_loop())).start(call, slot)
+                (runner or OwnTasks()).start(call, slot)
             else:
                 run = call.search if slot.way == "search" else partial(run_to_end, call)
                 workers.pool().submit(run, call.settle, slot)
 
         return Call(query, slots, self.deadline, begin, ring)
 
-    def _slot(self, name: str, source: AnySource, awaits: bool, inside: tuple[int, ...]) -> Slot:
+    def _slot(self, name: str, source: AnySource, awaits: bool) -> Slot:
         settings = self.settings.get(name)
         if settings is None:
             raise InvalidInputError(f"sources must be among the settings {list(self.settings)}; got {name!r}")
         search, asearch = search_of(source), asearch_of(source)
         context = copy_context()
-        context.run(_WITHIN.set, inside)
         state = self._states[name]
         if asearch is not None and not settings.in_thread and (awaits or search is None):
             return Slot(name, settings, state, asearch, "task", context)

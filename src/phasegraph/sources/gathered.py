@@ -57,7 +57,7 @@ def conclude(call: Call, *, raise_if_none: bool, strict: bool) -> Gathered:
         if found:
             listed = "; ".join(f"{name}: {why}" for name, why in found.items())
             raise DegradedError(f"strict=True wants every source to answer in full; got {listed}")
-    rankings = tuple([slot.ranking for slot in call.slots if slot.ranking is not None and len(slot.ranking)])
+    rankings = tuple([slot.ranking for slot in call.slots if slot.ranking is not None and slot.hits])
     return Gathered(rankings, reports, MappingProxyType(causes))
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import suppress
+from functools import partial
 
 from phasegraph.candidates import Ranking
 from phasegraph.sources.answers import MalformedAnswerError
 from phasegraph.sources.call import Call, Outcome, Slot
+from phasegraph.sources.workers import own_loop
+
+_kept: set[asyncio.Task[None]] = set()
 
 
 class TaskRunner:
@@ -22,7 +26,7 @@ class TaskRunner:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: list[asyncio.Task[None]] = []
 
     def start(self, call: Call, slot: Slot) -> None:
         """Begin the slot's coroutine.
@@ -42,29 +46,44 @@ class TaskRunner:
             slot.leave()
             return
         task = self.loop.create_task(attend(call, slot), context=slot.context)
-        self.tasks.add(task)
+        self._remember(task)
+        slot.cancel = partial(self._cancel, slot, task)
+        if slot.settled:
+            slot.cancel()
 
-        def done(task: asyncio.Task[None]) -> None:
-            self.tasks.discard(task)
+    def _remember(self, task: asyncio.Task[None]) -> None:
+        self.tasks.append(task)
+
+    def _cancel(self, slot: Slot, task: asyncio.Task[None]) -> None:
+        if not _is_running_here(self.loop):
+            with suppress(RuntimeError):  # the loop is closed and its tasks are gone
+                self.loop.call_soon_threadsafe(self._cancel, slot, task)
+            return
+        task.cancel()
+        if not slot.begun:
             slot.leave()  # a task that is cancelled before its first step never runs its own
 
-        task.add_done_callback(done)
 
-        def cancel() -> None:
-            if _is_running_here(self.loop):
-                task.cancel()
-            else:
-                with suppress(RuntimeError):  # the loop is closed and its tasks are gone
-                    self.loop.call_soon_threadsafe(task.cancel)
+class OwnTasks(TaskRunner):
+    """Runs slots on the event loop of our own thread."""
 
-        slot.cancel = cancel
-        if slot.settled:
-            task.cancel()
+    def __init__(self) -> None:
+        super().__init__(own_loop())
+
+    def _remember(self, task: asyncio.Task[None]) -> None:
+        keep(task)
+
+
+def keep(task: asyncio.Task[None]) -> None:
+    """Hold on to a task until it is done: an event loop does not."""
+    _kept.add(task)
+    task.add_done_callback(_kept.discard)
 
 
 async def attend(call: Call, slot: Slot) -> None:
     """Await the source and settle its slot; a slot that was given up no longer listens."""
     outcome: Outcome
+    slot.begun = True
     try:
         outcome = await _ranking(call, slot)
     except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
