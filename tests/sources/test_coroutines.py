@@ -10,9 +10,10 @@ import pytest
 
 from phasegraph.candidates import Ranking
 from phasegraph.errors import PhasegraphError
-from phasegraph.sources import BreakerSettings, (
+from phasegraph.sources import (
     AsyncCallableSource,
     AsyncSource,
+    BreakerSettings,
     Gatherer,
     Source,
     SourceSettings,
