@@ -10,16 +10,33 @@ from typing import Literal
 from phasegraph._typing import FloatArray
 from phasegraph.fusion.basic import comb_mnz, comb_sum, linear, reciprocal_rank
 from phasegraph.fusion.boltzmann import boltzmann, boltzmann_temperature
+from phasegraph.fusion.copula import gumbel_copula, normal_scores, wasserstein_temperature
+from phasegraph.fusion.field_rules import borda, comb_anz, comb_med, dbsf, inverse_square_rank
+from phasegraph.fusion.percentile_rules import interference, log_linear, power_mean, tsallis
+from phasegraph.fusion.plackett_luce import plackett_luce
 
 __all__ = [
     "FUSION_RULES",
     "FusionRule",
     "boltzmann",
     "boltzmann_temperature",
+    "borda",
+    "comb_anz",
+    "comb_med",
     "comb_mnz",
     "comb_sum",
+    "dbsf",
+    "gumbel_copula",
+    "interference",
+    "inverse_square_rank",
     "linear",
+    "log_linear",
+    "normal_scores",
+    "plackett_luce",
+    "power_mean",
     "reciprocal_rank",
+    "tsallis",
+    "wasserstein_temperature",
 ]
 
 Expects = Literal["calibrated", "bounded", "percentile", "order"]
@@ -79,6 +96,114 @@ _RULES = (
         row_wise=False,
         options=("epsilon", "temperature_factor", "temperature", "norm"),
         reference="PhaseGraph, arXiv:2603.28886",
+    ),
+    FusionRule(
+        "comb_anz",
+        comb_anz,
+        expects="bounded",
+        additive=False,
+        reference="Fox and Shaw, TREC-2, 1994",
+    ),
+    FusionRule(
+        "comb_med",
+        comb_med,
+        expects="bounded",
+        additive=False,
+        reference="Fox and Shaw, TREC-2, 1994",
+    ),
+    FusionRule(
+        "isr",
+        inverse_square_rank,
+        expects="order",
+        additive=False,
+        row_wise=False,
+        reference="Mourão, Martins, Magalhães, 2015",
+    ),
+    FusionRule(
+        "borda",
+        borda,
+        expects="order",
+        row_wise=False,
+        reference="Aslam and Montague, SIGIR 2001",
+    ),
+    FusionRule(
+        "dbsf",
+        dbsf,
+        row_wise=False,
+        reference="Mazzeschi, Distribution-based score fusion, 2023",
+    ),
+    FusionRule(
+        "log_linear",
+        log_linear,
+        expects="percentile",
+        row_wise=False,
+        options=("epsilon",),
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
+    ),
+    FusionRule(
+        "power_mean",
+        power_mean,
+        expects="percentile",
+        additive=False,
+        options=("exponent",),
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
+    ),
+    FusionRule(
+        "tsallis",
+        tsallis,
+        expects="percentile",
+        row_wise=False,
+        options=("q", "epsilon"),
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
+    ),
+    FusionRule(
+        "gumbel_copula",
+        gumbel_copula,
+        expects="percentile",
+        additive=False,
+        row_wise=False,
+        options=("theta",),
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
+    ),
+    FusionRule(
+        "interference",
+        interference,
+        expects="percentile",
+        additive=False,
+        row_wise=False,
+        options=("phase", "epsilon"),
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
+    ),
+    FusionRule(
+        "normal_scores",
+        normal_scores,
+        expects="order",
+        row_wise=False,
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
+    ),
+    FusionRule(
+        "wasserstein_temperature",
+        wasserstein_temperature,
+        additive=False,
+        row_wise=False,
+        options=("strength",),
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
+    ),
+    FusionRule(
+        "plackett_luce",
+        plackett_luce,
+        expects="order",
+        row_wise=False,
+        options=("prior", "tolerance", "iterations"),
+        experimental=True,
+        reference="PhaseGraph, arXiv:2603.28886, appendix C",
     ),
 )
 

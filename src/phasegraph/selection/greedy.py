@@ -111,7 +111,7 @@ def _front(function: SetFunction, bounds: FloatArray, scale: FloatArray, queue: 
         if not fresh:
             bounds[part] = function.gains(part)
         done += len(part)
-        block *= 2
+        block *= 4
         seen = ranked[:done]
         values = bounds[seen] / scale[seen]
         best = float(values.max())
@@ -141,7 +141,8 @@ class LogDet:
         self._theta = theta
         self._picked: list[int] = []
         self._pivots: list[float] = []
-        self._factor = np.zeros((len(relevance), 0))
+        self._factor = np.zeros((0, len(relevance)))
+        self._similar: dict[int, FloatArray] = {}
         self._variance = np.full(len(relevance), 1.0 + theta)
         self._stage = np.zeros(len(relevance), dtype=np.intp)
 
@@ -162,24 +163,21 @@ class LogDet:
         self.gains(np.array([row]))
         self._pivots.append(float(np.sqrt(self._variance[row])))
         self._picked.append(row)
-        if self._factor.shape[1] < len(self._picked):
-            wider = np.zeros((len(self._factor), max(8, 2 * self._factor.shape[1])))
-            wider[:, : self._factor.shape[1]] = self._factor
-            self._factor = wider
+        if len(self._factor) < len(self._picked):
+            more = np.zeros((max(8, len(self._factor)), self._factor.shape[1]))
+            self._factor = np.concatenate([self._factor, more])
 
     def _advance(self, rows: IntArray, step: int) -> None:
         """Column `step` of the factor for `rows`, all of which stand at it."""
         pivot = self._picked[step]
-        target = self._unit[pivot]
         if 4 * len(rows) > len(self._unit):  # one pass over everything is cheaper than a copy of so much
-            similar = (self._unit @ target)[rows]
-            explained = (self._factor[:, :step] @ self._factor[pivot, :step])[rows]
-        else:
-            similar = self._unit[rows] @ target
-            explained = self._factor[rows, :step] @ self._factor[pivot, :step]
+            self._similar.setdefault(step, self._unit @ self._unit[pivot])
+        whole = self._similar.get(step)
+        similar = self._unit[rows] @ self._unit[pivot] if whole is None else whole[rows]
+        explained = self._factor[:step, pivot] @ self._factor[:step, rows]
         column = self._theta * similar - explained
         column /= self._pivots[step]
-        self._factor[rows, step] = column
+        self._factor[step, rows] = column
         self._variance[rows] -= column**2
         self._stage[rows] = step + 1
 
