@@ -151,3 +151,20 @@ def test_a_coroutine_given_up_before_its_first_step_is_not_in_flight(native, sou
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(once())
+
+
+def test_a_loop_that_was_blocked_by_others_still_takes_what_lies_ready(statuses):
+    class Ready:
+        async def asearch(self, query, limit, given):
+            for seconds in (0.02, 0, 0, 0):
+                await asyncio.sleep(seconds)
+            return Ranking("n", ["a"], [1.0])
+
+    async def once():
+        gatherer = Gatherer({"n": SourceSettings()}, deadline=0.05)
+        asked = asyncio.create_task(gatherer.agather({"n": Ready()}, "who?"))
+        await asyncio.sleep(0.001)
+        time.sleep(0.1)
+        return statuses(await asked)
+
+    assert asyncio.run(once()) == {"n": "ok"}

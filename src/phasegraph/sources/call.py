@@ -23,6 +23,7 @@ from phasegraph.sources.state import SourceState
 Way: TypeAlias = Literal["search", "drive", "task"]
 Ring: TypeAlias = Callable[[], None]
 Outcome: TypeAlias = "Ranking | BaseException"
+_LATE_SECONDS, _GRACE_SECONDS = 0.002, 0.005
 _NOTHING: Given = MappingProxyType({})
 
 
@@ -123,6 +124,7 @@ class Call:
         self._ring = ring
         self._lock = threading.Lock()
         self._open = len(slots)
+        self._grace = 0.0
         self._started = monotonic()
         self._due = float("inf") if deadline is None else self._started + deadline
         self._patience = float("inf") if deadline is None else self._started + deadline / 2.0
@@ -166,19 +168,32 @@ class Call:
         for slot in self.slots:
             if not slot.settled:
                 due = min(due, slot.due if slot.launched else self._patience)
-        return None if due == float("inf") else max(0.0, due - monotonic())
+        return None if due == float("inf") else max(0.0, due + self._grace - monotonic())
 
     def advance(self) -> None:
         """Do what has become due: launch sources that waited long enough, give up on late ones."""
-        now = monotonic()
+        now = monotonic() - self._grace
         for slot in self.slots:
             if slot.settled:
                 continue
-            if now >= min(self._due, slot.due):
+            due = min(self._due, slot.due)
+            if now >= due:
+                if self._was_held_up(now - due):
+                    return
                 late = TimeoutError(f"source {slot.name!r} did not answer in time")
                 self._settle(slot, "timeout", "no answer within the deadline", None, late)
             elif not slot.launched and now >= self._patience:
                 self._launch(slot)
+
+    def _was_held_up(self, seconds: float) -> bool:
+        """Whether we come late ourselves, for the first time: then answers may lie ready that nobody had time to take.
+
+        A process that gets no processor, or an event loop that something blocks, would else lose healthy sources.
+        """
+        if self._grace or seconds < _LATE_SECONDS:
+            return False
+        self._grace = seconds + _GRACE_SECONDS
+        return True
 
     def close(self) -> None:
         """Let go of the slots that have not settled: nothing they do later is heard."""

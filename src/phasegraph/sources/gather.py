@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.pipeline.checks import check_query
 from phasegraph.sources import workers
 from phasegraph.sources.agather import await_call
 from phasegraph.sources.call import Call, Ring, Slot
@@ -190,14 +191,6 @@ class Gatherer:
         if asearch is not None:
             return Slot(name, settings, state, asearch, "drive", context)
         raise InvalidTypeError(f"sources[{name!r}] must have search or asearch; got {type(source).__name__}")
-
-
-def check_query(query: str) -> None:
-    """Raise unless `query` is text with something to see in it."""
-    if not isinstance(query, str):
-        raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
-    if not query.strip():
-        raise InvalidInputError("query must not be blank; got one without a visible character")
 
 
 def _rebuild(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from numbers import Integral, Real
 from typing import Literal, TypeAlias
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.pipeline.checks import check_count, check_number
 
 OnError: TypeAlias = Literal["skip", "raise"]
 
@@ -45,7 +44,7 @@ class BreakerSettings:
     probe_interval: float = 30.0
 
     def __post_init__(self) -> None:
-        check_count("BreakerSettings.failures", self.failures)
+        check_count("BreakerSettings.failures", self.failures, minimum=1)
         check_seconds("BreakerSettings.probe_interval", self.probe_interval)
 
 
@@ -84,7 +83,7 @@ class SourceSettings:
     >>> SourceSettings(limit=0)
     Traceback (most recent call last):
         ...
-    phasegraph.errors.InvalidInputError: SourceSettings.limit must be an integer >= 1; got 0
+    phasegraph.errors.InvalidInputError: SourceSettings.limit must be >= 1; got 0
     """
 
     limit: int | None = 50
@@ -97,11 +96,11 @@ class SourceSettings:
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            check_count("SourceSettings.limit", self.limit)
+            check_count("SourceSettings.limit", self.limit, minimum=1)
         check_seconds("SourceSettings.deadline", self.deadline)
         if self.on_error not in ("skip", "raise"):
             raise InvalidInputError(f"SourceSettings.on_error must be 'skip' or 'raise'; got {self.on_error!r}")
-        check_count("SourceSettings.max_in_flight", self.max_in_flight)
+        check_count("SourceSettings.max_in_flight", self.max_in_flight, minimum=1)
         if self.breaker is not None and not isinstance(self.breaker, BreakerSettings):
             raise InvalidTypeError(
                 f"SourceSettings.breaker must be BreakerSettings or None; got {type(self.breaker).__name__}"
@@ -141,22 +140,12 @@ def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSe
     return {name: settings[name] for name in sorted(settings)}
 
 
-def check_count(field: str, value: object) -> None:
-    """Raise unless `value` is an integer >= 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidTypeError(f"{field} must be an integer >= 1; got {value!r}")
-    if int(value) < 1:
-        raise InvalidInputError(f"{field} must be an integer >= 1; got {value!r}")
-
-
 def check_seconds(field: str, value: object) -> None:
-    """Raise unless `value` is None or a finite number above 0."""
+    """Raise unless `value` is None or a finite number of seconds above 0."""
     if value is None:
         return
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidTypeError(f"{field} must be a number of seconds above 0; got {value!r}")
-    if not (math.isfinite(value) and float(value) > 0):
-        raise InvalidInputError(f"{field} must be a finite number of seconds above 0; got {value!r}")
+    if check_number(field, value) == 0:
+        raise InvalidInputError(f"{field} must be > 0; got {value!r}")
 
 
 def _names(field: str, value: object) -> tuple[str, ...]:
