@@ -10,6 +10,7 @@ import numpy as np
 
 from phasegraph.candidates import Ranking, SourceReport
 from phasegraph.pipeline import Result
+from phasegraph.pipeline.parts import cap_ranking
 
 Column: TypeAlias = tuple[list[float | None], list[float | None]]
 
@@ -118,3 +119,8 @@ def contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
     at = np.array([-place[identifier] for identifier in ranking.ids])
     scores = ranking.scores
     return bool(((at[1:] < at[:-1]) & (scores[1:] < scores[:-1])).any())
+
+
+def limited(ranking: Ranking, limit: int | None) -> Ranking:
+    """The ranking's best `limit` hits; all of them where it is None."""
+    return ranking if limit is None else cap_ranking(ranking, limit, "list", frozenset())

@@ -1,0 +1,230 @@
+"""The retriever: ask every source, let the core decide, give back the sources' own documents."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableConfig
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+
+from langchain_phasegraph.errors import own_error
+from langchain_phasegraph.plan import Plan
+from langchain_phasegraph.writing import documents_of
+from phasegraph import Context, FusionPipeline, PhasegraphWarning, Result
+from phasegraph.adapters import check_queries, fit_calibrators, with_progress
+from phasegraph.pipeline.checks import check_count
+
+_CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
+Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
+
+
+class PhaseGraphRetriever(BaseRetriever):
+    """Any retrievers, fused by calibrated scores.
+
+    Parameters
+    ----------
+    vector, graph : retriever, vector store, runnable, callable or SourceSpec, optional
+        The sources of these names.
+    retrievers : mapping of str to the same
+        Further sources by name, each bare or as a :class:`SourceSpec` with weight, limit, deadline, direction and
+        readers of its own.
+    k : int, default 10
+        Documents returned, >= 0; also a keyword of ``invoke``. Changes neither scores nor order.
+    weights : mapping of str to float, optional
+        By source name, >= 0, not all 0; in place of ``SourceSpec.weight``. Default: by role, .25 for ``vector`` and
+        .75 for ``graph`` where the graph states its background, else equal.
+    pipeline : FusionPipeline or path, optional
+        How to fuse; a path to a file that :meth:`save` wrote. Default ``FusionPipeline()``.
+    limit : int or None, default 50
+        Hits asked of each source, in place of its own ``k``; None leaves it alone.
+    deadline : float or None, default 10.0
+        Seconds for the whole call.
+    strict : bool, default False
+        Turn any degradation, and calibration by list alone, into ``DegradedError``.
+    on_all_failed : {"raise", "empty"}, default "raise"
+    score_key : str or None, default "score"
+        Metadata key for the published score, in [0, 1]; a key that the document already has is kept.
+    provenance : bool, default True
+        Add ``metadata["phasegraph"]``: per source rank, raw score, calibrated value, weight and contribution.
+    on_result : callable, optional
+        Called with the core's ``Result`` of every query.
+    context : callable, optional
+        ``context(query)`` gives the core's ``Context``, for priors.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If an argument is unknown or outside what is said above; the message names it.
+
+    Examples
+    --------
+    >>> from langchain_core.documents import Document
+    >>> def lexical(query):
+    ...     return [(Document("Paris", id="p"), 7.1), (Document("Rome", id="r"), 6.0), (Document("Oslo", id="o"), 1.0)]
+    >>> retriever = PhaseGraphRetriever(retrievers={"lexical": lexical}, k=2)
+    >>> [document.id for document in retriever.invoke("Which city?")]
+    ['p', 'r']
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", validate_assignment=True)
+
+    vector: Any = None
+    graph: Any = None
+    retrievers: Mapping[str, Any] = Field(default_factory=dict)
+    k: Count = 10
+    weights: Mapping[str, Any] | None = None
+    pipeline: Any = None
+    limit: Any = 50
+    deadline: Any = 10.0
+    strict: bool = Field(default=False, strict=True)
+    on_all_failed: Literal["raise", "empty"] = "raise"
+    score_key: str | None = "score"
+    provenance: bool = Field(default=True, strict=True)
+    on_result: Callable[[Result], Any] | None = None
+    context: Callable[[str], Context] | None = None
+
+    _plan: Plan = PrivateAttr()
+
+    if not TYPE_CHECKING:
+
+        def __init__(self, **fields: Any) -> None:
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise own_error(error) from error
+
+    @model_validator(mode="after")
+    def _prepare(self) -> Self:
+        self._plan = Plan.of(self)
+        if self.pipeline is not None and "k" not in self.model_fields_set:
+            self.__dict__["k"] = self._plan.pipeline.k
+        return self
+
+    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
+        """Documents for the query, best first; keyword `k` for another number of them."""
+        token = _CONFIG.set(config)
+        try:
+            return super().invoke(input, config, **kwargs)
+        finally:
+            _CONFIG.reset(token)
+
+    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
+        """As :meth:`invoke`."""
+        token = _CONFIG.set(config)
+        try:
+            return await super().ainvoke(input, config, **kwargs)
+        finally:
+            _CONFIG.reset(token)
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        result = self._plan.ask(query, self._wanted(k), self._config_of(run_manager))
+        if self.on_result is not None:
+            self._tell(result)
+        return documents_of(result, score_key=self.score_key, block=self.provenance)
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+    ) -> list[Document]:
+        result = await self._plan.aask(query, self._wanted(k), self._config_of(run_manager))
+        if self.on_result is not None:
+            told = self._tell(result)
+            if inspect.isawaitable(told):
+                await told
+        return documents_of(result, score_key=self.score_key, block=self.provenance)
+
+    def explain(self, query: str, k: int | None = None) -> Result:
+        """The whole answer to one query: scores, contributions, candidates and a report per source.
+
+        Parameters
+        ----------
+        query : str
+            Not blank.
+        k : int, optional
+            In place of the retriever's.
+
+        Returns
+        -------
+        Result
+            ``result.evidence(id)`` says why a document stands where it stands.
+        """
+        return self._plan.ask(query, self._wanted(k), None)
+
+    async def aexplain(self, query: str, k: int | None = None) -> Result:
+        """As :meth:`explain`."""
+        return await self._plan.aask(query, self._wanted(k), None)
+
+    def calibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
+        """Fit each source's reference calibrator from unlabelled queries.
+
+        Parameters
+        ----------
+        queries : sequence of str
+            At least enough for 20 scores per source; some hundred are better.
+        progress : bool, default True
+            Show a bar where standard error is a terminal and tqdm is installed.
+
+        Returns
+        -------
+        PhaseGraphRetriever
+            Itself, fitted. Sources that state their background or give ranks only are left as they are.
+        """
+        texts = check_queries(queries)
+        rankings = [one for query in with_progress(texts, progress) for one in self._plan.rankings(query)]
+        self._fit(rankings)
+        return self
+
+    async def acalibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
+        """As :meth:`calibrate`."""
+        texts = check_queries(queries)
+        rankings = [one for query in with_progress(texts, progress) for one in await self._plan.arankings(query)]
+        self._fit(rankings)
+        return self
+
+    @property
+    def fusion(self) -> FusionPipeline:
+        """The pipeline that decides, with the weights and calibrators in use."""
+        return self._plan.pipeline
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted pipeline, weights and `k` included, to one JSON file."""
+        self._plan.pipeline.save(path)
+
+    def load(self, path: str | os.PathLike[str]) -> Self:
+        """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer."""
+        self.pipeline = FusionPipeline.load(path)
+        return self
+
+    def _fit(self, rankings: Sequence[Any]) -> None:
+        plan = self._plan.with_calibrators(fit_calibrators(rankings, self._plan.sizes))
+        self.__dict__["pipeline"] = plan.pipeline
+        self._plan = plan
+
+    def _wanted(self, k: int | None) -> int:
+        return check_count("k", self.k if k is None else k)
+
+    def _config_of(self, run_manager: Any) -> RunnableConfig:
+        config: RunnableConfig = {"callbacks": run_manager}
+        outer = _CONFIG.get()
+        if outer is not None and outer.get("configurable"):
+            config["configurable"] = outer["configurable"]
+        return config
+
+    def _tell(self, result: Result) -> Any:
+        try:
+            return None if self.on_result is None else self.on_result(result)
+        except Exception as error:  # noqa: BLE001 - a listener never costs the answer
+            warnings.warn(f"on_result raised {type(error).__name__}", PhasegraphWarning, stacklevel=2)
+            return None
+
+    def _get_ls_params(self, **kwargs: Any) -> Any:
+        return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}

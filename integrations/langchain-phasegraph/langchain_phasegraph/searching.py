@@ -1,0 +1,178 @@
+"""Everything that can be asked, as a runnable that keeps the scores."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.fallbacks import RunnableWithFallbacks
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
+from pydantic import PrivateAttr
+
+from langchain_phasegraph.reading import ScoredDocuments, unpack
+from phasegraph import InvalidTypeError
+
+_MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
+_FETCHED = 20
+
+
+class ScoredVectorStoreRetriever(VectorStoreRetriever):
+    """A vector-store retriever's own search, run so that the scores survive.
+
+    ``similarity`` is run again as ``similarity_search_with_score``. Under ``mmr`` and ``similarity_score_threshold``
+    the retriever's own search decides which documents come back, and a score search supplies their scores; ``mmr``
+    keeps its own ``k``. Relevance functions are never asked for scores.
+    """
+
+    _inner: VectorStoreRetriever = PrivateAttr()
+
+    @classmethod
+    def around(cls, inner: VectorStoreRetriever) -> ScoredVectorStoreRetriever:
+        """The retriever that asks as `inner` does, whose settings are read at every call."""
+        made = cls(vectorstore=inner.vectorstore, name=inner.get_name(), tags=inner.tags, metadata=inner.metadata)
+        made._inner = inner
+        return made
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        store, settings = self._inner.vectorstore, self._settings(kwargs)
+        if self._inner.search_type == "similarity":
+            return _scored(store.similarity_search_with_score(query, **settings))
+        found = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
+        return _joined(found, store.similarity_search_with_score(query, **_score_search(settings)))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        store, settings = self._inner.vectorstore, self._settings(kwargs)
+        if self._inner.search_type == "similarity":
+            return _scored(await store.asimilarity_search_with_score(query, **settings))
+        found = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
+        return _joined(found, await store.asimilarity_search_with_score(query, **_score_search(settings)))
+
+    def _settings(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        own = dict(self._inner.search_kwargs)
+        return own if self._inner.search_type == "mmr" else {**own, **kwargs}
+
+
+class FunctionRetriever(BaseRetriever):
+    """A plain function as a retriever, so that it is traced like one."""
+
+    function: Any
+    accepts: frozenset[str]
+    asynchronous: bool
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        return unpack(self.function(query, **kwargs))
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        answer = self.function(query, **kwargs)
+        return unpack(await answer if inspect.isawaitable(answer) else answer)
+
+
+def as_runnable(retriever: object) -> Runnable[str, Any]:
+    """The runnable to ask.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is none of the things that can be asked.
+    """
+    if isinstance(retriever, VectorStore):
+        return as_runnable(retriever.as_retriever())
+    if isinstance(retriever, VectorStoreRetriever):
+        return ScoredVectorStoreRetriever.around(retriever) if _is_plain(retriever) else retriever
+    if isinstance(retriever, RunnableBindingBase):
+        return retriever.model_copy(update={"bound": as_runnable(retriever.bound)})
+    if isinstance(retriever, RunnableWithFallbacks):
+        others = [as_runnable(one) for one in retriever.fallbacks]
+        return retriever.model_copy(update={"runnable": as_runnable(retriever.runnable), "fallbacks": others})
+    if isinstance(retriever, Runnable):
+        return retriever
+    if callable(retriever) and not isinstance(retriever, type):
+        name = getattr(retriever, "__name__", type(retriever).__name__)
+        call = getattr(retriever, "__call__", retriever)  # noqa: B004 - an instance's coroutine method
+        asynchronous = inspect.iscoroutinefunction(retriever) or inspect.iscoroutinefunction(call)
+        accepts = parameters_of(retriever) & {"limit", "k", "given"}
+        return FunctionRetriever(function=retriever, accepts=accepts, asynchronous=asynchronous, name=name)
+    raise InvalidTypeError(
+        f"a retriever must be a retriever, vector store, runnable or function; got {type(retriever).__name__}"
+    )
+
+
+def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
+    """Names of a function's parameters; none where it does not tell."""
+    try:
+        return frozenset(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
+def is_asynchronous(runnable: Runnable[str, Any]) -> bool:
+    """Whether the class itself has an asynchronous search, rather than its sync one in a thread."""
+    if isinstance(runnable, FunctionRetriever):
+        return runnable.asynchronous
+    if isinstance(runnable, ScoredVectorStoreRetriever):
+        return _overrides(runnable.vectorstore, VectorStore, "asimilarity_search_with_score")
+    if isinstance(runnable, VectorStoreRetriever):
+        own = type(runnable)._aget_relevant_documents is not VectorStoreRetriever._aget_relevant_documents
+        return own or _overrides(runnable.vectorstore, VectorStore, "asimilarity_search")
+    if isinstance(runnable, RunnableBindingBase):
+        return is_asynchronous(runnable.bound)
+    if isinstance(runnable, RunnableLambda):
+        return hasattr(runnable, "afunc")
+    if isinstance(runnable, BaseRetriever) and not _overrides(runnable, BaseRetriever, "ainvoke"):
+        own_search = type(runnable)._aget_relevant_documents
+        return not own_search.__qualname__.startswith("BaseRetriever.")
+    return _overrides(runnable, Runnable, "ainvoke")
+
+
+def is_synchronous(runnable: Runnable[str, Any]) -> bool:
+    """Whether it can be asked without an event loop."""
+    if isinstance(runnable, FunctionRetriever):
+        return not runnable.asynchronous
+    return not isinstance(runnable, RunnableLambda) or hasattr(runnable, "func")
+
+
+def _overrides(instance: object, base: type, method: str) -> bool:
+    return getattr(type(instance), method, None) is not getattr(base, method)
+
+
+def _is_plain(retriever: VectorStoreRetriever) -> bool:
+    """Whether its search is LangChain's own, over a store that has a score search."""
+    kind = type(retriever)
+    return (
+        kind._get_relevant_documents is VectorStoreRetriever._get_relevant_documents
+        and kind._aget_relevant_documents is VectorStoreRetriever._aget_relevant_documents
+        and kind.invoke is BaseRetriever.invoke
+        and kind.ainvoke is BaseRetriever.ainvoke
+        and _overrides(retriever.vectorstore, VectorStore, "similarity_search_with_score")
+    )
+
+
+def _scored(pairs: list[tuple[Document, Any]]) -> ScoredDocuments:
+    return unpack(pairs)
+
+
+def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredDocuments:
+    documents = ScoredDocuments(found)
+    documents.searched = pairs
+    return documents
+
+
+def _score_search(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of the score search: the same filter, and deep enough to hold every member."""
+    kept = {key: value for key, value in settings.items() if key not in _MEMBERSHIP_ONLY}
+    depth = settings.get("fetch_k", _FETCHED if "fetch_k" in settings or "score_threshold" not in settings else 0)
+    return {**kept, "k": max(depth, settings.get("k", 4))}
