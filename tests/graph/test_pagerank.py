@@ -192,7 +192,7 @@ def test_a_workspace_is_left_clean_and_can_be_used_again(big, seeds):
     for options in ({}, {"polish": 1}, {"tolerance": 1e-8}):
         again = [solve(big, seeds, "push", workspace=space, **options) for _ in range(2)]
         assert np.array_equal(again[0].values, again[1].values)
-        for array in (space.left, space.gained, space.stamp):
+        for array in (*space.plain, space.records):
             assert not array.any()
 
 

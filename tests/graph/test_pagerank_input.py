@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from phasegraph.errors import (
     MissingDependencyError,
     NotConvergedError,
 )
+from phasegraph.graph import pagerank
 from phasegraph.graph.pagerank import PushWorkspace, WalkOperator, kernels, personalized_pagerank
 
 RING = sparse.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
@@ -103,24 +104,19 @@ def test_a_push_that_did_not_settle_leaves_its_workspace_clean():
             max_iterations=3,
             workspace=space,
         )
-    for array in (space.left, space.gained, space.stamp):
+    for array in (*space.plain, space.records):
         assert not array.any()
 
 
 def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_extra(monkeypatch):
-    real = builtins.__import__
-
-    def without_numba(name, *args, **kwargs):
-        if name == "numba":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", without_numba)
-    kernels._numba.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "phasegraph.graph.pagerank.machine", raising=False)
+    monkeypatch.delattr(pagerank, "machine", raising=False)
+    kernels._machine.cache_clear()
     try:
         walk = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push")
         assert walk.mass.sum() + walk.residual == pytest.approx(1.0)
         with pytest.raises(MissingDependencyError, match=r"phasegraph\[graph\]"):
             personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", kernel="compiled")
     finally:
-        kernels._numba.cache_clear()
+        kernels._machine.cache_clear()

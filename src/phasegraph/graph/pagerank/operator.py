@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -12,7 +11,7 @@ from scipy import sparse
 
 from phasegraph._typing import Float32Array, FloatArray, Int32Array
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.pagerank.workspace import PushWorkspace
+from phasegraph.graph.pagerank.workspace import WorkspacePool
 
 Precision = Literal["float64", "float32"]
 
@@ -30,7 +29,7 @@ class WalkOperator:
         Row u's out-edges are ``indices[indptr[u]:indptr[u + 1]]``.
     indices : (e,) array of int32
         The node each edge leads to.
-    weights : (e,) array of float32
+    weights : (e,) array of float32 or float64
         Positive.
     inverse_out : (n,) array of float
         1 / the sum of a node's out-weights; 0 where it has none (a dangling node).
@@ -38,9 +37,8 @@ class WalkOperator:
 
     indptr: np.ndarray[Any, np.dtype[np.int64]]
     indices: Int32Array
-    weights: Float32Array
+    weights: Float32Array | FloatArray
     inverse_out: FloatArray
-    _idle: deque[PushWorkspace] = field(default_factory=deque, repr=False)
     _matrices: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -52,7 +50,7 @@ class WalkOperator:
         adjacency : (n, n) sparse matrix or array
             Entry (u, v) is the weight of the edge u > v, finite and not negative. Zero is no edge, entries
             given twice are parallel edges and add up, self loops count. An undirected graph holds both
-            directions. It is not changed; int32 indices and float32 data are used without a copy.
+            directions. It is not changed; int32 indices and float32 (or float64) data are used without a copy.
 
         Returns
         -------
@@ -85,7 +83,7 @@ class WalkOperator:
             raise InvalidInputError(
                 f"adjacency weights must be finite and not negative; got {weights[bad]} on an edge of node {row}"
             )
-        narrow = weights.astype(np.float32, copy=False)
+        narrow = weights if weights.dtype == np.float64 else weights.astype(np.float32, copy=False)
         indptr, indices = matrix.indptr, matrix.indices
         if not narrow.all():
             kept = narrow != 0
@@ -158,21 +156,15 @@ class WalkOperator:
             self._matrices[precision] = found
         return found
 
-    def borrow(self) -> PushWorkspace:
-        """Take an idle workspace, or a new one; hand it back with :meth:`give_back`."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return PushWorkspace(self.size)
-
-    def give_back(self, workspace: PushWorkspace) -> None:
-        """Keep a clean workspace for the next walk."""
-        self._idle.append(workspace)
+    @cached_property
+    def pool(self) -> WorkspacePool:
+        """Scratch memory for walks over this graph."""
+        return WorkspacePool(self.size)
 
 
 def _prepared(
-    indptr: Any, indices: Any, weights: Float32Array
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Int32Array, Float32Array, FloatArray]:
+    indptr: Any, indices: Any, weights: Any
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Int32Array, Float32Array | FloatArray, FloatArray]:
     """Read-only arrays of the types the kernels expect, and the inverse sums of the rows."""
     starts = np.asarray(indptr, dtype=np.int64)
     sums = np.zeros(len(starts) - 1)

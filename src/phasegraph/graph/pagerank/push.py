@@ -24,7 +24,7 @@ from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import NotConvergedError
 from phasegraph.graph.pagerank.reset import Seeds
 from phasegraph.graph.pagerank.result import PageRankResult
-from phasegraph.graph.pagerank.workspace import PushWorkspace
+from phasegraph.graph.pagerank.workspace import PushWorkspace, State
 
 
 class Rows(Protocol):
@@ -90,8 +90,9 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
 
     The values get the free half step, and are scaled for what dangling nodes have sent back to the reset.
     """
-    space.left[seeds.nodes] = seeds.weights
-    space.stamp[seeds.nodes] = 1
+    state = space.state(settings.compiled)
+    state.left[seeds.nodes] = seeds.weights
+    state.stamp[seeds.nodes] = 1
     at = _Progress(seeds.nodes[seeds.weights > settings.threshold * rows.costs[seeds.nodes]], [seeds.nodes], rounds=1)
     if settings.compiled:
         touched, *_ = space.queues
@@ -106,14 +107,14 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
                 _compiled_rounds(rows, settings, space, at)
             else:
                 _numpy_rounds(rows, settings, space, at)
-            if len(at.frontier):
-                _dense_round(rows, settings, space, at)
+            if len(at.frontier) and at.rounds <= settings.limit:
+                _dense_round(rows, settings, state, at)
         for _ in range(settings.polish):
-            _dense_round(rows, settings, space, at)
+            _dense_round(rows, settings, state, at)
         nodes = np.arange(rows.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
         values, left = space.collect(nodes, settings.compiled)
     except BaseException:
-        space.reset()
+        space.reset(settings.compiled)
         raise
     kept = float(values.sum()) + float(left.sum())
     values += (1.0 - settings.follow) * left
@@ -125,22 +126,23 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
 def _numpy_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
     """Rounds until nothing is above the threshold, a round gets dense, or the limit is passed."""
     counts = rows.edge_counts
+    left, gained, stamp = space.plain
     while len(at.frontier) and at.rounds <= settings.limit:
         nodes = at.frontier.astype(np.intp)
         edges = int(counts.take(nodes).sum())
         if edges > rows.dense_edges:
             return
-        amounts = space.left.take(nodes)
-        space.left[nodes] = 0.0
-        space.gained[nodes] += (1.0 - settings.follow) * amounts
+        amounts = left.take(nodes)
+        left[nodes] = 0.0
+        gained[nodes] += (1.0 - settings.follow) * amounts
         targets, values = rows.spread(nodes, settings.follow * amounts)
-        np.add.at(space.left, targets, values)
+        np.add.at(left, targets, values)
         if not at.everywhere:
-            fresh = targets.compress(space.stamp.take(targets) == 0)
+            fresh = targets.compress(stamp.take(targets) == 0)
             if len(fresh):
-                space.stamp[fresh] = 1
+                stamp[fresh] = 1
                 at.touched.append(space.distinct(fresh))
-        above = space.left.take(targets) > settings.threshold * rows.costs.take(targets)
+        above = left.take(targets) > settings.threshold * rows.costs.take(targets)
         at.frontier = space.distinct(targets.compress(above))
         at.rounds += 1
         at.scanned += edges
@@ -148,19 +150,16 @@ def _numpy_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: 
 
 def _compiled_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
     """The same rounds, with the same numbers, in machine code."""
-    touched, frontier, received, amounts = space.queues
+    touched, frontier, *_ = space.queues
     held = rows.size if at.everywhere else sum(map(len, at.touched))
     frontier[: len(at.frontier)] = at.frontier
     size, rounds, scanned, reached = rows.compiled()(
-        settings.follow,
-        settings.threshold,
-        (space.left, space.gained, space.stamp),
-        (touched, frontier, received, amounts),
+        (settings.follow, settings.threshold, rows.dense_edges, settings.limit),
+        space.records,
+        space.queues,
         held,
         len(at.frontier),
-        rows.dense_edges,
         at.rounds,
-        settings.limit,
     )
     at.frontier = frontier[:size].copy()
     at.rounds = rounds
@@ -169,13 +168,14 @@ def _compiled_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, a
         at.touched.append(touched[held:reached].copy())
 
 
-def _dense_round(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+def _dense_round(rows: Rows, settings: PushSettings, state: State, at: _Progress) -> None:
     """Push every node at once, however little it holds: one sparse product."""
-    space.gained += (1.0 - settings.follow) * space.left
-    space.left[:] = rows.sweep(settings.follow * space.left)
+    left, gained, stamp = state
+    gained += (1.0 - settings.follow) * left
+    left[:] = rows.sweep(settings.follow * left)
     if not at.everywhere:
         at.everywhere = True
-        space.stamp.fill(1)
-    at.frontier = np.flatnonzero(space.left > settings.threshold * rows.costs).astype(np.int32)
+        stamp.fill(1)
+    at.frontier = np.flatnonzero(left > settings.threshold * rows.costs).astype(np.int32)
     at.rounds += 1
     at.scanned += int(rows.edge_counts.sum())

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
-from phasegraph.graph.pagerank.kernels import machine_code, static_rounds
+from phasegraph.graph.pagerank.kernels import machine
 from phasegraph.graph.pagerank.operator import WalkOperator
 
 Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
@@ -79,4 +79,4 @@ class StaticRows:
         """The compiled rounds over this graph."""
         graph = self.graph
         bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
-        return partial(machine_code(static_rounds), *bound)
+        return partial(machine().static_rounds, *bound)

@@ -14,7 +14,7 @@ from phasegraph.graph.pagerank.push import PushSettings, Rows, push
 from phasegraph.graph.pagerank.reset import Reset, Seeds, as_seeds
 from phasegraph.graph.pagerank.result import PageRankResult
 from phasegraph.graph.pagerank.rows import StaticRows
-from phasegraph.graph.pagerank.workspace import PushWorkspace
+from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
 
 Method = Literal["power", "chebyshev", "push"]
 
@@ -106,7 +106,7 @@ def personalized_pagerank(
     seeds = as_seeds(reset, prepared.size)
     if method == "push":
         settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel)
-        return run_push(StaticRows(prepared), prepared, seeds, settings, workspace)
+        return run_push(StaticRows(prepared), prepared.pool, seeds, settings, workspace)
     follow = _follow(follow_probability)
     bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
     if precision not in ("float64", "float32"):
@@ -167,19 +167,19 @@ def push_settings(
 
 def run_push(
     rows: Rows,
-    lender: WalkOperator,
+    pool: WorkspacePool,
     seeds: Seeds,
     settings: PushSettings,
     workspace: PushWorkspace | None,
 ) -> PageRankResult:
-    """Push in the given workspace, or in one that `lender` keeps."""
+    """Push in the given workspace, or in one of `pool`."""
     if workspace is not None:
         if workspace.size != rows.size:
             raise InvalidInputError(f"workspace must serve {rows.size} nodes; got one for {workspace.size}")
         return push(rows, seeds, settings, workspace)
-    space = lender.borrow()
+    space = pool.borrow()
     result = push(rows, seeds, settings, space)
-    lender.give_back(space)
+    pool.give_back(space)
     return result
 
 

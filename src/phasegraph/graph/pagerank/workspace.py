@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
-from phasegraph.graph.pagerank.kernels import collect, machine_code
+from phasegraph.graph.pagerank.kernels import machine
+
+
+class State(NamedTuple):
+    """What the nodes hold during a push.
+
+    Parameters
+    ----------
+    left : (n,) array of float
+        Mass that waits at a node to be pushed on.
+    gained : (n,) array of float
+        Mass that has stopped at a node.
+    stamp : (n,) array of int32 or float
+        0 where the walk has not been; otherwise the last round in which mass arrived, or 1.
+    """
+
+    left: FloatArray
+    gained: FloatArray
+    stamp: Int32Array | FloatArray
 
 
 class PushWorkspace:
@@ -20,26 +40,24 @@ class PushWorkspace:
     ----------
     size : int
         How many nodes the graph has, at least 1.
-
-    Attributes
-    ----------
-    left : (n,) array of float
-        Mass that waits at a node to be pushed on.
-    gained : (n,) array of float
-        Mass that has stopped at a node.
-    stamp : (n,) array of int32
-        0 where the walk has not been; otherwise the last round (from 1) in which mass arrived.
     """
 
     def __init__(self, size: int) -> None:
-        self.left: FloatArray = np.zeros(size)
-        self.gained: FloatArray = np.zeros(size)
-        self.stamp: Int32Array = np.zeros(size, dtype=np.int32)
+        self.size = size
 
-    @property
-    def size(self) -> int:
-        """How many nodes it serves."""
-        return len(self.left)
+    @cached_property
+    def plain(self) -> State:
+        """What the numpy kernel writes to: one array each."""
+        return State(np.zeros(self.size), np.zeros(self.size), np.zeros(self.size, dtype=np.int32))
+
+    @cached_property
+    def records(self) -> FloatArray:
+        """What the compiled kernel writes to: (n, 3), so that a node's values share a cache line."""
+        return np.zeros((self.size, 3))
+
+    def state(self, compiled: bool) -> State:
+        """The arrays of the one or the other kernel."""
+        return State(*self.records.T) if compiled else self.plain
 
     @cached_property
     def first(self) -> Int32Array:
@@ -63,15 +81,40 @@ class PushWorkspace:
         """Take out what `touched`, every node that was written to, has gained and left: it is clean then."""
         if compiled:
             gained, left = np.empty(len(touched)), np.empty(len(touched))
-            machine_code(collect)(touched, (self.left, self.gained, self.stamp), gained, left)
+            machine().collect(touched, self.records, gained, left)
             return gained, left
-        touched = touched.astype(np.intp)
-        gained, left = self.gained.take(touched), self.left.take(touched)
-        for array in (self.left, self.gained, self.stamp):
-            array[touched] = 0
+        rows = touched.astype(np.intp)
+        gained, left = self.plain.gained.take(rows), self.plain.left.take(rows)
+        for array in self.plain:
+            array[rows] = 0
         return gained, left
 
-    def reset(self) -> None:
+    def reset(self, compiled: bool) -> None:
         """Make it clean whatever was written to it, in O(n)."""
-        for array in (self.left, self.gained, self.stamp):
+        for array in self.state(compiled):
             array.fill(0)
+
+
+class WorkspacePool:
+    """Idle workspaces of one graph: as many as there have been walks at the same time.
+
+    Parameters
+    ----------
+    size : int
+        How many nodes the graph has.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._idle: deque[PushWorkspace] = deque()
+
+    def borrow(self) -> PushWorkspace:
+        """Take an idle workspace, or a new one; hand it back, clean, with :meth:`give_back`."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return PushWorkspace(self.size)
+
+    def give_back(self, workspace: PushWorkspace) -> None:
+        """Keep a clean workspace for the next walk."""
+        self._idle.append(workspace)

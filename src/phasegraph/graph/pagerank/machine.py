@@ -1,0 +1,171 @@
+"""The rounds of a push in machine code; needs numba, so import it through ``kernels.machine``.
+
+They do, number for number and in the same order, what the rounds in :mod:`phasegraph.graph.pagerank.push` do
+with numpy, so that values and counters are the same to the bit. Lists are written without branches: an entry
+that does not count is overwritten by the next, for which each list has one place more than there are nodes.
+Columns of the state: mass left, mass gained, last round in which mass arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    """Compile at the first call; cached on disk where that can be written."""
+    try:
+        return numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # numba found no folder to cache in
+        return numba.njit(nogil=True)(function)
+
+
+@_compiled
+def take_out(frontier: Any, size: int, follow: float, state: Any, amounts: Any) -> None:
+    """Let the share (1 - follow) of the frontier's mass stop; the rest is what each node sends."""
+    for i in range(size):
+        u = frontier[i]
+        amounts[i] = follow * state[u, 0]
+        state[u, 1] += (1.0 - follow) * state[u, 0]
+        state[u, 0] = 0.0
+
+
+@_compiled
+def arrive(
+    v: int, amount: float, now: int, state: Any, touched: Any, held: int, received: Any, arrived: int
+) -> tuple[int, int]:
+    """Add `amount` to node `v`; returns how many nodes have been touched, and how many in this round."""
+    state[v, 0] += amount
+    before = state[v, 2]
+    state[v, 2] = now
+    touched[held] = v
+    received[arrived] = v
+    return held + (before == 0), arrived + (before < now)
+
+
+@_compiled
+def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any, frontier: Any) -> int:
+    """Write the next frontier; returns its size."""
+    size = 0
+    for i in range(arrived):
+        v = received[i]
+        frontier[size] = v
+        size += state[v, 0] > threshold * costs[v]
+    return size
+
+
+@_compiled
+def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
+    """Copy out what the touched nodes hold, and clear the workspace, in one pass."""
+    for i in range(len(nodes)):
+        v = nodes[i]
+        left_out[i] = state[v, 0]
+        gained_out[i] = state[v, 1]
+        state[v, 0] = 0.0
+        state[v, 1] = 0.0
+        state[v, 2] = 0.0
+
+
+@_compiled
+def static_rounds(
+    indptr: Any,
+    indices: Any,
+    weights: Any,
+    inverse_out: Any,
+    costs: Any,
+    settings: Any,
+    state: Any,
+    queues: Any,
+    held: int,
+    size: int,
+    rounds: int,
+) -> tuple[int, int, int, int]:
+    """Rounds over fixed weights, until nothing is above the threshold, one gets dense, or the limit is passed.
+
+    Returns the new frontier's size, the rounds done, the edges scanned and the number of touched nodes.
+    """
+    follow, threshold, dense_edges, limit = settings
+    touched, frontier, received, amounts = queues
+    scanned = 0
+    while size > 0 and rounds <= limit:
+        edges = 0
+        for i in range(size):
+            edges += indptr[frontier[i] + 1] - indptr[frontier[i]]
+        if edges > dense_edges:
+            break
+        take_out(frontier, size, follow, state, amounts)
+        arrived = 0
+        for i in range(size):
+            u = frontier[i]
+            share = amounts[i] * inverse_out[u]
+            for e in range(indptr[u], indptr[u + 1]):
+                held, arrived = arrive(
+                    indices[e], share * weights[e], rounds + 1, state, touched, held, received, arrived
+                )
+        size = above(received, arrived, state, threshold, costs, frontier)
+        rounds += 1
+        scanned += edges
+    return size, rounds, scanned, held
+
+
+@_compiled
+def semantic_rounds(
+    indptr: Any,
+    indices: Any,
+    penalties: Any,
+    downs: Any,
+    semantics: Any,
+    chances: Any,
+    relevance: Any,
+    costs: Any,
+    floor: float,
+    settings: Any,
+    state: Any,
+    queues: Any,
+    held: int,
+    size: int,
+    rounds: int,
+) -> tuple[int, int, int, int]:
+    """Rounds over a semantic flow; the weights of a node's edges are worked out when it is pushed."""
+    follow, threshold, dense_edges, limit = settings
+    touched, frontier, received, amounts = queues
+    down_chance, up_chance, other_chance, stay_chance = chances
+    scanned = 0
+    while size > 0 and rounds <= limit:
+        edges = 0
+        for i in range(size):
+            edges += costs[frontier[i]]
+        if edges > dense_edges:
+            break
+        take_out(frontier, size, follow, state, amounts)
+        now, arrived = rounds + 1, 0
+        for i in range(size):
+            u = frontier[i]
+            for start, end, chance in (
+                (indptr[u], indptr[u] + downs[u], down_chance[u]),
+                (indptr[u] + downs[u], indptr[u] + semantics[u], up_chance[u]),
+            ):
+                total = 0.0
+                for e in range(start, end):
+                    total += max(floor, relevance[indices[e]] - penalties[e])
+                if end > start:
+                    share = amounts[i] * chance / total
+                    for e in range(start, end):
+                        amount = share * max(floor, relevance[indices[e]] - penalties[e])
+                        held, arrived = arrive(indices[e], amount, now, state, touched, held, received, arrived)
+        for i in range(size):
+            u = frontier[i]
+            amount = amounts[i] * other_chance[u]
+            for e in range(indptr[u] + semantics[u], indptr[u + 1]):
+                held, arrived = arrive(indices[e], amount, now, state, touched, held, received, arrived)
+        for i in range(size):
+            u = frontier[i]
+            if stay_chance[u] > 0.0:
+                amount = amounts[i] * stay_chance[u]
+                held, arrived = arrive(u, amount, now, state, touched, held, received, arrived)
+        size = above(received, arrived, state, threshold, costs, frontier)
+        rounds += 1
+        scanned += edges
+    return size, rounds, scanned, held
