@@ -1,65 +1,16 @@
-"""Query-independent evidence: importance, recency, authority, and a bonus for an exact match.
-
-A prior multiplies the fused value (it is no source of its own and adds no candidate); the exact-match bonus is
-added to it. What they read comes with the context, by id, so that deciding stays a pure function.
-"""
+"""Priors that multiply: importance and authority in [0, 1], and recency with a half-life of its own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What deciding may look at besides the rankings; data gathered before.
-
-    Parameters
-    ----------
-    query : str
-        The query's text.
-    now : float, optional
-        Seconds since the epoch; needed by a recency prior only.
-    attributes : mapping of str to mapping
-        Per candidate id: ``importance`` and ``authority`` in [0, 1], ``timestamp`` in seconds since the epoch,
-        ``text`` or ``exact`` for the exact-match bonus.
-    embeddings : mapping of str to (d,) array
-        Per candidate id; needed by a selection that weighs redundancy.
-    costs : mapping of str to float
-        Per candidate id, for example tokens; needed by a selection with a budget.
-    """
-
-    query: str = ""
-    now: float | None = None
-    attributes: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
-    embeddings: Mapping[str, FloatArray] = field(default_factory=dict, repr=False)
-    costs: Mapping[str, float] = field(default_factory=dict, repr=False)
-
-
-@runtime_checkable
-class Prior(Protocol):
-    """A multiplier (or, where `additive`, a bonus) per candidate."""
-
-    @property
-    def additive(self) -> bool:
-        """Whether the values are added to the fused value rather than multiplied with it."""
-        ...
-
-    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
-        """(n,) values for the candidates."""
-        ...
-
-    def to_dict(self) -> Mapping[str, object]:
-        """JSON-ready state with its registered ``name``."""
-        ...
+from phasegraph.priors.context import Context
 
 
 def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -> FloatArray:
@@ -219,64 +170,6 @@ class RecencyPrior:
         return {"name": "recency", "half_life": self.half_life, "strength": self.strength, "key": self.key}
 
 
-@dataclass(frozen=True, slots=True)
-class ExactMatchBonus:
-    """Bonus of a candidate that holds the query word for word (reconstructed: the design record names it only).
-
-    Parameters
-    ----------
-    weight : float, default 0.0
-        >= 0. The bonus is ``weight / (rank_constant + 1)``: one more source that ranks every exact hit first.
-    rank_constant : float, default 60
-        > 0.
-
-    Notes
-    -----
-    A candidate is exact where its attribute ``exact`` is true, else where its ``text`` holds the query, letter
-    case and runs of white space apart.
-
-    Examples
-    --------
-    >>> bonus = ExactMatchBonus(weight=6.1)
-    >>> bonus(["a", "b"], Context(query="deep  Sea", attributes={"a": {"text": "The deep sea."}})).round(3)
-    array([0.1, 0. ])
-    """
-
-    weight: float = 0.0
-    rank_constant: float = 60.0
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.weight) and self.weight >= 0):
-            raise InvalidInputError(f"weight must be finite and >= 0; got {self.weight!r}")
-        if not (np.isfinite(self.rank_constant) and self.rank_constant > 0):
-            raise InvalidInputError(f"rank_constant must be finite and positive; got {self.rank_constant!r}")
-
-    @property
-    def additive(self) -> bool:
-        """True: it is added."""
-        return True
-
-    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
-        """(n,) bonuses >= 0."""
-        query = " ".join(context.query.split()).casefold()
-        bonus = self.weight / (self.rank_constant + 1.0)
-        return np.array([bonus if _is_exact(query, context.attributes.get(i)) else 0.0 for i in ids])
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
-        return {"name": "exact_match", "weight": self.weight, "rank_constant": self.rank_constant}
-
-
-def _is_exact(query: str, attributes: Mapping[str, object] | None) -> bool:
-    if attributes is None or not query:
-        return False
-    stated = attributes.get("exact")
-    if isinstance(stated, bool):
-        return stated
-    text = attributes.get("text")
-    return isinstance(text, str) and query in " ".join(text.split()).casefold()
-
-
 def _column(ids: Sequence[str], context: Context, key: str, default: float) -> FloatArray:
     out = np.full(len(ids), float(default))
     for row, identifier in enumerate(ids):
@@ -292,26 +185,3 @@ def _column(ids: Sequence[str], context: Context, key: str, default: float) -> F
 def _check_unit(name: str, value: float) -> None:
     if not (np.isfinite(value) and 0.0 <= value <= 1.0):
         raise InvalidInputError(f"{name} must be in [0, 1]; got {value!r}")
-
-
-def prior_from_dict(state: Mapping[str, object]) -> Prior:
-    """Rebuild a prior from its ``to_dict`` state.
-
-    Examples
-    --------
-    >>> prior_from_dict({"name": "unit", "key": "authority"})
-    UnitPrior(key='authority', strength=0.3, neutral=1.0)
-    """
-    options = {str(key): value for key, value in state.items() if key != "name"}
-    name = state.get("name")
-    if not isinstance(name, str) or name not in PRIORS:
-        raise InvalidInputError(f"prior name must be one of {sorted(PRIORS)}; got {name!r}")
-    try:
-        return PRIORS[name](**options)
-    except TypeError as error:
-        raise InvalidInputError(f"prior {name!r} does not take the options {sorted(options)}") from error
-
-
-PRIORS: Mapping[str, Callable[..., Prior]] = MappingProxyType(
-    {"unit": UnitPrior, "recency": RecencyPrior, "exact_match": ExactMatchBonus}
-)
