@@ -1,0 +1,33 @@
+"""Neo4j as the graph's home: read the graphs of others, write ours, and walk on the server or beside it."""
+
+from phasegraph.graph.neo4j.connection import Neo4jConnection
+from phasegraph.graph.neo4j.reading import read_changes, read_graph
+from phasegraph.graph.neo4j.records import GraphChanges, GraphRecords, PassageRecord, changes_between
+from phasegraph.graph.neo4j.schema import SCHEMAS, GraphSchema, detect_schema
+from phasegraph.graph.neo4j.writing import (
+    WriteReport,
+    drop_corpus,
+    ensure_schema,
+    list_corpora,
+    remove_passages,
+    write_graph,
+)
+
+__all__ = [
+    "SCHEMAS",
+    "GraphChanges",
+    "GraphRecords",
+    "GraphSchema",
+    "Neo4jConnection",
+    "PassageRecord",
+    "WriteReport",
+    "changes_between",
+    "detect_schema",
+    "drop_corpus",
+    "ensure_schema",
+    "list_corpora",
+    "read_changes",
+    "read_graph",
+    "remove_passages",
+    "write_graph",
+]

@@ -1,0 +1,170 @@
+"""How a graph lies in the database: which labels, types and properties hold passages, entities and their provenance.
+
+Three libraries write graphs that this one reads: LlamaIndex's Neo4jPropertyGraphStore, langchain-neo4j's
+``add_graph_documents`` and neo4j-graphrag's builder. They agree on the shape (passages linked to the entities
+found in them, entities linked to each other) and differ in every name. A `GraphSchema` holds the names;
+`detect_schema` finds the preset by counting provenance edges, because a database keeps labels and types it no
+longer uses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
+from phasegraph.graph.neo4j.cypher import quote, render
+
+
+@dataclass(frozen=True)
+class GraphSchema:
+    """The names one kind of graph uses.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    passage_label : str
+        Label of the passages; a passage without text is skipped (LlamaIndex leaves such nodes for documents).
+    entity_label : str or None
+        Label of the entities; None takes whatever a passage's provenance edge reaches.
+    provenance_type : str
+        Type of the edges between passages and entities, in either direction.
+    id_keys : tuple of str
+        Properties tried in this order for a passage's id; where all are absent the server's element id
+        serves, which does not survive a restore.
+    name_keys : tuple of str
+        Properties tried in this order for an entity's name.
+    text_key : str
+        Property with the passage's text.
+    title_keys : tuple of str
+        Properties tried in this order for a title.
+    count_key : str or None
+        Property of the provenance edge with the number of mentions; None counts edges.
+    fact_source_key : str or None
+        Property of a fact with the id of the passage it came from.
+    corpus_key : str or None
+        Property of a passage that says which corpus it belongs to; None reads them all.
+    """
+
+    name: str
+    passage_label: str
+    entity_label: str | None
+    provenance_type: str
+    id_keys: tuple[str, ...] = ("id",)
+    name_keys: tuple[str, ...] = ("name", "id")
+    text_key: str = "text"
+    title_keys: tuple[str, ...] = ("title",)
+    count_key: str | None = None
+    fact_source_key: str | None = None
+    corpus_key: str | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name == "name" or value is None:
+                continue
+            for each in value if isinstance(value, tuple) else (value,):
+                quote(each, field.name)
+        if not self.name_keys:
+            raise InvalidInputError("name_keys must name at least one property; none was given")
+
+    def names(self) -> dict[str, str]:
+        """Return the fields a template may use."""
+        given = {
+            "passage": self.passage_label,
+            "entity": self.entity_label,
+            "provenance": self.provenance_type,
+            "text": self.text_key,
+            "count": self.count_key,
+            "fact_source": self.fact_source_key,
+            "corpus": self.corpus_key,
+        }
+        return {field: name for field, name in given.items() if name is not None}
+
+
+PHASEGRAPH = GraphSchema(
+    "phasegraph",
+    "PhasegraphPassage",
+    "PhasegraphEntity",
+    "PHASEGRAPH_MENTIONS",
+    name_keys=("name",),
+    count_key="count",
+    fact_source_key="passage",
+    corpus_key="corpus",
+)
+LLAMA_INDEX = GraphSchema("llama_index", "Chunk", "__Entity__", "MENTIONS", fact_source_key="triplet_source_id")
+LANGCHAIN = GraphSchema("langchain", "Document", "__Entity__", "MENTIONS")
+LANGCHAIN_UNLABELLED = GraphSchema("langchain_unlabelled", "Document", None, "MENTIONS")
+NEO4J_GRAPHRAG = GraphSchema("neo4j_graphrag", "Chunk", "__Entity__", "FROM_CHUNK", id_keys=("uid", "id"))
+
+SCHEMAS: Mapping[str, GraphSchema] = MappingProxyType(
+    {each.name: each for each in (PHASEGRAPH, LLAMA_INDEX, LANGCHAIN, LANGCHAIN_UNLABELLED, NEO4J_GRAPHRAG)}
+)
+
+_COUNT = "MATCH (p:«passage»)-[m:«provenance»]-(e«:entity») WHERE p.«text» IS NOT NULL RETURN count(m)"
+
+
+def schema_named(schema: str | GraphSchema) -> GraphSchema:
+    """Return a preset by its name, or the schema itself.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no preset of that name.
+    """
+    if isinstance(schema, GraphSchema):
+        return schema
+    if not isinstance(schema, str):
+        raise InvalidTypeError(f"schema must be a GraphSchema or a preset's name; {type(schema).__name__} was given")
+    if schema not in SCHEMAS:
+        raise InvalidInputError(f"schema must be one of {', '.join(SCHEMAS)}; {schema[:40]!r} was given")
+    return SCHEMAS[schema]
+
+
+def for_entities(template: str, schema: GraphSchema) -> str:
+    """Return the template with ``«:entity»`` as a label test, or as nothing where any node may be an entity."""
+    return template.replace("«:entity»", "" if schema.entity_label is None else ":«entity»")
+
+
+def count_provenance(connection: Neo4jConnection, schema: GraphSchema) -> int:
+    """Return how many edges lead from passages with text to entities under a schema."""
+    statement = render(for_entities(_COUNT, schema), schema.names())
+    return int(connection.read(statement, deadline=BULK_SECONDS)[0][0])
+
+
+def detect_schema(connection: Neo4jConnection) -> GraphSchema:
+    """Return the preset whose provenance edges the database holds.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where to look; one counting statement per preset.
+
+    Returns
+    -------
+    GraphSchema
+        The only preset with edges.
+
+    Raises
+    ------
+    InvalidInputError
+        If no preset has edges, or several have: the message lists what was counted, and `schema` must be
+        given.
+    StoreError
+        If the server does not answer.
+    """
+    counted = {schema.name: count_provenance(connection, schema) for schema in SCHEMAS.values()}
+    # Without its base label langchain's graph is read through a looser pattern, which also matches every
+    # labelled one.
+    if counted[LANGCHAIN.name] == counted[LANGCHAIN_UNLABELLED.name]:
+        counted[LANGCHAIN_UNLABELLED.name] = 0
+    else:
+        counted[LANGCHAIN.name] = 0
+    found = [name for name, edges in counted.items() if edges > 0]
+    if len(found) != 1:
+        listed = ", ".join(f"{name}: {counted[name]}" for name in found) or "none of any preset"
+        raise InvalidInputError(f"the database must hold provenance edges of exactly one preset; it holds {listed}")
+    return SCHEMAS[found[0]]

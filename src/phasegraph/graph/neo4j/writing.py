@@ -1,0 +1,259 @@
+"""Write passages, mentions and facts into Neo4j under our own schema: idempotent, resumable, one corpus beside another.
+
+A batch of passages is one transaction with everything that belongs to them, and a passage carries a checksum
+of its contents. Writing again after a crash reads the checksums first and sends only what is missing or
+differs; writing the same records twice sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
+from phasegraph.graph.neo4j.records import PassageRecord
+
+SCHEMA_STATEMENTS = (
+    "CREATE CONSTRAINT phasegraph_passage IF NOT EXISTS FOR (p:`PhasegraphPassage`) REQUIRE (p.corpus, p.id) IS UNIQUE",
+    "CREATE CONSTRAINT phasegraph_removed IF NOT EXISTS FOR (p:`PhasegraphRemoved`) REQUIRE (p.corpus, p.id) IS UNIQUE",
+    "CREATE CONSTRAINT phasegraph_entity IF NOT EXISTS FOR (e:`PhasegraphEntity`) REQUIRE (e.corpus, e.name) IS UNIQUE",
+    "CREATE CONSTRAINT phasegraph_corpus IF NOT EXISTS FOR (c:`PhasegraphCorpus`) REQUIRE c.name IS UNIQUE",
+    "CREATE INDEX phasegraph_fact IF NOT EXISTS FOR ()-[f:`PHASEGRAPH_FACT`]-() ON (f.corpus, f.passage)",
+)
+CREATED = ("phasegraph_passage", "phasegraph_removed", "phasegraph_entity", "phasegraph_corpus", "phasegraph_fact")
+
+_AWAIT = "CALL db.awaitIndexes(60)"
+_DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
+_NEXT_REVISION = (
+    "MERGE (c:`PhasegraphCorpus` {name: $corpus}) SET c.revision = coalesce(c.revision, 0) + 1 RETURN c.revision"
+)
+# The passage is touched first: its lock makes two writers of one passage take turns.
+_PUT_PASSAGES = """\
+UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
+SET p.title = row.title, p.text = row.text, p.digest = row.digest, p.revision = $revision"""
+_FORGET_REMOVAL = "UNWIND $ids AS id MATCH (p:`PhasegraphRemoved` {corpus: $corpus, id: id}) DELETE p"
+_DROP_MENTIONS = (
+    "UNWIND $ids AS id MATCH (:`PhasegraphPassage` {corpus: $corpus, id: id})-[m:`PHASEGRAPH_MENTIONS`]->() DELETE m"
+)
+_DROP_FACTS = "UNWIND $ids AS id MATCH ()-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: id}]->() DELETE f"
+_PUT_ENTITIES = "UNWIND $entities AS name MERGE (:`PhasegraphEntity` {corpus: $corpus, name: name})"
+_PUT_MENTIONS = """\
+UNWIND $mentions AS row
+MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: row[0]}), (e:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
+MERGE (p)-[m:`PHASEGRAPH_MENTIONS`]->(e) SET m.count = row[2]"""
+_PUT_FACTS = """\
+UNWIND $facts AS row
+MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[1]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[3]})
+MERGE (a)-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: row[0], predicate: row[2]}]->(b) SET f.count = row[4]"""
+_BURY = """\
+UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id})
+DETACH DELETE p MERGE (r:`PhasegraphRemoved` {corpus: $corpus, id: id}) SET r.revision = $revision"""
+_DROP_ORPHANS = "MATCH (e:`PhasegraphEntity` {corpus: $corpus}) WHERE NOT (e)--() DELETE e"
+_DROP_SOME = """\
+MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND n.corpus =
+$corpus
+WITH n LIMIT 2000 DETACH DELETE n RETURN count(*)"""
+_DROP_CORPUS = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) DELETE c"
+_CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
+
+
+@dataclass(frozen=True)
+class WriteReport:
+    """What a write did.
+
+    Parameters
+    ----------
+    written, unchanged, removed : int
+        Passages sent, passages that were there already, passages taken away.
+    revision : int
+        The corpus's revision afterwards; unchanged if nothing was.
+    """
+
+    written: int
+    unchanged: int
+    removed: int
+    revision: int
+
+
+def ensure_schema(connection: Neo4jConnection) -> None:
+    """Create our constraints and index where they are missing, and wait until they serve.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        May be called by several writers at once.
+
+    Raises
+    ------
+    StoreError
+        If the server refuses.
+    """
+    for statement in SCHEMA_STATEMENTS:
+        connection.write(statement)
+    connection.read(_AWAIT, deadline=BULK_SECONDS)
+
+
+def write_graph(
+    connection: Neo4jConnection,
+    passages: Iterable[PassageRecord],
+    *,
+    corpus: str,
+    replace: bool = False,
+    batch: int = 500,
+) -> WriteReport:
+    """Write passages with their mentions and facts; what is there already is not sent again.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where to.
+    passages : iterable of PassageRecord
+        Ids must differ.
+    corpus : str
+        Keeps corpora of one database apart: entities are per corpus, so no walk crosses.
+    replace : bool, default False
+        Also remove the corpus's passages that were not given.
+    batch : int, default 500
+        Passages per transaction, at least 1.
+
+    Returns
+    -------
+    WriteReport
+        How much was done.
+
+    Raises
+    ------
+    InvalidInputError
+        If an id is given twice, or an argument is out of range.
+    StoreError
+        If the server fails; call again to resume.
+    """
+    records = _checked(passages, corpus, batch)
+    ensure_schema(connection)
+    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
+    digests = {record.id: record.digest() for record in records}
+    wanted = [record for record in records if stored.get(record.id) != digests[record.id]]
+    gone = sorted(passage for passage in stored if passage not in digests) if replace else []
+    revision = _next_revision(connection, corpus) if wanted or gone else _current_revision(connection, corpus)
+    for some in _batches(wanted, batch):
+        connection.write_all(_batch_statements(some, digests, corpus, revision))
+    if wanted or gone:
+        _remove(connection, gone, corpus, revision, batch)
+    return WriteReport(len(wanted), len(records) - len(wanted), len(gone), revision)
+
+
+def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: str, batch: int = 500) -> WriteReport:
+    """Remove passages with their mentions and facts, and the entities that nothing mentions any more.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where from.
+    ids : iterable of str
+        Ids that the corpus lacks are ignored.
+    corpus : str
+        The corpus.
+    batch : int, default 500
+        Passages per transaction, at least 1.
+
+    Returns
+    -------
+    WriteReport
+        How much was done.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument is out of range.
+    StoreError
+        If the server fails.
+    """
+    _checked((), corpus, batch)
+    ensure_schema(connection)
+    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
+    gone = sorted({passage for passage in ids if passage in stored})
+    if not gone:
+        return WriteReport(0, len(stored), 0, _current_revision(connection, corpus))
+    revision = _next_revision(connection, corpus)
+    _remove(connection, gone, corpus, revision, batch)
+    return WriteReport(0, len(stored) - len(gone), len(gone), revision)
+
+
+def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
+    """Return the corpora that were written by us into this database, sorted."""
+    return tuple(str(row[0]) for row in connection.read(_CORPORA, deadline=BULK_SECONDS))
+
+
+def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
+    """Delete one corpus with all its history; other nodes and corpora are not touched.
+
+    Raises
+    ------
+    InvalidInputError
+        If `corpus` is blank.
+    StoreError
+        If the server fails; call again to resume.
+    """
+    _checked((), corpus, 1)
+    while connection.write(_DROP_SOME, {"corpus": corpus})[0][0] > 0:
+        continue
+    connection.write(_DROP_CORPUS, {"corpus": corpus})
+
+
+def _remove(connection: Neo4jConnection, gone: Sequence[str], corpus: str, revision: int, batch: int) -> None:
+    for ids in _batches(gone, batch):
+        values = {"corpus": corpus, "ids": list(ids), "revision": revision}
+        connection.write_all([(_DROP_FACTS, values), (_BURY, values)])
+    connection.write(_DROP_ORPHANS, {"corpus": corpus})
+
+
+def _batch_statements(
+    records: Sequence[PassageRecord], digests: dict[str, str], corpus: str, revision: int
+) -> list[tuple[str, dict[str, Any]]]:
+    passages = [{"id": each.id, "title": each.title, "text": each.text, "digest": digests[each.id]} for each in records]
+    mentions = [[each.id, *mention] for each in records for mention in each.mentions]
+    facts = [[each.id, *fact] for each in records for fact in each.facts]
+    names = [row[1] for row in mentions] + [name for row in facts for name in (row[1], row[3])]
+    ids = {"corpus": corpus, "ids": [each.id for each in records]}
+    return [
+        (_PUT_PASSAGES, {"corpus": corpus, "passages": passages, "revision": revision}),
+        (_FORGET_REMOVAL, ids),
+        (_DROP_MENTIONS, ids),
+        (_DROP_FACTS, ids),
+        # In one order for every writer: two that merge the same entities wait for each other instead of dying
+        # in a deadlock.
+        (_PUT_ENTITIES, {"corpus": corpus, "entities": sorted(set(names))}),
+        (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
+        (_PUT_FACTS, {"corpus": corpus, "facts": facts}),
+    ]
+
+
+def _next_revision(connection: Neo4jConnection, corpus: str) -> int:
+    return int(connection.write(_NEXT_REVISION, {"corpus": corpus})[0][0])
+
+
+def _current_revision(connection: Neo4jConnection, corpus: str) -> int:
+    rows = connection.read("MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision", {"corpus": corpus})
+    return int(rows[0][0]) if rows else 0
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _checked(passages: Iterable[PassageRecord], corpus: str, batch: int) -> list[PassageRecord]:
+    if not isinstance(corpus, str) or not corpus.strip():
+        raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise InvalidInputError(f"batch must be an integer of at least 1; {batch!r:.40} was given")
+    records = list(passages)
+    seen: set[str] = set()
+    for record in records:
+        if not isinstance(record, PassageRecord):
+            raise InvalidTypeError(f"passages must hold PassageRecord; {type(record).__name__} was given")
+        if record.id in seen:
+            raise InvalidInputError(f"ids of passages must differ; {record.id[:40]!r} was given twice")
+        seen.add(record.id)
+    return records
