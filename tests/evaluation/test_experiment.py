@@ -1,0 +1,173 @@
+"""The table: what is averaged, compared, corrected, kept per query, and refused."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.experiment import Answers, compare, run_systems
+from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.legs import Bench, search_legs
+from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
+from phasegraph.evaluation.systems import OWN_SYSTEMS, System, leg_system
+
+L5 = Measure("LastHop", 5)
+JUDGED = [Judgement(f"q{i:03d}", ((f"a{i}",), (f"b{i}",))) for i in range(40)]
+
+
+def hits(rows):
+    """A system that finds the last hop of these queries and nothing else."""
+    return {f"q{i:03d}": (f"b{i}",) if i in rows else ("x",) for i in range(40)}
+
+
+def test_wins_losses_and_p_are_those_of_the_paired_hits():
+    answers = [Answers("vector", hits(range(10))), Answers("graph", hits(range(2, 30)))]
+    row = compare(answers, JUDGED)["graph"]
+    assert (row.wins[L5], row.losses[L5]) == (20, 2)
+    assert row.p[L5] == pytest.approx(stats.binomtest(2, 22).pvalue, abs=1e-12)
+    assert row.means[L5] == pytest.approx(28 / 40)
+    assert row.means[Measure("Recall", 5)] == pytest.approx(14 / 40)
+    difference, low, high = row.differences[L5]
+    assert difference == pytest.approx(18 / 40)
+    assert low < difference < high
+
+
+def test_the_baseline_has_nothing_against_itself():
+    row = compare([Answers("vector", hits(range(10)))], JUDGED)["vector"]
+    assert (row.wins[L5], row.losses[L5], row.p[L5], row.p_holm[L5]) == (0, 0, 1.0, 1.0)
+    assert row.differences[L5] == (0.0, 0.0, 0.0)
+
+
+def test_holm_corrects_over_all_systems_and_depths():
+    answers = [Answers("vector", hits(range(10)))]
+    answers += [Answers(f"s{i}", hits(range(0, 11 + 3 * i))) for i in range(3)]
+    table = compare(answers, JUDGED)
+    keys = [(row.name, m) for row in table.rows[1:] for m in DEFAULT_MEASURES if m.name != "Recall"]
+    raw = [table[name].p[measure] for name, measure in keys]
+    smallest = int(np.argmin(raw))
+    name, measure = keys[smallest]
+    assert table[name].p_holm[measure] == pytest.approx(min(1.0, len(raw) * raw[smallest]))
+    assert all(table[name].p_holm[measure] >= table[name].p[measure] for name, measure in keys)
+
+
+def test_a_query_that_a_system_did_not_answer_counts_as_nothing_found():
+    answered = {f"q{i:03d}": (f"b{i}",) for i in range(20)}
+    assert compare([Answers("vector", answered)], JUDGED)["vector"].means[L5] == 0.5
+
+
+def test_last_hop_leaves_out_what_is_not_known_and_nothing_else_does():
+    judged = [*JUDGED[:20], *(Judgement(j.query, j.hops, last_hop_known=False) for j in JUDGED[20:])]
+    table = compare([Answers("vector", hits(range(10)))], judged)
+    assert table["vector"].means[L5] == 0.5
+    assert table["vector"].means[Measure("Recall", 5)] == pytest.approx(5 / 40)
+    state = compare([Answers("vector", {})], [judged[-1]]).to_dict()
+    assert state["systems"]["vector"]["LastHop@5"] is None
+    json.dumps(state, allow_nan=False)
+
+
+def test_the_json_has_the_promised_keys_and_percentages():
+    state = compare([Answers("vector", hits(range(10)), 1.5), Answers("rrf", hits(range(20)), 2.5)], JUDGED).to_dict()
+    promised = {"LastHop@5", "LastHop@10", "FullSup@5", "FullSup@10", "Recall@5", "Recall@10", "ms_per_query"}
+    promised |= {f"{name}@{k}" for name in ("wins", "losses", "p") for k in (5, 10)}
+    assert promised <= set(state["systems"]["rrf"])
+    assert state["systems"]["rrf"]["LastHop@5"] == 50.0
+    assert state["systems"]["rrf"]["wins@5"] == 10
+    assert state["queries"] == 40
+
+
+def test_every_query_is_kept_and_the_table_can_be_recomputed_from_it(tmp_path):
+    table = compare([Answers("vector", hits(range(10))), Answers("rrf", hits(range(25)))], JUDGED)
+    table.write_rows(tmp_path / "rows.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 80
+    again = np.mean([row["LastHop@5"] for row in rows if row["system"] == "rrf"])
+    assert again == pytest.approx(table["rrf"].means[L5], abs=1e-15)
+    found = {row["query"]: tuple(row["ids"]) for row in rows if row["system"] == "rrf"}
+    assert compare([Answers("vector", found)], JUDGED)["vector"].means == table["rrf"].means
+
+
+def test_the_same_experiment_gives_the_same_table():
+    answers = [Answers("vector", hits(range(10))), Answers("rrf", hits(range(25)))]
+    assert compare(answers, JUDGED).to_dict() == compare(answers, JUDGED).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("answers", "judged", "options", "message"),
+    [
+        ([], JUDGED, {}, "systems must be at least one"),
+        ([Answers("vector", {}), Answers("vector", {})], JUDGED, {}, "different names"),
+        ([Answers("rrf", {})], JUDGED, {}, "the baseline must be one of"),
+        ([Answers("vector", {})], [], {}, "at least one judged query"),
+        ([Answers("vector", {})], JUDGED, {"measures": ()}, "at least one judged query and one measure"),
+        ([Answers("vector", {"q999": ("a",)})], JUDGED, {}, "'q999' is not"),
+    ],
+)
+def test_a_senseless_experiment_is_refused(answers, judged, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        compare(answers, judged, **options)
+
+
+def test_a_system_that_is_not_in_the_table_is_named():
+    with pytest.raises(InvalidInputError, match="'other'"):
+        compare([Answers("vector", {})], JUDGED)["other"]
+
+
+def test_statistics_of_a_large_comparison_take_seconds_at_most():
+    rng = np.random.default_rng(0)
+    judged = [Judgement(f"q{i}", ((f"p{i}",),)) for i in range(500)]
+    answers = [
+        Answers(name, {f"q{i}": (f"p{i}",) if rng.random() < 0.5 else ("x",) for i in range(500)})
+        for name in ["vector", *(f"s{j}" for j in range(9))]
+    ]
+    started = time.perf_counter()
+    compare(answers, judged)
+    assert time.perf_counter() - started < 10
+
+
+def test_legs_are_searched_once_and_lists_have_the_length_asked_for(folder):
+    bench = Bench(load_dataset(folder), limit=3)
+    legs = search_legs(bench, ["vector", "bm25"])
+    assert all(len(ranking) == 3 for ranking in legs["vector"].rankings)
+    assert all(len(ranking) <= 3 for ranking in legs["bm25"].rankings)
+    assert search_legs(bench, ["vector"], legs)["vector"] is legs["vector"]
+
+
+def test_bm25_returns_only_what_shares_a_word(folder):
+    found = search_legs(Bench(load_dataset(folder)), ["bm25"])["bm25"].rankings[2]
+    assert "p08" in found.ids
+    assert len(found) < 12
+    assert (found.scores > 0).all()
+
+
+def test_an_unknown_leg_is_named(folder):
+    with pytest.raises(InvalidInputError, match="'nothing'"):
+        search_legs(Bench(load_dataset(folder)), ["nothing"])
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2.5, True])
+def test_the_limit_must_be_a_whole_number(folder, limit):
+    with pytest.raises(InvalidInputError, match="limit"):
+        Bench(load_dataset(folder), limit=limit)
+
+
+def test_a_system_whose_package_is_missing_is_left_out_with_a_line(folder):
+    def answer(dataset, batch, k):
+        raise MissingDependencyError("this peer needs something; pip install something")
+
+    bench = Bench(load_dataset(folder))
+    answers, left_out = run_systems(bench, [leg_system("vector"), System("peer", ("vector",), answer)], 5)
+    assert [one.name for one in answers] == ["vector"]
+    assert left_out == ("peer: this peer needs something; pip install something",)
+
+
+def test_two_systems_of_one_name_are_refused(folder):
+    with pytest.raises(InvalidInputError, match="different names"):
+        run_systems(Bench(load_dataset(folder)), [leg_system("vector")] * 2, 5)
+
+
+def test_every_system_says_what_it_is():
+    assert all(system.about and system.name == name for name, system in OWN_SYSTEMS.items())

@@ -1,0 +1,214 @@
+"""Tuning: gains that are real are found and confirmed, gains that are not are refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from phasegraph.calibration import BackgroundCalibrator
+from phasegraph.candidates import Background, Ranking
+from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph.evaluation.datasets import split_by_id
+from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.measures import Measure
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.tuning import Candidate, calibrated_pipeline, candidates, learn_weights, tune
+
+IDS = [f"p{i:02d}" for i in range(40)]
+
+
+def world(queries, *, strength, seed=0):
+    """Two sources over forty passages; `strength` of each says how far relevant ones stand out."""
+    rng = np.random.default_rng(seed)
+    rankings = {name: [] for name in strength}
+    judged = []
+    for query in range(queries):
+        gold = int(rng.integers(len(IDS)))
+        judged.append(Judgement(f"query-{query}", ((IDS[gold],),)))
+        for name, far in strength.items():
+            scores = rng.normal(size=len(IDS))
+            scores[gold] += far
+            best = np.argsort(-scores)[:15]
+            rankings[name].append(Ranking(name, [IDS[i] for i in best], scores[best]))
+    return rankings, judged, [f"what is {query}?" for query in range(queries)]
+
+
+def plain(name, weights):
+    pipeline = FusionPipeline(weights=weights)
+    return Candidate(name, lambda rankings, judgements: pipeline)
+
+
+SPACE = (
+    Candidate("default", lambda rankings, judgements: FusionPipeline()),
+    plain("graph alone", {"graph": 1.0, "vector": 0.0}),
+    plain("vector alone", {"graph": 0.0, "vector": 1.0}),
+)
+
+
+def test_a_real_gain_is_found_confirmed_and_kept():
+    found = tune(*world(300, strength={"vector": 2.0, "graph": 0.0}), space=SPACE)
+    assert found.confirmed
+    assert found.chosen_name == "vector alone"
+    assert found.pipeline.weights == {"graph": 0.0, "vector": 1.0}
+    assert found.difference > 0
+    assert found.low <= found.difference <= found.high
+    assert "confirmed: +" in found.verdict
+    assert found.tried == 3
+
+
+def test_luck_on_the_tuning_part_is_not_called_a_gain():
+    """With nothing to find, choosing the best of many must be confirmed by chance only."""
+    rng = np.random.default_rng(7)
+    space = [SPACE[0]]
+    for i in range(8):
+        share = float(rng.uniform(0.2, 0.8))
+        space.append(plain(f"lucky {i}", {"graph": share, "vector": 1 - share}))
+    called = [
+        tune(*world(90, strength={"vector": 0.0, "graph": 0.0}, seed=seed), space=space).confirmed
+        for seed in range(6)
+    ]
+    assert sum(called) <= 1
+
+
+def test_a_gain_that_does_not_hold_leaves_the_default():
+    rankings, judged, texts = world(200, strength={"vector": 2.5, "graph": 0.0}, seed=3)
+    confirm = set(split_by_id([j.query for j in judged], "confirm").tolist())
+    for row in confirm:
+        broken = Ranking("vector", IDS[:15], np.linspace(1.0, 0.0, 15) + 50.0)
+        rankings["vector"][row] = broken
+    found = tune(rankings, judged, texts, space=(SPACE[0], SPACE[2]))
+    assert found.chosen_name == "vector alone"
+    assert found.tuning_chosen > found.tuning_default + 0.1
+    assert not found.confirmed
+    assert found.pipeline == FusionPipeline()
+    assert found.chosen.weights == {"graph": 0.0, "vector": 1.0}
+    assert "not confirmed" in found.verdict
+    assert "the default stays" in found.verdict
+
+
+def test_the_confirmation_part_is_never_looked_at_while_choosing():
+    rankings, judged, texts = world(200, strength={"vector": 3.0, "graph": 1.0}, seed=5)
+    confirm = {judged[row].query for row in split_by_id([j.query for j in judged], "confirm").tolist()}
+    seen = set()
+
+    def spy(rankings, judgements):
+        seen.update(judgement.query for judgement in judgements)
+        return FusionPipeline()
+
+    tune(rankings, judged, texts, space=(SPACE[0], Candidate("spy", spy, fitted=True)))
+    assert seen
+    assert not seen & confirm
+
+
+def test_fitted_configurations_are_scored_out_of_fold():
+    rankings, judged, texts = world(150, strength={"vector": 2.0, "graph": 0.0})
+    calls = []
+
+    def cheat(rankings, judgements):
+        calls.append({judgement.query for judgement in judgements})
+        return FusionPipeline()
+
+    found = tune(rankings, judged, texts, space=(SPACE[0], Candidate("fitted", cheat, fitted=True)))
+    held_out = [set.union(*calls[:5]) - part for part in calls[:5]]
+    assert sum(len(part) for part in held_out) == found.tuning_queries
+    assert all(part for part in held_out)
+
+
+def test_too_few_judged_queries_is_an_error_with_the_number_needed():
+    with pytest.raises(InsufficientDataError, match="at least 30 judged queries in each part"):
+        tune(*world(40, strength={"vector": 1.0, "graph": 1.0}))
+
+
+def test_queries_left_out_of_the_measure_do_not_count():
+    rankings, judged, texts = world(200, strength={"vector": 1.0, "graph": 1.0})
+    unknown = [Judgement(j.query, j.hops, last_hop_known=False) for j in judged]
+    with pytest.raises(InsufficientDataError, match="the tuning part has 0"):
+        tune(rankings, unknown, texts, measure=Measure("LastHop", 5))
+
+
+def test_misaligned_input_is_refused():
+    rankings, judged, texts = world(80, strength={"vector": 1.0, "graph": 1.0})
+    for change in (
+        ({**rankings, "graph": rankings["graph"][:-1]}, judged, texts),
+        (rankings, judged, texts[:-1]),
+        (rankings, [judged[0], *judged[:-1]], texts),
+        ({}, judged, texts),
+    ):
+        with pytest.raises(InvalidInputError):
+            tune(*change)
+
+
+def test_the_whole_space_runs_and_is_deterministic():
+    data = world(70, strength={"vector": 1.0, "graph": 2.0})
+    space = candidates(["vector", "graph"], sizes={"vector": 1000, "graph": 1000})
+    assert len({candidate.name for candidate in space}) == len(space) > 50
+    some = [space[0], *space[1::7], *space[-3:]]
+    assert tune(*data, space=some).to_dict() == tune(*data, space=some).to_dict()
+
+
+def test_three_sources_have_a_space_too():
+    names = {candidate.name for candidate in candidates(["vector", "graph", "bm25"])}
+    assert "linear over background, bm25 0.25" in names
+    assert "learned weights over background" in names
+
+
+def test_the_tuned_pipeline_survives_its_file(tmp_path):
+    rankings, judged, _ = world(70, strength={"vector": 1.0, "graph": 2.0})
+    for candidate in candidates(["vector", "graph"])[-2:]:
+        pipeline = candidate.fit(rankings, judged)
+        pipeline.save(tmp_path / "tuned.json")
+        again = FusionPipeline.load(tmp_path / "tuned.json")
+        both = [one.decide([rankings["vector"][0], rankings["graph"][0]]) for one in (pipeline, again)]
+        assert both[0].ids == both[1].ids
+        assert np.array_equal(both[0].fused, both[1].fused)
+
+
+def test_learned_weights_follow_the_better_source():
+    rankings, judged, _ = world(120, strength={"vector": 4.0, "graph": 0.5})
+    weights = learn_weights(FusionPipeline(), rankings, judged)
+    assert weights["vector"] > 0.6
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert min(weights.values()) >= 0
+
+
+def test_learned_fusion_never_falls_when_a_score_rises():
+    rankings, judged, _ = world(80, strength={"vector": 2.0, "graph": 1.0})
+    background = Background(0.0, 1.0)
+    stated = {
+        name: [replace(ranking, background=background, raw=None) for ranking in lists]
+        for name, lists in rankings.items()
+    }
+    pipeline = replace(FusionPipeline(), weights=learn_weights(FusionPipeline(), stated, judged))
+    vector, graph = stated["vector"][0], stated["graph"][0]
+    before = pipeline.decide([vector, graph], k=100)
+    target = vector.ids[5]
+    scores = vector.scores.copy()
+    scores[5] += 0.4
+    raised = Ranking("vector", vector.ids, scores, background=background)
+    after = pipeline.decide([raised, graph], k=100)
+    value = dict(zip(before.ids, before.fused, strict=True))
+    assert dict(zip(after.ids, after.fused, strict=True))[target] >= value[target]
+
+
+def test_learning_needs_relevant_candidates():
+    rankings, judged, _ = world(10, strength={"vector": 1.0, "graph": 1.0})
+    with pytest.raises(InsufficientDataError, match="at least 20 relevant"):
+        learn_weights(FusionPipeline(), rankings, judged)
+
+
+def test_unlabelled_calibration_fits_what_states_no_background():
+    rankings, _, _ = world(30, strength={"vector": 1.0, "graph": 1.0})
+    stated = [replace(ranking, background=Background(0.0, 1.0), raw=None) for ranking in rankings["graph"]]
+    pipeline = calibrated_pipeline({"vector": rankings["vector"], "graph": stated}, sizes={"vector": 40})
+    assert set(pipeline.calibrators) == {"vector"}
+    assert isinstance(pipeline.calibrator, BackgroundCalibrator)
+    result = pipeline.decide([rankings["vector"][0], stated[0]])
+    assert {report.source: report.calibration for report in result.reports} == {"vector": "fitted", "graph": "stated"}
+
+
+def test_unlabelled_calibration_needs_enough_queries():
+    rankings, _, _ = world(19, strength={"vector": 1.0})
+    with pytest.raises(InsufficientDataError, match="at least 20 queries"):
+        calibrated_pipeline(rankings)
+    with pytest.raises(InvalidInputError, match="at least one source"):
+        calibrated_pipeline({})
