@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
+import gc
 import subprocess
 import sys
 import threading
@@ -128,3 +130,21 @@ def test_a_hanging_source_does_not_keep_the_interpreter_from_ending():
         "assert g.gather({'s': hang, 't': CallableSource('t', lambda q, n: [('a', 1)])}, 'q').rankings\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=30)
+
+
+def test_a_call_leaves_no_circle_for_the_collector(source, native):
+    gatherer = Gatherer(dict.fromkeys(["fails", "n", "s"], SourceSettings(breaker=None)))
+    sources = {"s": source("s"), "n": native("n"), "fails": source("fails", lambda query, limit: 1 / 0)}
+
+    async def garbage():
+        gc.collect()
+        for _ in range(20):
+            gatherer.gather(sources, "who?")
+            await gatherer.agather(sources, "who?")
+        return gc.collect()
+
+    gc.disable()
+    try:
+        assert asyncio.run(garbage()) < 20
+    finally:
+        gc.enable()

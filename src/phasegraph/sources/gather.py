@@ -14,10 +14,11 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.pipeline.checks import check_query
 from phasegraph.sources import workers
 from phasegraph.sources.agather import await_call
-from phasegraph.sources.call import Call, Ring, Slot
+from phasegraph.sources.call import Call, Ring
 from phasegraph.sources.gathered import Gathered, conclude
 from phasegraph.sources.protocol import AnySource, asearch_of, search_of
 from phasegraph.sources.settings import SourceSettings, check_seconds, check_settings
+from phasegraph.sources.slot import Slot
 from phasegraph.sources.state import SourceHealth, SourceState
 from phasegraph.sources.tasks import OwnTasks, TaskRunner, run_to_end
 

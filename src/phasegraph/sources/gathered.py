@@ -46,18 +46,23 @@ def conclude(call: Call, *, raise_if_none: bool, strict: bool) -> Gathered:
     DegradedError
         If `strict` and anything was degraded.
     """
-    if call.fatal is not None:
-        raise call.fatal
     causes = {slot.name: slot.error for slot in call.slots if slot.error is not None}
-    if len(causes) == len(call.slots) and raise_if_none:
-        raise AllSourcesFailed(causes)
     reports = tuple([slot.report() for slot in call.slots])
+    rankings = tuple([slot.ranking for slot in call.slots if slot.ranking is not None and slot.hits])
+    fatal = call.fatal
+    call.forget()
+    if fatal is not None:
+        try:
+            raise fatal
+        finally:
+            del fatal
+    if len(causes) == len(reports) and raise_if_none:
+        raise AllSourcesFailed(causes)
     if strict:
         found = degradations(reports)
         if found:
             listed = "; ".join(f"{name}: {why}" for name, why in found.items())
             raise DegradedError(f"strict=True wants every source to answer in full; got {listed}")
-    rankings = tuple([slot.ranking for slot in call.slots if slot.ranking is not None and slot.hits])
     return Gathered(rankings, reports, MappingProxyType(causes))
 
 

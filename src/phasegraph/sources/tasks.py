@@ -9,7 +9,8 @@ from functools import partial
 
 from phasegraph.candidates import Ranking
 from phasegraph.sources.answers import MalformedAnswerError
-from phasegraph.sources.call import Call, Outcome, Slot
+from phasegraph.sources.call import Call, Outcome
+from phasegraph.sources.slot import Slot
 from phasegraph.sources.workers import own_loop
 
 _kept: set[asyncio.Task[None]] = set()
