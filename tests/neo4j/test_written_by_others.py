@@ -1,0 +1,186 @@
+"""Graphs that three real libraries wrote, with fake chat models and real APOC, read back as passages, mentions and facts."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.neo4j import changes_between, detect_schema, read_graph
+from phasegraph.graph.neo4j.schema import LANGCHAIN, LLAMA_INDEX
+
+ADA = "Ada Lovelace worked with Charles Babbage."
+ENGINE = "Charles Babbage built the Analytical Engine."
+TRIPLES = {
+    ADA: ("Ada Lovelace", "Worked with", "Charles Babbage"),
+    ENGINE: ("Charles Babbage", "Built", "Analytical Engine"),
+}
+
+
+def triples_in(prompt: str) -> Sequence[tuple[str, str, str]]:
+    """What a perfect model would find in a prompt that ends with one of the passages."""
+    return [triple for text, triple in TRIPLES.items() if text in prompt]
+
+
+def by_text(records):
+    return {record.text: record for record in records.passages}
+
+
+def write_with_llama_index(address: Any) -> None:
+    pytest.importorskip("llama_index.graph_stores.neo4j")
+    from llama_index.core import PropertyGraphIndex
+    from llama_index.core.indices.property_graph import SimpleLLMPathExtractor
+    from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
+    from llama_index.core.schema import TextNode
+    from llama_index.graph_stores.neo4j import Neo4jPropertyGraphStore
+
+    class Canned(CustomLLM):
+        @property
+        def metadata(self) -> LLMMetadata:
+            return LLMMetadata()
+
+        def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+            return CompletionResponse(text="\n".join(f"({', '.join(triple)})" for triple in triples_in(prompt)))
+
+        def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+            yield self.complete(prompt)
+
+    store = Neo4jPropertyGraphStore(username=address.user, password=address.password, url=address.uri)
+    nodes = [TextNode(id_="ada", text=ADA, metadata={"title": "Ada"}), TextNode(id_="engine", text=ENGINE)]
+    PropertyGraphIndex(
+        nodes,
+        llm=Canned(),
+        property_graph_store=store,
+        kg_extractors=[SimpleLLMPathExtractor(llm=Canned(), num_workers=1)],
+        embed_kg_nodes=False,
+        use_async=False,
+    )
+    store.close()
+
+
+def write_with_langchain(address: Any, *, labelled: bool = True) -> None:
+    pytest.importorskip("langchain_neo4j")
+    experimental = pytest.importorskip("langchain_experimental.graph_transformers")
+    from langchain_core.documents import Document
+    from langchain_core.language_models import FakeListChatModel
+    from langchain_neo4j import Neo4jGraph
+
+    answers = [
+        json.dumps([{"head": s, "head_type": "Thing", "relation": p, "tail": o, "tail_type": "Thing"}])
+        for s, p, o in TRIPLES.values()
+    ]
+    transformer = experimental.LLMGraphTransformer(llm=FakeListChatModel(responses=answers))
+    documents = [
+        Document(ADA, metadata={"id": "ada", "title": "Ada", "tenant": "one"}),
+        Document(ENGINE, metadata={"id": "engine", "tenant": "two"}),
+    ]
+    graph = Neo4jGraph(url=address.uri, username=address.user, password=address.password)
+    graph.add_graph_documents(
+        transformer.convert_to_graph_documents(documents), include_source=True, baseEntityLabel=labelled
+    )
+    graph.close()
+
+
+def write_with_neo4j_graphrag(driver: Any) -> None:
+    pytest.importorskip("neo4j_graphrag")
+    from neo4j_graphrag.embeddings.base import Embedder
+    from neo4j_graphrag.experimental.pipeline.kg_builder import SimpleKGPipeline
+    from neo4j_graphrag.llm import LLMInterface, LLMResponse
+
+    class Canned(LLMInterface):
+        def invoke(self, input: str, *given: Any, **more: Any) -> LLMResponse:
+            nodes, edges = [], []
+            for subject, predicate, other in triples_in(input):
+                nodes += [{"id": name, "label": "Thing", "properties": {"name": name}} for name in (subject, other)]
+                edges.append({"type": predicate, "start_node_id": subject, "end_node_id": other, "properties": {}})
+            return LLMResponse(content=json.dumps({"nodes": nodes, "relationships": edges}))
+
+        async def ainvoke(self, input: str, *given: Any, **more: Any) -> LLMResponse:
+            return self.invoke(input)
+
+    class Constant(Embedder):
+        def embed_query(self, text: str) -> list[float]:
+            return [1.0, 0.0]
+
+    pipeline = SimpleKGPipeline(
+        llm=Canned("canned"), driver=driver, embedder=Constant(), from_file=False, schema="FREE"
+    )
+    for text in TRIPLES:
+        asyncio.run(pipeline.run_async(text=text))
+
+
+def test_llama_index_property_graphs_are_detected_and_read(connection, address):
+    write_with_llama_index(address)
+    assert detect_schema(connection).name == "llama_index"
+    records = read_graph(connection)
+    assert [record.id for record in records.passages] == ["ada", "engine"]
+    assert records.stable_ids
+    ada, engine = records.passages
+    assert ada.title == "Ada"
+    # Its extractor capitalises the first letter and no other.
+    assert ada.mentions == (("Ada lovelace", 1), ("Charles babbage", 1))
+    assert ada.facts == (("Ada lovelace", "Worked with", "Charles babbage", 1),)
+    assert engine.mentions == (("Analytical engine", 1), ("Charles babbage", 1))
+    assert engine.facts == (("Charles babbage", "Built", "Analytical engine", 1),)
+
+
+def test_langchain_graph_documents_are_detected_and_read(connection, address):
+    write_with_langchain(address)
+    assert detect_schema(connection).name == "langchain"
+    records = read_graph(connection)
+    assert [record.id for record in records.passages] == ["ada", "engine"]
+    assert by_text(records)[ADA].mentions == (("Ada Lovelace", 1), ("Charles Babbage", 1))
+    assert by_text(records)[ADA].title == "Ada"
+    assert [(fact[0], fact[2]) for fact in by_text(records)[ENGINE].facts] == [("Charles Babbage", "Analytical Engine")]
+
+
+def test_langchain_graphs_without_the_base_label_are_read_too(connection, address):
+    write_with_langchain(address, labelled=False)
+    assert detect_schema(connection).name == "langchain_unlabelled"
+    records = read_graph(connection)
+    assert by_text(records)[ADA].mentions == (("Ada Lovelace", 1), ("Charles Babbage", 1))
+    assert len(by_text(records)[ENGINE].facts) == 1
+
+
+def test_neo4j_graphrag_graphs_are_detected_and_read(connection, driver):
+    write_with_neo4j_graphrag(driver)
+    assert detect_schema(connection).name == "neo4j_graphrag"
+    records = read_graph(connection)
+    assert not records.stable_ids, "its chunks carry no id of their own"
+    assert by_text(records)[ADA].mentions == (("Ada Lovelace", 1), ("Charles Babbage", 1))
+    assert len(by_text(records)[ENGINE].facts) == 1
+
+
+def test_a_corpus_key_keeps_two_tenants_of_one_database_apart(connection, address):
+    write_with_langchain(address)
+    tenants = dataclasses.replace(LANGCHAIN, corpus_key="tenant")
+    one = read_graph(connection, tenants, corpus="one")
+    assert [record.id for record in one.passages] == ["ada"]
+    assert one.passages[0].facts[0][2] == "Charles Babbage"
+    assert [fact[2] for fact in one.unplaced] == ["Analytical Engine"], "a fact that only the other tenant states"
+
+
+def test_a_foreign_graph_is_refreshed_by_what_differs(connection, driver, address):
+    write_with_langchain(address)
+    before = read_graph(connection)
+    driver.execute_query("MATCH (d:Document {id: 'ada'}) DETACH DELETE d")
+    driver.execute_query("MATCH (d:Document {id: 'engine'}) SET d.text = d.text + ' It was never finished.'")
+    changes = changes_between(before, read_graph(connection))
+    assert [record.id for record in changes.changed] == ["engine"]
+    assert changes.removed == ("ada",)
+
+
+def test_a_database_with_two_kinds_of_graph_asks_which_one_is_meant(connection, driver, address):
+    write_with_langchain(address)
+    write_with_neo4j_graphrag(driver)
+    with pytest.raises(InvalidInputError, match=r"exactly one preset; it holds langchain: 4, neo4j_graphrag: 4"):
+        detect_schema(connection)
+
+
+def test_an_empty_database_holds_no_preset(connection):
+    with pytest.raises(InvalidInputError, match="none of any preset"):
+        detect_schema(connection)
+    assert read_graph(connection, LLAMA_INDEX).passages == ()
