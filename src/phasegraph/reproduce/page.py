@@ -1,0 +1,50 @@
+"""A page of the reproduction: prose and tables, written as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One Markdown page.
+
+    Parameters
+    ----------
+    name : str
+        File name without suffix.
+    title : str
+    parts : tuple of str
+        Paragraphs and tables, in order.
+    """
+
+    name: str
+    title: str
+    parts: tuple[str, ...]
+
+    def text(self) -> str:
+        """The page as Markdown."""
+        return "\n\n".join([f"# {self.title}", *self.parts]) + "\n"
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; numbers with decimals as they are given."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number with a fixed count of decimals."""
+    return f"{value:.{digits}f}"
+
+
+def share(value: float) -> str:
+    """A share in [0, 1] as a percentage with one decimal."""
+    return "–" if value != value else f"{100 * value:.1f}"
+
+
+def p_value(value: float) -> str:
+    """A p-value, three significant digits."""
+    return f"{value:.3g}"
