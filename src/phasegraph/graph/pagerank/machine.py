@@ -111,6 +111,36 @@ def static_rounds(
 
 
 @_compiled
+def plain_edges(
+    indptr: Any,
+    indices: Any,
+    semantics: Any,
+    chances: Any,
+    frontier: Any,
+    size: int,
+    now: int,
+    state: Any,
+    queues: Any,
+    held: int,
+    arrived: int,
+) -> tuple[int, int]:
+    """What flows along passage edges and stays in self loops, which no query changes."""
+    touched, _, received, amounts = queues
+    _, _, other_chance, stay_chance = chances
+    for i in range(size):
+        u = frontier[i]
+        amount = amounts[i] * other_chance[u]
+        for e in range(indptr[u] + semantics[u], indptr[u + 1]):
+            held, arrived = arrive(indices[e], amount, now, state, touched, held, received, arrived)
+    for i in range(size):
+        u = frontier[i]
+        if stay_chance[u] > 0.0:
+            amount = amounts[i] * stay_chance[u]
+            held, arrived = arrive(u, amount, now, state, touched, held, received, arrived)
+    return held, arrived
+
+
+@_compiled
 def semantic_rounds(
     indptr: Any,
     indices: Any,
@@ -119,6 +149,7 @@ def semantic_rounds(
     semantics: Any,
     chances: Any,
     relevance: Any,
+    edge_counts: Any,
     costs: Any,
     floor: float,
     settings: Any,
@@ -131,40 +162,38 @@ def semantic_rounds(
     """Rounds over a semantic flow; the weights of a node's edges are worked out when it is pushed."""
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
-    down_chance, up_chance, other_chance, stay_chance = chances
+    down_chance, up_chance, _, _ = chances
     scanned = 0
     while size > 0 and rounds <= limit:
         edges = 0
         for i in range(size):
-            edges += costs[frontier[i]]
+            edges += edge_counts[frontier[i]]
         if edges > dense_edges:
             break
         take_out(frontier, size, follow, state, amounts)
-        now, arrived = rounds + 1, 0
+        arrived = 0
         for i in range(size):
             u = frontier[i]
-            for start, end, chance in (
-                (indptr[u], indptr[u] + downs[u], down_chance[u]),
-                (indptr[u] + downs[u], indptr[u] + semantics[u], up_chance[u]),
-            ):
+            first, middle, last = indptr[u], indptr[u] + downs[u], indptr[u] + semantics[u]
+            for start, end, chance in ((first, middle, down_chance[u]), (middle, last, up_chance[u])):
                 total = 0.0
                 for e in range(start, end):
                     total += max(floor, relevance[indices[e]] - penalties[e])
-                if end > start:
-                    share = amounts[i] * chance / total
-                    for e in range(start, end):
-                        amount = share * max(floor, relevance[indices[e]] - penalties[e])
-                        held, arrived = arrive(indices[e], amount, now, state, touched, held, received, arrived)
-        for i in range(size):
-            u = frontier[i]
-            amount = amounts[i] * other_chance[u]
-            for e in range(indptr[u] + semantics[u], indptr[u + 1]):
-                held, arrived = arrive(indices[e], amount, now, state, touched, held, received, arrived)
-        for i in range(size):
-            u = frontier[i]
-            if stay_chance[u] > 0.0:
-                amount = amounts[i] * stay_chance[u]
-                held, arrived = arrive(u, amount, now, state, touched, held, received, arrived)
+                for e in range(start, end):
+                    weight = max(floor, relevance[indices[e]] - penalties[e])
+                    held, arrived = arrive(
+                        indices[e],
+                        amounts[i] * chance / total * weight,
+                        rounds + 1,
+                        state,
+                        touched,
+                        held,
+                        received,
+                        arrived,
+                    )
+        held, arrived = plain_edges(
+            indptr, indices, semantics, chances, frontier, size, rounds + 1, state, queues, held, arrived
+        )
         size = above(received, arrived, state, threshold, costs, frontier)
         rounds += 1
         scanned += edges
