@@ -11,7 +11,7 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_phasegraph.reading import Reader, check_documents
 from langchain_phasegraph.specs import Reading
-from langchain_phasegraph.writing import documents_of, with_text_warnings
+from langchain_phasegraph.writing import documents_of, winners_of
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result, SourceReport
 from phasegraph.adapters import Direction, with_notes
 from phasegraph.pipeline.checks import check_count, check_weights_mapping
@@ -44,11 +44,12 @@ class _Lists:
             SourceReport(one.source, "ok" if len(one) else "empty", hits=len(one), dropped=one.dropped)
             for one in rankings
         ]
-        return with_text_warnings(self.pipeline.decide(rankings, Context(), reports=with_notes(reports, notes)))
+        return self.pipeline.decide(rankings, Context(), reports=with_notes(reports, notes))
 
     def fuse(self, lists: Mapping[str, object]) -> list[Document]:
         """The fused documents."""
-        return documents_of(self.decide(lists), score_key=self.score_key, block=self.block)
+        result = self.decide(lists)
+        return documents_of(result, winners_of(result), score_key=self.score_key, block=self.block)
 
     def _reader(self, name: str) -> Reader:
         reader = self._readers.get(name)

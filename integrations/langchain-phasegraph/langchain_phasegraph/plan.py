@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.specs import SourceSpec, as_specs
-from langchain_phasegraph.writing import with_text_warnings
+from langchain_phasegraph.writing import Winner, winners_of, with_text_warnings
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
 from phasegraph.adapters import with_notes
 from phasegraph.calibration import Calibrator
@@ -21,7 +21,8 @@ from phasegraph.sources.protocol import AnySource
 if TYPE_CHECKING:
     from langchain_phasegraph.retriever import PhaseGraphRetriever
 
-Notes = dict[str, list[str]]
+Notes: TypeAlias = dict[str, list[str]]
+Answer: TypeAlias = tuple[Result, list[Winner]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,12 @@ class Plan:
         """The same plan with these calibrators in place of, or besides, those it has."""
         return replace(self, pipeline=replace(self.pipeline, calibrators={**self.pipeline.calibrators, **fitted}))
 
-    def ask(self, query: str, k: int, config: RunnableConfig | None) -> Result:
+    def ask(self, query: str, k: int, config: RunnableConfig | None) -> Answer:
         """Ask the sources and decide."""
         bound, notes = self._bind(config)
         return self._decide(self.gatherer.gather(bound, query), notes, query, k)
 
-    async def aask(self, query: str, k: int, config: RunnableConfig | None) -> Result:
+    async def aask(self, query: str, k: int, config: RunnableConfig | None) -> Answer:
         """As :meth:`ask`, on the caller's event loop."""
         bound, notes = self._bind(config)
         return self._decide(await self.gatherer.agather(bound, query), notes, query, k)
@@ -101,10 +102,13 @@ class Plan:
             bound[name] = self.sources[name].bind(child, notes[name])
         return bound, notes
 
-    def _decide(self, found: Gathered, notes: Notes, query: str, k: int) -> Result:
+    def _decide(self, found: Gathered, notes: Notes, query: str, k: int) -> Answer:
         context = Context(query=query) if self.context is None else self.context(query)
         reports = with_notes(found.reports, notes)
-        return with_text_warnings(self.pipeline.decide(found.rankings, context, reports=reports, k=k))
+        wanted = None if k == self.pipeline.k else k
+        result = self.pipeline.decide(found.rankings, context, reports=reports, k=wanted)
+        winners = winners_of(result)
+        return with_text_warnings(result, winners), winners
 
 
 def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:

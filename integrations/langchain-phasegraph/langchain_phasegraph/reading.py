@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import cast
+from typing import Any, cast
 
 from langchain_core.documents import Document
 
@@ -40,6 +40,33 @@ class ScoredDocuments(list[Document]):
     searched: Sequence[tuple[Document, object]] | None = None
 
 
+class Payloads(Mapping[str, Document]):
+    """Documents by id, the first of each; indexed when first asked."""
+
+    __slots__ = ("_documents", "_ids", "_index")
+
+    def __init__(self, ids: Sequence[str], documents: Sequence[Document]) -> None:
+        self._ids = ids
+        self._documents = documents
+        self._index: dict[str, Document] | None = None
+
+    @property
+    def by_id(self) -> dict[str, Document]:
+        """The documents as a plain dictionary."""
+        if self._index is None:
+            self._index = dict(zip(reversed(self._ids), reversed(self._documents), strict=True))
+        return self._index
+
+    def __getitem__(self, identifier: str) -> Document:
+        return self.by_id[identifier]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_id)
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Reader:
     """Reads the answers of one source; remembers its direction, and that it warned about ids."""
@@ -64,25 +91,24 @@ class Reader:
                 scores = None
         elif len(documents):
             notes.append("rank only: it returns no scores")
-        payloads = dict(zip(ids, documents, strict=True))
-        if len(payloads) < len(ids):
-            payloads = dict(zip(reversed(ids), reversed(documents), strict=True))
         found = Ranking.from_hits(
             self.name,
             ids,
             scores,
             higher_is_better=higher is not False,
             size=self.reading.size,
-            payloads=payloads,
+            payloads=Payloads(ids, documents),
         )
         if scores is not None and documents.searched is None and found.ids != tuple(ids) and contradicts(found, ids):
             notes.append("its order contradicts its scores; the scores were believed")
         return limited(found, limit)
 
     def _ids(self, documents: Sequence[Document], notes: list[str]) -> list[str]:
-        own: list[object]
         if self.reading.id_fn is None:
-            own = [document.id for document in documents]
+            carried = [document.id for document in documents]
+            if all(carried):
+                return carried  # type: ignore[return-value]
+            own: list[object] = list(carried)
         else:
             own = [self.reading.id_fn(document) for document in documents]
         ids, found = self.identities.read(own, lambda row: (documents[row].metadata, documents[row].page_content))
@@ -141,15 +167,23 @@ def unpack(answer: object) -> ScoredDocuments:
             f"malformed: a retriever must return a list of documents; got {type(answer).__name__}"
         )
     items = answer if isinstance(answer, list | tuple) else _drained(answer)
-    documents = ScoredDocuments()
-    if set(map(type, items)) == {Document}:
-        documents.extend(cast("list[Document]", items))
-        return documents
-    pairs = bool(items) and all(isinstance(item, tuple | list) and len(item) == 2 for item in items)
-    heads = [item[0] for item in cast("list[tuple[object, object]]", items)] if pairs else items
-    documents.extend(_document(item, row) for row, item in enumerate(heads))
-    if pairs:
-        documents.scores = [item[1] for item in cast("list[tuple[object, object]]", items)]
+    kinds = set(map(type, items))
+    if kinds == {Document}:
+        return ScoredDocuments(cast("list[Document]", items))
+    if kinds and kinds <= {tuple, list}:
+        return _pairs(items)
+    return ScoredDocuments(_document(item, row) for row, item in enumerate(items))
+
+
+def _pairs(items: Sequence[Any]) -> ScoredDocuments:
+    try:
+        heads, scores = zip(*items, strict=True)
+    except ValueError as error:
+        raise MalformedAnswerError("malformed: a scored hit must be a pair (document, score)") from error
+    if set(map(type, heads)) != {Document}:
+        heads = tuple(_document(item, row) for row, item in enumerate(heads))
+    documents = ScoredDocuments(heads)
+    documents.scores = scores
     return documents
 
 

@@ -127,20 +127,20 @@ class PhaseGraphRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        result = self._plan.ask(query, self._wanted(k), self._config_of(run_manager))
+        result, winners = self._plan.ask(query, self._wanted(k), self._config_of(run_manager))
         if self.on_result is not None:
             self._tell(result)
-        return documents_of(result, score_key=self.score_key, block=self.provenance)
+        return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        result = await self._plan.aask(query, self._wanted(k), self._config_of(run_manager))
+        result, winners = await self._plan.aask(query, self._wanted(k), self._config_of(run_manager))
         if self.on_result is not None:
             told = self._tell(result)
             if inspect.isawaitable(told):
                 await told
-        return documents_of(result, score_key=self.score_key, block=self.provenance)
+        return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
 
     def explain(self, query: str, k: int | None = None) -> Result:
         """The whole answer to one query: scores, contributions, candidates and a report per source.
@@ -157,11 +157,11 @@ class PhaseGraphRetriever(BaseRetriever):
         Result
             ``result.evidence(id)`` says why a document stands where it stands.
         """
-        return self._plan.ask(query, self._wanted(k), None)
+        return self._plan.ask(query, self._wanted(k), None)[0]
 
     async def aexplain(self, query: str, k: int | None = None) -> Result:
         """As :meth:`explain`."""
-        return await self._plan.aask(query, self._wanted(k), None)
+        return (await self._plan.aask(query, self._wanted(k), None))[0]
 
     def calibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
         """Fit each source's reference calibrator from unlabelled queries.

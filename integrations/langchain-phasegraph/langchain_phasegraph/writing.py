@@ -2,25 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.documents import Document
 
-from langchain_phasegraph.reading import BLOCK
+from langchain_phasegraph.reading import BLOCK, Payloads
 from phasegraph import Result
 from phasegraph.adapters import plain, provenance
 
 
-def documents_of(result: Result, *, score_key: str | None, block: bool) -> list[Document]:
+@dataclass(slots=True)
+class Winner:
+    """A returned passage: the document of the heaviest source that returned it, and what the others hold.
+
+    Parameters
+    ----------
+    source : str
+        Whose document it is; ties between equal weights go by name.
+    document : Document
+    others : list of str
+        Sources that returned another text under the same id.
+    inner : dict
+        Provenance that the sources' documents already carried, by source.
+    """
+
+    source: str
+    document: Document
+    others: list[str] = field(default_factory=list)
+    inner: dict[str, Any] = field(default_factory=dict)
+
+
+def winners_of(result: Result) -> list[Winner]:
+    """One per id of the result, in order."""
+    rankings, weights = result.candidates.rankings, result.weights.tolist()
+    order = sorted(range(len(rankings)), key=lambda column: -weights[column])
+    columns = [(rankings[column].source, _held(rankings[column].payloads)) for column in order]
+    return [_winner(identifier, columns) for identifier in result.ids]
+
+
+def _held(payloads: Mapping[str, Any]) -> Mapping[str, Any]:
+    return payloads.by_id if isinstance(payloads, Payloads) else payloads
+
+
+def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, Any]]]) -> Winner:
+    winner: Winner | None = None
+    for name, held in columns:
+        document = held.get(identifier)
+        if document is None:
+            continue
+        if winner is None:
+            winner = Winner(name, document)
+        elif document is not winner.document and document.page_content != winner.document.page_content:
+            winner.others.append(name)
+        if BLOCK in document.metadata:
+            winner.inner[name] = document.metadata[BLOCK]
+    return Winner("", Document(page_content="", id=identifier)) if winner is None else winner
+
+
+def with_text_warnings(result: Result, winners: Sequence[Winner]) -> Result:
+    """The result, with a warning for each id under which sources returned different texts."""
+    found = [
+        f"id {identifier!r} has another text in {', '.join(winner.others)} than in {winner.source}, which was kept"
+        for identifier, winner in zip(result.ids, winners, strict=True)
+        if winner.others
+    ]
+    return replace(result, warnings=(*result.warnings, *found)) if found else result
+
+
+def documents_of(result: Result, winners: Sequence[Winner], *, score_key: str | None, block: bool) -> list[Document]:
     """Copies of the winners' documents, best first, the wrapped retrievers' own left as they are.
 
     Parameters
     ----------
     result : Result
-        Its payloads are documents. Where several sources returned the same id, the document of the source with the
-        largest weight is taken (ties by name).
+    winners : sequence of Winner
     score_key : str or None
         Metadata key for the published score; a key that the document already has is kept.
     block : bool
@@ -32,53 +89,31 @@ def documents_of(result: Result, *, score_key: str | None, block: bool) -> list[
     """
     blocks = provenance(result) if block else []
     out: list[Document] = []
-    for row, (identifier, score) in enumerate(zip(result.ids, result.scores.tolist(), strict=True)):
-        owners = _owners(result, identifier)
-        document = next(iter(owners.values()))
+    for row, (winner, score) in enumerate(zip(winners, result.scores.tolist(), strict=True)):
+        document = winner.document
         metadata: dict[str, Any] = dict(document.metadata)
-        inner = metadata.pop(BLOCK, None)
-        if isinstance(inner, Mapping) and score_key is not None and metadata.get(score_key) == inner.get("score"):
-            metadata.pop(score_key, None)
+        if winner.inner:
+            _take_out(metadata, score_key)
         if block:
-            metadata[BLOCK] = _with_inner(blocks[row], owners)
-        if score_key is not None:
-            metadata.setdefault(score_key, score)
+            metadata[BLOCK] = _with_inner(blocks[row], winner) if winner.inner else blocks[row]
+        if score_key is not None and score_key not in metadata:
+            metadata[score_key] = score
         update: dict[str, Any] = {"metadata": metadata}
         if document.id is None:
-            update["id"] = identifier
+            update["id"] = result.ids[row]
         out.append(document.model_copy(update=update))
     return out
 
 
-def with_text_warnings(result: Result) -> Result:
-    """The result, with a warning for each id under which sources returned different texts."""
-    if len(result.candidates.sources) < 2:
-        return result
-    found = []
-    for identifier in result.ids:
-        owners = _owners(result, identifier)
-        if len(owners) > 1 and len({document.page_content for document in owners.values()}) > 1:
-            first, *others = owners
-            found.append(f"id {identifier!r} has different texts in {', '.join((first, *others))}; kept {first}'s")
-    return replace(result, warnings=(*result.warnings, *found)) if found else result
+def _take_out(metadata: dict[str, Any], score_key: str | None) -> None:
+    """Remove the block, and the score, that an inner retriever of ours left."""
+    inner = metadata.pop(BLOCK, None)
+    if isinstance(inner, Mapping) and score_key is not None and metadata.get(score_key) == inner.get("score"):
+        metadata.pop(score_key, None)
 
 
-def _owners(result: Result, identifier: str) -> dict[str, Document]:
-    """The documents under one id by source, that of the heaviest source first."""
-    rankings = result.candidates.rankings
-    order = sorted(range(len(rankings)), key=lambda column: (-result.weights[column], rankings[column].source))
-    found: dict[str, Document] = {}
-    for column in order:
-        payload = rankings[column].payloads.get(identifier)
-        if isinstance(payload, Document):
-            found[rankings[column].source] = payload
-    return found
-
-
-def _with_inner(block: dict[str, Any], owners: Mapping[str, Document]) -> dict[str, Any]:
+def _with_inner(block: dict[str, Any], winner: Winner) -> dict[str, Any]:
     """The block, with the provenance that a source's document already carried."""
-    for name, document in owners.items():
-        inner = document.metadata.get(BLOCK)
-        if inner is not None:
-            block["sources"][name]["evidence"] = plain(inner)
+    for name, inner in winner.inner.items():
+        block["sources"][name]["evidence"] = plain(inner)
     return block

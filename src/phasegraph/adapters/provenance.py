@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from phasegraph._typing import FloatArray
 from phasegraph.candidates import Ranking, SourceReport
 from phasegraph.pipeline import Result
 from phasegraph.pipeline.parts import cap_ranking
@@ -81,16 +82,22 @@ def _column(result: Result, column: int) -> Column:
     ranking = result.candidates.rankings[column]
     hit_of = np.full(len(result.candidates), -1, dtype=np.intp)
     hit_of[result.candidates.positions[column]] = np.arange(len(ranking))
-    hits = hit_of[result.rows]
-    rising = -ranking.scores
-    values = rising[hits]
-    ranks = (rising.searchsorted(values, "left") + rising.searchsorted(values, "right") + 1) / 2.0
     raw = ranking.scores if ranking.raw is None else ranking.raw
-    found = hits.tolist()
-    return (
-        [rank if hit >= 0 else None for hit, rank in zip(found, ranks.tolist(), strict=True)],
-        [value if hit >= 0 and value == value else None for hit, value in zip(found, raw[hits].tolist(), strict=True)],
-    )
+    ranks: list[float | None] = []
+    given: list[float | None] = []
+    for hit in hit_of[result.rows].tolist():
+        value = float(raw[hit])
+        ranks.append(_rank(ranking.scores, hit) if hit >= 0 else None)
+        given.append(value if hit >= 0 and value == value else None)
+    return ranks, given
+
+
+def _rank(scores: FloatArray, hit: int) -> float:
+    """Rank from 1 of a hit among scores in falling order; ties share their mean rank."""
+    value = scores[hit]
+    if (hit == 0 or scores[hit - 1] != value) and (hit + 1 == len(scores) or scores[hit + 1] != value):
+        return hit + 1.0
+    return float((-scores).searchsorted(-value, "left") + (-scores).searchsorted(-value, "right") + 1) / 2.0
 
 
 def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
@@ -106,11 +113,11 @@ def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str
     -------
     tuple of SourceReport
     """
-    out = []
-    for report in reports:
-        own = tuple(note for note in notes.get(report.source, ()) if note)
-        out.append(replace(report, notes=(*report.notes, *own)) if own else report)
-    return tuple(out)
+    return tuple([_noted(report, [note for note in notes.get(report.source, ()) if note]) for report in reports])
+
+
+def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
+    return replace(report, notes=(*report.notes, *notes)) if notes else report
 
 
 def contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
@@ -123,4 +130,4 @@ def contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
 
 def limited(ranking: Ranking, limit: int | None) -> Ranking:
     """The ranking's best `limit` hits; all of them where it is None."""
-    return ranking if limit is None else cap_ranking(ranking, limit, "list", frozenset())
+    return ranking if limit is None or len(ranking) <= limit else cap_ranking(ranking, limit, "list", frozenset())
