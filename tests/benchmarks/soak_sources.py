@@ -1,6 +1,7 @@
 """Soak asking sources at any size: ``python tests/benchmarks/soak_sources.py [--queries 10000] [--json FILE]``.
 
 S1/S2: three sources, each with 20 % faults: nothing leaks, nothing healthy is lost, every answer equals the oracle.
+S3: memory stays.
 S4: threads and tasks: no answer differs from that of one thread. S5: a source that hangs for ever: the call is back
 within its deadline and 50 ms, the workers stuck are bounded, and it recovers. Overhead: two sources that do nothing.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import resource
 import sys
 import threading
@@ -96,6 +98,20 @@ def faults(queries: int) -> dict[str, object]:
         "ms": percentiles(taken),
         "per_second": round(queries / sum(taken)),
     }
+
+
+def clean(queries: int) -> dict[str, object]:
+    """S3: memory (resident kilobytes), file descriptors and threads after a tenth and after all of them."""
+    gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()))
+    measured = []
+    for count in (queries, 9 * queries):
+        for _ in range(count):
+            gatherer.gather(SOURCES, "q")
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        measured.append(
+            (pages * resource.getpagesize() // 1024, len(os.listdir("/proc/self/fd")), threading.active_count())
+        )
+    return {"queries": 10 * queries, "early": measured[0], "late": measured[1]}
 
 
 def concurrency(per_thread: int) -> dict[str, object]:
@@ -218,6 +234,7 @@ def main() -> None:
     table: dict[str, object] = {
         "overhead": overhead(max(200, n // 5)),
         "S1_S2": faults(n),
+        "S3": clean(n),
         "S4": concurrency(max(50, n // 2)),
         "S5": hang(max(100, n // 10)),
         "threads_left": workers.pool().threads,

@@ -48,7 +48,8 @@ class Gatherer:
     Notes
     -----
     A call returns within its deadline and 50 ms whatever a source does, except where a coroutine blocks the
-    caller's event loop itself (``in_thread=True`` mends that). A search that outlives its call is left to end by
+    caller's event loop itself (``in_thread=True`` mends that). Each source sees a copy of the caller's context
+    variables. A search that outlives its call is left to end by
     itself in a daemon thread and is never heard again; `max_in_flight` and the breaker bound how many there can
     be. ``MemoryError``, ``KeyboardInterrupt``, ``SystemExit`` and cancellations pass through.
 
@@ -143,10 +144,27 @@ class Gatherer:
         return conclude(call, raise_if_none=self._raise_if_none, strict=self.strict)
 
     async def agather(self, sources: Mapping[str, AnySource], query: str) -> Gathered:
-        """Ask `sources` and await them; as :meth:`gather`.
+        """Ask `sources` and await them.
 
         A source whose class defines ``asearch`` is awaited on this event loop (unless ``in_thread``), any other
         runs in a worker. Cancelling the call cancels the coroutines and waits for them.
+
+        Parameters
+        ----------
+        sources : mapping of str to Source or AsyncSource
+            As in :meth:`gather`.
+        query : str
+            Not blank.
+
+        Returns
+        -------
+        Gathered
+            The same as :meth:`gather` gives.
+
+        Raises
+        ------
+        AllSourcesFailed, DegradedError, InvalidInputError, InvalidTypeError
+            As in :meth:`gather`.
         """
         call = await await_call(lambda ring, runner: self._call(sources, query, ring, runner))
         return conclude(call, raise_if_none=self._raise_if_none, strict=self.strict)
