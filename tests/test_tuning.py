@@ -8,9 +8,9 @@ import pytest
 from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.candidates import Background, Ranking
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.evaluation.datasets import split_by_id
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.parts import split_by_id
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.tuning import Candidate, calibrated_pipeline, candidates, learn_weights, tune
 
@@ -64,8 +64,7 @@ def test_luck_on_the_tuning_part_is_not_called_a_gain():
         share = float(rng.uniform(0.2, 0.8))
         space.append(plain(f"lucky {i}", {"graph": share, "vector": 1 - share}))
     called = [
-        tune(*world(90, strength={"vector": 0.0, "graph": 0.0}, seed=seed), space=space).confirmed
-        for seed in range(6)
+        tune(*world(90, strength={"vector": 0.0, "graph": 0.0}, seed=seed), space=space).confirmed for seed in range(6)
     ]
     assert sum(called) <= 1
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import QUERIES, write_dataset
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import load_dataset, read_corpus, split_by_id
+from phasegraph.evaluation.datasets import load_dataset, read_corpus
+from phasegraph.evaluation.parts import check_disjoint, split_by_id
 
 
 def edit(path, line, change):
@@ -174,3 +176,11 @@ def test_the_part_of_a_query_does_not_depend_on_the_others():
     assert {ids[:10][row] for row in split_by_id(ids[:10], "tune")} == tune & set(ids[:10])
     with pytest.raises(InvalidInputError):
         split_by_id(ids, "other")
+
+
+def test_a_query_in_both_sets_is_named_with_file_and_line(folder, tmp_path):
+    dataset = load_dataset(folder)
+    other = load_dataset(write_dataset(tmp_path / "other", [("new", "What is new?", ["p00"], True), QUERIES[2]]))
+    check_disjoint(other.subset([0]), dataset)
+    with pytest.raises(InvalidInputError, match=r"other/queries.jsonl:2: a query must stand in one .*'q2'"):
+        check_disjoint(other, dataset)

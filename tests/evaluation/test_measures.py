@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.judgements import Judgement, check_disjoint
+from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import (
     DEFAULT_MEASURES,
     MEASURES,
@@ -138,9 +138,3 @@ def test_coverage_and_risk_refuse_what_they_cannot_rank():
     for scores, correct in [([], []), ([1.0], [True, False]), ([float("nan")], [True])]:
         with pytest.raises(InvalidInputError):
             coverage_risk(scores, correct)
-
-
-def test_a_query_in_both_parts_is_an_error():
-    check_disjoint([TWO_HOPS], [Judgement("other", (("a",),))])
-    with pytest.raises(InvalidInputError, match="'q' stands in both"):
-        check_disjoint([TWO_HOPS], [TWO_HOPS])

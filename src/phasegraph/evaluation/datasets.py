@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 from numpy.lib import format as npy_format
 
 from phasegraph._typing import Float32Array, IntArray
-from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.reading import flag_field, id_list, objects_of, text_field, wrong
 
@@ -33,12 +30,13 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One judged question: id, text, judgement, and whatever else its line holds."""
+    """One judged question: id, text, judgement, whatever else its line holds, and that line's number (0: none)."""
 
     id: str
     text: str
     judgement: Judgement
     extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
+    line: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,7 +204,7 @@ def _read_queries(file: Path, known: set[str]) -> tuple[Query, ...]:
         last = flag_field(file, line, row, "last_hop_known", True)
         question = text_field(file, line, row, "question")
         extra = {key: value for key, value in row.items() if key not in ("id", "question", "hops")}
-        queries.append(Query(name, question, Judgement(name, hops, last), MappingProxyType(extra)))
+        queries.append(Query(name, question, Judgement(name, hops, last), MappingProxyType(extra), line))
     if not queries:
         raise wrong(file, None, "there must be at least one query; the file is empty")
     return tuple(queries)
@@ -257,39 +255,3 @@ def _read_triple(file: Path, line: int, item: object) -> Triple:
     if not (isinstance(item, list) and len(item) == 3 and all(isinstance(part, str) for part in item)):
         raise wrong(file, line, f"a triple must be three texts [subject, predicate, object]; got {item!r}")
     return (item[0], item[1], item[2])
-
-
-def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:
-    """Rows of the queries of one part; which part is decided by the MD5 of the id alone.
-
-    Parameters
-    ----------
-    ids : sequence of str
-    part : {"tune", "confirm"}
-    share : float, default 0.5
-        Expected share of the tuning part, in (0, 1).
-
-    Returns
-    -------
-    array of int
-        The two parts are disjoint and together complete, whatever other queries there are.
-
-    Raises
-    ------
-    InvalidInputError
-        For another part or a share outside (0, 1).
-
-    Examples
-    --------
-    >>> split_by_id(["a", "b", "c", "d"], "tune"), split_by_id(["a", "b", "c", "d"], "confirm")
-    (array([0, 2]), array([1, 3]))
-    """
-    if part not in ("tune", "confirm") or not 0 < share < 1:
-        raise InvalidInputError(f"part must be 'tune' or 'confirm', share in (0, 1); got {part!r}, {share!r}")
-    tuning = [_unit(name) < share for name in ids]
-    return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))
-
-
-def _unit(name: str) -> float:
-    digest = hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64

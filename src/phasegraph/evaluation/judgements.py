@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-
-from phasegraph.errors import InvalidInputError
 
 _NO_GRADES: Mapping[str, float] = MappingProxyType({})
 
@@ -31,17 +29,3 @@ class Judgement:
     hops: tuple[tuple[str, ...], ...]
     last_hop_known: bool = True
     grades: Mapping[str, float] = field(default_factory=lambda: _NO_GRADES)
-
-
-def check_disjoint(tuning: Sequence[Judgement], confirmation: Sequence[Judgement]) -> None:
-    """Raise where a query stands in both parts: what is tuned on must not confirm.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the first such query.
-    """
-    seen = {judgement.query for judgement in tuning}
-    both = next((judgement.query for judgement in confirmation if judgement.query in seen), None)
-    if both is not None:
-        raise InvalidInputError(f"a query must stand in one part only; {both!r} stands in both")

@@ -12,6 +12,8 @@ import numpy as np
 from phasegraph.candidates import Ranking, top_order
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
+from phasegraph.graph import EntityGraph, build_graph
+from phasegraph.graph.source import GraphSource
 
 DEFAULT_LIMIT = 50
 
@@ -44,15 +46,15 @@ class Bench:
     dataset : Dataset
     limit : int, default 50
         Hits asked of every source; >= 1.
-    graph : object, optional
-        The entity graph; default: built from the data set's passages and triples when a leg walks it.
+    graph : EntityGraph, optional
+        Default: built from the data set's passages and triples when a leg walks it.
     progress : callable, optional
         Wraps an iterable of rows to show how far it is: ``progress(iterable, label)``.
     """
 
     dataset: Dataset
     limit: int = DEFAULT_LIMIT
-    graph: object = None
+    graph: EntityGraph | None = None
     progress: Callable[[Iterable[int], str], Iterable[int]] | None = None
 
     def __post_init__(self) -> None:
@@ -106,8 +108,27 @@ def _bm25(bench: Bench, given: Mapping[str, Leg]) -> Leg:
     return bench.timed("bm25", search)
 
 
+def graph_of(dataset: Dataset) -> EntityGraph:
+    """The entity graph of a data set: its passages, its embeddings, and its triples where it has any."""
+    return build_graph(dataset.passages, triples=dataset.triples, embeddings=dataset.passage_vectors)
+
+
+def _graph(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    """Our walk over the entity graph, seeded from the vector ranking; it states its background."""
+    data = bench.dataset
+    graph = graph_of(data) if bench.graph is None else bench.graph
+    if set(graph.passages) != {passage.id for passage in data.passages}:
+        raise InvalidInputError(f"the graph must be that of {data.name}: it holds other passages")
+    vectors = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
+    source = GraphSource(graph, embedder=vectors.__getitem__)
+    return bench.timed(
+        "graph",
+        lambda row: source.search(data.queries[row].text, bench.limit, {"vector": given["vector"].rankings[row]}),
+    )
+
+
 LEGS: Mapping[str, tuple[tuple[str, ...], Callable[[Bench, Mapping[str, Leg]], Leg]]] = MappingProxyType(
-    {"vector": ((), _vector), "bm25": ((), _bm25)}
+    {"vector": ((), _vector), "bm25": ((), _bm25), "graph": (("vector",), _graph)}
 )
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from phasegraph._typing import IntArray
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, load_dataset, split_by_id
+from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.experiment import Table, compare, run_systems
 from phasegraph.evaluation.legs import Bench, Leg, search_legs
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.parts import split_by_id
 from phasegraph.evaluation.systems import THREE
 from phasegraph.pipeline.parts import cap_ranking
 from phasegraph.reproduce.findings import FINDINGS

@@ -9,9 +9,9 @@ import numpy as np
 
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.evaluation.datasets import split_by_id
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import Measure, score_run
+from phasegraph.evaluation.parts import split_by_id
 from phasegraph.evaluation.significance import paired_bootstrap, sign_flip
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context

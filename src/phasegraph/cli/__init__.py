@@ -1,0 +1,43 @@
+"""The ``phasegraph`` command: exit code 0 for done, 1 for failed, 2 for bad usage."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from phasegraph.errors import PhasegraphError
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Default: those of the process.
+
+    Returns
+    -------
+    int
+        0 done, 1 failed (the reason is on standard error), 2 bad usage.
+    """
+    lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
+    if lacking:
+        sys.stderr.write(f"the command line needs {', '.join(lacking)}; pip install 'phasegraph[cli]'\n")
+        return 1
+    from phasegraph.cli.app import app
+
+    try:
+        app(args=None if arguments is None else list(arguments), prog_name="phasegraph")
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except (PhasegraphError, OSError) as error:
+        sys.stderr.write(f"phasegraph: {error}\n")
+        return 1
+    return 0

@@ -1,0 +1,19 @@
+"""All commands in one application."""
+
+from __future__ import annotations
+
+import typer
+
+from phasegraph.cli.evaluate import evaluate
+from phasegraph.cli.explain import explain
+from phasegraph.cli.fuse import fuse
+from phasegraph.cli.tune import tune
+
+app = typer.Typer(
+    help="Fuse unlike retrievers on one scale, and measure whether it helps.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for command in (evaluate, tune, fuse, explain):
+    app.command()(command)

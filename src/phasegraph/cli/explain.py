@@ -1,0 +1,103 @@
+"""``phasegraph explain``: why these passages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from phasegraph.cli.output import console, progress, show_table, write_json
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
+from phasegraph.evaluation.legs import DEFAULT_LIMIT, Bench, search_legs
+from phasegraph.evaluation.systems import TWO
+from phasegraph.pipeline import Evidence, FusionPipeline, Result
+from phasegraph.priors import Context
+
+
+def explain(
+    folder: Annotated[Path, typer.Argument(metavar="DATASET_DIR", exists=True, file_okay=False)],
+    query_id: Annotated[str, typer.Argument(metavar="QUERY_ID")],
+    pipeline: Annotated[
+        Path | None, typer.Option(help="A saved pipeline in place of the default.", exists=True, dir_okay=False)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Hits asked of every source.")] = DEFAULT_LIMIT,
+    k: Annotated[int, typer.Option(min=1, help="Passages to explain.")] = 5,
+    json_to: Annotated[str | None, typer.Option("--json", help="Write it as JSON ('-': standard output).")] = None,
+) -> None:
+    """Show each passage's score, calibrated value and contribution per source, and the path that led to it."""
+    dataset = load_dataset(folder)
+    row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
+    if row is None:
+        raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be one of its ids; got {query_id!r}")
+    chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
+    names = TWO if chosen.weights is None else tuple(chosen.weights)
+    legs = search_legs(Bench(dataset.subset([row]), limit, progress=progress), names)
+    query = dataset.queries[row]
+    result = chosen.decide([legs[name].rankings[0] for name in names], Context(query=query.text), k=k)
+    if json_to is not None:
+        write_json(_as_dict(result, query), json_to)
+    _show(result, query, dataset, console(beside_json=json_to == "-"))
+
+
+def _show(result: Result, query: Query, dataset: Dataset, to: Console) -> None:
+    titles = {passage.id: passage.title for passage in dataset.passages}
+    gold = {passage for hop in query.judgement.hops for passage in hop}
+    to.print(query.text, style="bold", markup=False)
+    for report in result.reports:
+        to.print(f"  {report.source}: {report.status}, {report.hits} hits, calibration {report.calibration}")
+    for (first, second), share in result.agreement.items():
+        to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
+    for line in result.warnings:
+        to.print(f"  warning: {line}", markup=False)
+    columns = ["source", "rank", "score", "calibrated", "weight", "contribution"]
+    for name in result.ids:
+        evidence = result.evidence(name)
+        mark = " (judged relevant)" if name in gold else ""
+        title = f"{evidence.position}. {name} {titles[name]!r}{mark}: score {evidence.score:.4f}"
+        show_table(to, title, columns, _rows(evidence))
+        for path in paths_of(evidence):
+            to.print(f"  {path}", markup=False)
+
+
+def _rows(evidence: Evidence) -> list[list[str]]:
+    return [
+        [
+            one.source,
+            "–" if one.rank is None else f"{one.rank:g}",
+            "–" if one.score is None else f"{one.score:.4g}",
+            f"{one.calibrated:.3f}",
+            f"{one.weight:.3f}",
+            f"{one.contribution:+.3f}",
+        ]
+        for one in evidence.sources
+    ]
+
+
+def paths_of(evidence: Evidence) -> list[str]:
+    """One line for every source that says how it came to a passage."""
+    return [f"{one.source}: {one.payload}" for one in evidence.sources if one.payload is not None]
+
+
+def _as_dict(result: Result, query: Query) -> dict[str, object]:
+    return {
+        "query": query.id,
+        "question": query.text,
+        "agreement": {f"{first} in {second}": share for (first, second), share in result.agreement.items()},
+        "warnings": list(result.warnings),
+        "passages": [_passage(result.evidence(name)) for name in result.ids],
+    }
+
+
+def _passage(evidence: Evidence) -> dict[str, object]:
+    fields = ("source", "rank", "raw", "score", "calibrated", "weight", "contribution")
+    return {
+        "id": evidence.id,
+        "position": evidence.position,
+        "score": evidence.score,
+        "fused": evidence.fused,
+        "sources": [{name: getattr(one, name) for name in fields} for one in evidence.sources],
+        "paths": paths_of(evidence),
+    }

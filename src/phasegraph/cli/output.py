@@ -1,0 +1,58 @@
+"""What the commands write: tables for people, JSON for machines, progress on a terminal only."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from phasegraph.adapters import with_progress
+
+T = TypeVar("T")
+WIDE = 200
+
+
+def console(*, beside_json: bool = False) -> Console:
+    """Where people read: standard output, or standard error while JSON goes to standard output."""
+    found = Console(stderr=beside_json, highlight=False, soft_wrap=True)
+    return found if found.is_terminal else Console(stderr=beside_json, highlight=False, width=WIDE)
+
+
+def progress(items: Iterable[T], label: str) -> Iterable[T]:
+    """Progress bar on a terminal; nothing anywhere else."""
+    return with_progress(items, True, label=label)
+
+
+def write_json(state: object, target: str) -> None:
+    """Write JSON to a file, or to standard output for ``-``."""
+    text = json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        Path(target).write_text(text, encoding="utf-8")
+
+
+def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table: first column to the left, the others to the right."""
+    table = RichTable(title=Text(title), title_justify="left")
+    for place, column in enumerate(columns):
+        table.add_column(Text(column), justify="left" if place == 0 else "right", no_wrap=place == 0)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    to.print(table)
+
+
+def percent(value: float | None) -> str:
+    """A share in [0, 1] as a percentage, ``–`` for none."""
+    return "–" if value is None or value != value else f"{100 * value:.1f}"
+
+
+def p_text(value: float) -> str:
+    """A p-value, three digits."""
+    return "<.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,70 @@
+"""``phasegraph tune``: fit a pipeline on one part of the queries, confirm on the other, say both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasegraph.cli.output import console, percent, progress, show_table, write_json
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.legs import DEFAULT_LIMIT, LEGS, Bench, search_legs
+from phasegraph.evaluation.measures import Measure
+from phasegraph.tuning import Tuning
+from phasegraph.tuning import tune as tune_pipeline
+
+
+def tune(
+    folder: Annotated[Path, typer.Argument(metavar="DATASET_DIR", exists=True, file_okay=False)],
+    out: Annotated[Path, typer.Option(help="Where the pipeline goes: one JSON file.", dir_okay=False)],
+    measure: Annotated[str, typer.Option(help="What to maximise.")] = "Recall@5",
+    sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
+    limit: Annotated[int, typer.Option(min=1, help="Hits asked of every source.")] = DEFAULT_LIMIT,
+    keep_unconfirmed: Annotated[
+        bool, typer.Option(help="Write the best of the tuning part even if its gain was not confirmed.")
+    ] = False,
+    json_to: Annotated[str | None, typer.Option("--json", help="Write the report as JSON.")] = None,
+) -> None:
+    """Tune on one half of the judged queries and confirm on the half never looked at."""
+    names = list(dict.fromkeys(part.strip() for part in sources.split(",") if part.strip()))
+    if not names or any(name not in LEGS for name in names):
+        raise typer.BadParameter(f"sources must be among {', '.join(LEGS)}; got {sources!r}")
+    try:
+        goal = Measure.parse(measure)
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from error
+    dataset = load_dataset(folder)
+    legs = search_legs(Bench(dataset, limit, progress=progress), names)
+    found = tune_pipeline(
+        {name: legs[name].rankings for name in names},
+        dataset.judgements,
+        [query.text for query in dataset.queries],
+        measure=goal,
+        sizes=dict.fromkeys(names, len(dataset.passages)),
+        progress=progress,
+    )
+    (found.chosen if keep_unconfirmed else found.pipeline).save(out)
+    if json_to is not None:
+        write_json({"dataset": dataset.name, "limit": limit, **found.to_dict()}, json_to)
+    _show(found, dataset.name, beside_json=json_to == "-")
+
+
+def _show(found: Tuning, name: str, *, beside_json: bool) -> None:
+    to = console(beside_json=beside_json)
+    title = f"{name}: {found.tried} configurations tried, best is '{found.chosen_name}'"
+    rows = [
+        (
+            f"tuning part ({found.tuning_queries} queries, out of fold)",
+            percent(found.tuning_default),
+            percent(found.tuning_chosen),
+        ),
+        (
+            f"confirmation part ({found.confirmation_queries} queries, looked at once)",
+            percent(found.confirmation_default),
+            percent(found.confirmation_chosen),
+        ),
+    ]
+    show_table(to, title, [found.measure, "default", "chosen"], rows)
+    to.print(f"gain {100 * found.low:+.1f} to {100 * found.high:+.1f} (95 %); {found.verdict}", markup=False)
