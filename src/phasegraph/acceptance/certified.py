@@ -16,7 +16,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.acceptance.bounds import betting, check_level, hoeffding_bentkus, queries_needed
-from phasegraph.acceptance.fitting import midpoint, reference_of
+from phasegraph.acceptance.fitting import reference_of
 from phasegraph.acceptance.judged import JudgedScores, Risk, query_losses, require_separate
 from phasegraph.acceptance.thresholds import Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
@@ -186,13 +186,13 @@ def certify_sources(
 
 def candidate_thresholds(judged: JudgedScores, /, *, most: int = _MAX_THRESHOLDS) -> FloatArray:
     """At most `most` ascending thresholds midway between the distinct scores, spread evenly over the hits."""
-    shares = np.linspace(0, 1, most)
-    picked = np.unique(np.quantile(judged.scores, shares, method="inverted_cdf"))
-    distinct = np.unique(judged.scores)
-    below = np.searchsorted(distinct, picked) - 1
-    lows = distinct[np.maximum(below, 0)]
-    middle = [midpoint(low, high) for low, high in zip(lows.tolist(), picked.tolist(), strict=True)]
-    return np.unique(np.where(below < 0, picked, np.array(middle)))
+    ordered = np.sort(judged.scores)
+    places = np.ceil(np.linspace(0, 1, most) * len(ordered) - 1e-9).astype(np.intp) - 1
+    picked = np.unique(ordered[np.maximum(places, 0)])
+    below = np.searchsorted(ordered, picked, side="left") - 1
+    lows = ordered[np.maximum(below, 0)]
+    middle = lows / 2 + picked / 2
+    return np.where((below < 0) | (middle <= lows), picked, middle)
 
 
 def _fixed_sequence(

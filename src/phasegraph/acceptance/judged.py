@@ -101,9 +101,20 @@ class JudgedScores:
         """The hits of the queries marked in `kept` (one flag per query)."""
         rows = np.flatnonzero(kept[self.groups])
         renumbered = np.cumsum(kept) - 1
-        part = JudgedScores(self.scores[rows], self.labels[rows], renumbered[self.groups[rows]])
-        names = tuple(name for name, keep in zip(self.names, kept.tolist(), strict=True) if keep)
-        object.__setattr__(part, "names", names)
+        arrays = {
+            "scores": self.scores[rows],
+            "labels": self.labels[rows],
+            "groups": np.asarray(renumbered[self.groups[rows]]),
+        }
+        if not len(rows):
+            raise InsufficientDataError("JudgedScores needs at least one judged hit; got none")
+        _check_labels(arrays["labels"])
+        part = object.__new__(JudgedScores)
+        for name, array in arrays.items():
+            array.setflags(write=False)
+            object.__setattr__(part, name, array)
+        object.__setattr__(part, "queries", None)
+        object.__setattr__(part, "names", tuple(self.names[row] for row in np.flatnonzero(kept).tolist()))
         return part
 
     def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
@@ -123,11 +134,10 @@ class JudgedScores:
 
 
 def _check_labels(labels: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
-    if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+    if labels.dtype.kind not in "biuf" or not ((labels == 0) | (labels == 1)).all():
         raise InvalidInputError("JudgedScores.labels must be 0 or 1; got something else")
-    share = float(labels.astype(np.float64).mean())
-    if share in (0.0, 1.0):
-        kind = "relevant" if share else "not relevant"
+    if labels.all() or not labels.any():
+        kind = "relevant" if labels.all() else "not relevant"
         raise InsufficientDataError(
             f"a threshold needs relevant and irrelevant hits to tell apart; all {len(labels)} are {kind}"
         )
@@ -141,10 +151,15 @@ def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[objec
     InvalidTypeError
         If a query cannot be a key.
     """
+    if isinstance(queries, np.ndarray) and queries.ndim == 1 and queries.dtype.kind in "iu":
+        values, first, inverse = np.unique(queries, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        place = np.empty(len(order), dtype=np.intp)
+        place[order] = np.arange(len(order))
+        return tuple(values[order].tolist()), place[inverse]
     rows: dict[object, int] = {}
-    listed = queries.tolist() if isinstance(queries, np.ndarray) else queries
     try:
-        groups = [rows.setdefault(name, len(rows)) for name in listed]
+        groups = [rows.setdefault(name, len(rows)) for name in queries]
     except TypeError as error:
         raise InvalidTypeError("queries must be hashable, such as their ids; got one that is not") from error
     return tuple(rows), np.array(groups, dtype=np.intp)

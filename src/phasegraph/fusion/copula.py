@@ -49,9 +49,9 @@ def gumbel_copula(
     Notes
     -----
     The paper estimates theta from the overlap; the estimator, the margin of a missing candidate and the weights
-    are reconstructed. Laws broken by nature: theta is estimated from all candidates, so one candidate's
-    better rank can change the value of another, and its own can fall ("raising a score never lowers the
-    candidate"); with theta given it holds.
+    are reconstructed. Laws broken by nature: "an appended worst hit changes no order", "extra evidence costs no
+    place" and "a raised score never lowers its candidate", because theta is estimated from all candidates and
+    percentiles depend on the list's length.
 
     References
     ----------
@@ -117,7 +117,8 @@ def normal_scores(
     -----
     ``quantile((count - 0.5) / n)``, count = how many of the list are at or below: optimal transport of the
     list to a Gaussian target. What a missing candidate takes is reconstructed. Laws broken by nature: "an
-    appended worst hit changes nothing", because every score depends on the list's length.
+    appended worst hit changes no order" and "extra evidence costs no place", because every score depends on the
+    list's length.
 
     Examples
     --------
@@ -173,9 +174,9 @@ def wasserstein_temperature(
     -----
     ``T' = T * (1 + strength * W)``, W the mean 1-Wasserstein distance of the list's min-max values to each other
     list's. Reconstructed: the paper gives neither the direction nor the values compared (percentiles of any
-    two lists are at distance about 0, so they cannot be meant). Laws broken by nature: one list's temperature
-    depends on the other lists, so raising a score in one can lower that candidate, and an appended worst
-    hit changes everything.
+    two lists are at distance about 0, so they cannot be meant). Laws broken by nature: "an appended worst hit
+    changes no order", "extra evidence costs no place" and "a raised score never lowers its candidate", because
+    one list's temperature depends on the shapes of all.
 
     Examples
     --------

@@ -35,7 +35,7 @@ def comb_anz(
 
     Notes
     -----
-    Laws broken by nature: "extra evidence never hurts". A candidate with 1.0 in one list has the mean 1.0, and
+    Laws broken by nature: "extra evidence costs no place". A candidate with 1.0 in one list has the mean 1.0, and
     0.75 once a second list returns it with 0.5.
 
     References
@@ -77,7 +77,7 @@ def comb_med(
 
     Notes
     -----
-    Laws broken by nature: "extra evidence never hurts" (as :func:`comb_anz`), and "better in every source is
+    Laws broken by nature: "extra evidence costs no place" (as :func:`comb_anz`), and "better in every source is
     better" holds only weakly: with three sources, raising the best value changes nothing.
 
     References
@@ -171,7 +171,7 @@ def borda(values: FloatArray, /, *, weights: FloatArray | None = None, missing: 
 
     Notes
     -----
-    Ties share their mean points. Laws broken by nature: "an appended worst hit changes nothing" (points depend on
+    Ties share their mean points. Laws broken by nature: "an appended worst hit changes no order" (points depend on
     the number of candidates).
 
     References
@@ -215,8 +215,7 @@ def dbsf(values: FloatArray, /, *, weights: FloatArray | None = None, missing: F
     Notes
     -----
     Deviations divide by n, as in LlamaIndex (Qdrant divides by n - 1); a list of one value gives 0.5. Values are
-    clipped to [0, 1]. Laws broken by nature: "an appended worst hit changes nothing" (the mean moves), and
-    raising a score by a lot moves the mean and deviation of its list, so others change too.
+    clipped to [0, 1]. Laws broken by nature: "an appended worst hit changes no order" (the mean moves).
 
     References
     ----------

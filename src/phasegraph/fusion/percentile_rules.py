@@ -48,7 +48,8 @@ def log_linear(
     Notes
     -----
     "Geometric mean in probability space" is the paper's; the treatment of missing candidates is reconstructed.
-    Laws broken by nature: "an appended worst hit changes nothing", as for :func:`boltzmann`.
+    Laws broken by nature: "an appended worst hit changes no order" (percentiles depend on the list's length), and
+    "a raised score never lowers its candidate" where ties are split, which changes the list's temperature.
 
     References
     ----------
@@ -100,7 +101,8 @@ def power_mean(
     -----
     The paper says only "exponent below 1"; the value is reconstructed. With an exponent of 0 or less a source
     vetoes what it lacks, so that among candidates of one source each the order of that source is lost
-    (a law broken by nature; it holds for positive exponents).
+    (a law broken by nature; it holds for positive exponents). "An appended worst hit changes no order" is broken
+    through the percentiles, which depend on the list's length.
 
     Examples
     --------
@@ -160,7 +162,8 @@ def tsallis(
     Notes
     -----
     ``e_q(x) = [1 + (1 - q) x]_+ ** (1 / (1 - q))`` at ``x = -E / T``, normalised over the list. The value of q is
-    reconstructed. Laws broken by nature: "an appended worst hit changes nothing".
+    reconstructed. Laws broken by nature: "an appended worst hit changes no order" and "extra evidence costs no place"
+    (a new last hit lengthens the list, and so moves everyone in it).
 
     References
     ----------
@@ -220,7 +223,8 @@ def interference(
     Notes
     -----
     A power mean of exponent 1/2 under another name. A destructive phase (beyond pi / 2) would punish a candidate
-    for being found twice and is refused. Laws broken by nature: "an appended worst hit changes nothing".
+    for being found twice and is refused. Laws broken by nature: "an appended worst hit changes no order" and
+    "extra evidence costs no place" (a new last hit lengthens the list, and so moves everyone in it).
 
     Examples
     --------

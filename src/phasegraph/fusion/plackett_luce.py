@@ -53,7 +53,7 @@ def plackett_luce(
     One ranking alone has no finite estimate (the first item's strength diverges), hence the phantom [R]. The
     likelihood is that of a top list: at each place one candidate is drawn from those not yet placed, those the
     list lacks among them. Ties are drawn from the same set each (Breslow). Laws broken by nature: "an appended
-    worst hit changes nothing" (strengths depend on the number of candidates).
+    worst hit changes no order" (strengths depend on the number of candidates).
 
     References
     ----------

@@ -1,0 +1,208 @@
+"""The promise, put to the test: thousands of calibrations with a known truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from phasegraph.acceptance import (
+    JudgedScores,
+    betting,
+    certify_sources,
+    certify_threshold,
+    fit_threshold,
+    hoeffding_bentkus,
+    queries_needed,
+    query_losses,
+)
+from phasegraph.acceptance.certified import candidate_thresholds
+from phasegraph.errors import InsufficientDataError, InvalidInputError
+
+ALPHA, DELTA, ALLOWED = 0.2, 0.05, 131
+GRID = np.linspace(-2.0, 5.0, 141)
+
+
+def _draw(rng: np.random.Generator, queries: int, clustered: bool, hits: int = 5) -> JudgedScores:
+    """Hits of queries whose share of relevant ones is the same, or varies widely from query to query."""
+    share = rng.beta(0.6, 0.6, size=(queries, 1)) if clustered else 0.5
+    labels = rng.random((queries, hits)) < share
+    scores = rng.normal(size=(queries, hits)) + 2.0 * labels
+    return JudgedScores(scores.ravel(), labels.ravel(), np.repeat(np.arange(queries), hits))
+
+
+def _truth(clustered: bool, risk: str) -> np.ndarray:
+    losses = query_losses(_draw(np.random.default_rng(99), 30_000, clustered), GRID, risk=risk)  # type: ignore[arg-type]
+    counted = ~np.isnan(losses)
+    return np.where(counted, losses, 0).sum(axis=0) / np.maximum(counted.sum(axis=0), 1)
+
+
+def _certified(clustered: bool, risk: str, repeats: int, seed: int) -> Iterator[tuple[float | None, JudgedScores]]:
+    rng = np.random.default_rng(seed)
+    for _ in range(repeats):
+        judged = _draw(rng, 100, clustered)
+        try:
+            yield certify_threshold(judged, risk=risk, alpha=ALPHA, delta=DELTA, rng=rng).value, judged  # type: ignore[arg-type]
+        except InsufficientDataError:
+            yield None, judged
+
+
+@pytest.mark.parametrize("clustered", [False, True], ids=["independent hits", "clustered hits"])
+def test_two_thousand_calibrations_break_the_promise_at_most_131_times(clustered: bool) -> None:
+    truth = _truth(clustered, "wrong")
+    broken = certified = 0
+    for value, _ in _certified(clustered, "wrong", 2000, seed=1):
+        if value is not None:
+            certified += 1
+            broken += float(np.interp(value, GRID, truth)) > ALPHA
+    assert broken <= ALLOWED
+    assert certified >= 1000  # abstaining always would keep the promise too
+
+
+def test_the_simulation_catches_a_method_that_does_not_keep_the_promise() -> None:
+    """The lowest threshold whose observed precision reaches the target misses it about every second time."""
+    truth = _truth(False, "wrong")
+    rng = np.random.default_rng(2)
+    values = [fit_threshold(_draw(rng, 100, False), objective="precision", target=1 - ALPHA).value for _ in range(200)]
+    broken = sum(float(np.interp(value, GRID, truth)) > ALPHA for value in values)
+    assert broken > 200 * ALLOWED / 2000 * 2
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_the_promise_about_missed_hits_holds_and_is_not_wasteful(clustered: bool) -> None:
+    truth = _truth(clustered, "missed")
+    risks = [
+        float(np.interp(value, GRID, truth))
+        for value, _ in _certified(clustered, "missed", 300, seed=3)
+        if value is not None
+    ]
+    assert len(risks) == 300
+    assert sum(risk > ALPHA for risk in risks) <= 41 * 300 // 500
+    assert np.mean(risks) > 0.08
+
+
+@pytest.mark.parametrize("bound", [hoeffding_bentkus, betting])
+@pytest.mark.parametrize("mean", [0.2, 0.5])
+def test_p_values_are_valid_when_the_mean_loss_is_at_the_level(bound, mean: float) -> None:
+    rng = np.random.default_rng(4)
+    for losses in (rng.random((40, 3000)) < mean, np.minimum(rng.random((40, 3000)) * 2 * mean, 1.0)):
+        values = bound(np.asarray(losses, dtype=float), mean)
+        assert ((values >= 0) & (values <= 1)).all()
+        assert (values <= 0.05).mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 3000)
+
+
+def test_p_values_golden() -> None:
+    clean = np.zeros((14, 1))
+    assert hoeffding_bentkus(clean, 0.2)[0] == pytest.approx(0.8**14)
+    one_bad = np.array([[1.0]] + [[0.0]] * 29)
+    hoeffding = np.exp(-30 * (1 / 30 * np.log(1 / 30 / 0.2) + 29 / 30 * np.log(29 / 30 / 0.8)))
+    bentkus = np.e * (0.8**30 + 30 * 0.2 * 0.8**29)
+    assert hoeffding_bentkus(one_bad, 0.2)[0] == pytest.approx(min(hoeffding, bentkus))
+    bets = np.array([0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
+    wealth = (1 + bets * 0.2 / 0.8) ** 29 * (1 - bets)
+    assert betting(one_bad, 0.2)[0] == pytest.approx(1 / wealth.mean())
+
+
+def test_rows_that_do_not_count_are_as_if_they_were_not_there() -> None:
+    losses = np.array([[0.0], [1.0], [0.0], [0.0], [0.0]])
+    padded = np.vstack([losses, np.full((7, 1), np.nan)])
+    for bound in (hoeffding_bentkus, betting):
+        np.testing.assert_allclose(bound(losses, 0.5), bound(padded, 0.5))
+        assert bound(np.full((3, 1), np.nan), 0.5)[0] == 1.0
+
+
+def test_the_least_number_of_clean_queries_golden() -> None:
+    assert [queries_needed(level, 0.05) for level in (0.5, 0.2, 0.1, 0.05, 0.01)] == [5, 14, 29, 59, 299]
+    assert queries_needed(0.2, 0.05, risk=0.1) > queries_needed(0.2, 0.05, risk=0.05) > 14
+    with pytest.raises(InvalidInputError, match="risk"):
+        queries_needed(0.2, 0.05, risk=0.2)
+
+
+def test_too_few_queries_are_refused_with_the_number_needed() -> None:
+    judged = _draw(np.random.default_rng(0), 27, False)
+    with pytest.raises(InsufficientDataError, match=r"at least 28 judged queries.*got 27"):
+        certify_threshold(judged, alpha=0.2)
+    with pytest.raises(InsufficientDataError, match="at least 14"):
+        certify_threshold(_draw(np.random.default_rng(0), 13, False), risk="missed", alpha=0.2)
+
+
+def test_scores_that_cannot_reach_the_level_say_that_labels_will_not_help() -> None:
+    rng = np.random.default_rng(5)
+    labels = rng.random(400) < 0.5
+    judged = JudgedScores(rng.normal(size=400), labels)
+    with pytest.raises(InsufficientDataError, match="more labels are unlikely to help"):
+        certify_threshold(judged, alpha=0.2)
+
+
+def test_promising_scores_say_how_many_labels_it_would_take() -> None:
+    rng = np.random.default_rng(6)
+    labels = rng.random(60) < 0.9
+    judged = JudgedScores(rng.normal(size=60), labels)
+    with pytest.raises(InsufficientDataError, match=r"about \d+ judged queries; got 60"):
+        certify_threshold(judged, alpha=0.2)
+
+
+def test_a_certified_threshold_says_what_it_is() -> None:
+    judged = _draw(np.random.default_rng(7), 400, False)
+    found = certify_threshold(judged, alpha=0.3, delta=0.1, sources=("vector", "graph"))
+    assert found.method == "certified-wrong/hoeffding-bentkus"
+    assert (found.level, found.confidence, found.queries, found.hits) == (0.3, 0.9, 400, 2000)
+    assert "at most 0.3, with probability at least 0.9" in found.promise
+    assert found.sources == ("graph", "vector")
+    assert found.certified
+    assert found.statistics["observed_risk"] < 0.3
+
+
+def test_the_same_labels_give_the_same_threshold() -> None:
+    judged = _draw(np.random.default_rng(8), 300, True)
+    assert certify_threshold(judged, alpha=0.3, rng=5) == certify_threshold(judged, alpha=0.3, rng=5)
+
+
+def test_a_query_in_both_parts_is_refused() -> None:
+    rng = np.random.default_rng(9)
+    judged = _draw(rng, 200, False)
+    with pytest.raises(InvalidInputError, match="must not share a query; 200 are in both"):
+        certify_threshold(judged, alpha=0.2, ordering=_draw(rng, 200, False))
+
+
+def test_an_ordering_of_other_queries_leaves_all_of_the_judged_ones_for_the_test() -> None:
+    rng = np.random.default_rng(10)
+    other = _draw(rng, 100, False)
+    ordering = JudgedScores(other.scores, other.labels, [f"o{group}" for group in other.groups])
+    found = certify_threshold(_draw(rng, 20, False), alpha=0.4, ordering=ordering)
+    assert found.queries == 20
+
+
+@pytest.mark.parametrize("field", ["alpha", "delta"])
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, float("nan"), True])
+def test_levels_outside_their_range_are_refused(field: str, value: float) -> None:
+    judged = _draw(np.random.default_rng(0), 100, False)
+    with pytest.raises(InvalidInputError, match=field):
+        certify_threshold(judged, **{"alpha": 0.2, field: value})
+
+
+@pytest.mark.parametrize(("field", "value"), [("risk", "both"), ("bound", "normal")])
+def test_unknown_names_are_refused(field: str, value: str) -> None:
+    judged = _draw(np.random.default_rng(0), 100, False)
+    with pytest.raises(InvalidInputError, match=field):
+        certify_threshold(judged, alpha=0.2, **{field: value})
+
+
+def test_several_sources_share_the_chance_of_being_wrong() -> None:
+    rng = np.random.default_rng(11)
+    judged = {name: _draw(rng, 600, False) for name in ("vector", "graph")}
+    found = certify_sources(judged, alpha=0.3, delta=0.1)
+    assert list(found) == ["graph", "vector"]
+    assert found["graph"].confidence == pytest.approx(0.95)
+    assert found["vector"].sources == ("vector",)
+    few = {**judged, "text": _draw(rng, 10, False)}
+    with pytest.raises(InsufficientDataError, match="source 'text'"):
+        certify_sources(few, alpha=0.3)
+
+
+def test_candidate_thresholds_lie_between_scores_and_are_few() -> None:
+    judged = JudgedScores([1.0, 2.0, 2.0, 4.0], [0, 1, 0, 1])
+    np.testing.assert_allclose(candidate_thresholds(judged), [1.0, 1.5, 3.0])
+    many = JudgedScores(np.arange(1000.0), np.arange(1000) % 2)
+    assert len(candidate_thresholds(many)) <= 100
