@@ -71,18 +71,18 @@ def calibrate_all(
     Where no source of the query is informative, background calibration falls back to ranks, so that an only short
     list keeps its order.
     """
-    found = [_calibrator(ranking, calibrator_of, default)(ranking) for ranking in candidates.rankings]
+    found = [calibrator_for(ranking, calibrator_of, default)(ranking) for ranking in candidates.rankings]
     if any(one.informative for one in found):
         return found
     return [
         chosen.by_rank(ranking)
-        if isinstance(chosen := _calibrator(ranking, calibrator_of, default), BackgroundCalibrator)
+        if isinstance(chosen := calibrator_for(ranking, calibrator_of, default), BackgroundCalibrator)
         else one
         for ranking, one in zip(candidates.rankings, found, strict=True)
     ]
 
 
-def _calibrator(ranking: Ranking, own: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:
+def calibrator_for(ranking: Ranking, own: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:
     """The source's fitted calibrator, except where the default can use the background that the source states."""
     if ranking.background is not None and isinstance(default, BackgroundCalibrator):
         return default

@@ -15,7 +15,7 @@ from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.persistence import read_document, write_document
 from phasegraph.pipeline.checks import check_count, check_number, check_weights_mapping
 from phasegraph.pipeline.decide import decide
-from phasegraph.pipeline.parts import PoolCapMode
+from phasegraph.pipeline.parts import PoolCapMode, calibrator_for
 from phasegraph.pipeline.result import Result
 from phasegraph.pipeline.state import pipeline_from_dict, pipeline_to_dict
 from phasegraph.priors import Context, Prior
@@ -204,6 +204,10 @@ class FusionPipeline:
         """
         chosen = self if k is None else replace(self, k=k)
         return decide(chosen, rankings, Context() if context is None else context, reports)
+
+    def calibrator_of(self, ranking: Ranking) -> Calibrator:
+        """The calibrator this pipeline uses for a ranking: the source's own, or the one for all."""
+        return calibrator_for(ranking, self.calibrators, self.calibrator)
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state."""

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from phasegraph import Background, FusionPipeline, InvalidInputError, Ranking
+from phasegraph.evaluation.experiment import compare
+from phasegraph.evaluation.experiment.running import Answers
+from phasegraph.evaluation.judgements import Judgement
+from phasegraph.report import (
+    Picture,
+    contribution_bars,
+    coverage_curve,
+    evaluation_pictures,
+    score_distributions,
+    wins_and_losses,
+    write_report,
+)
+
+COLUMNS, ROWS = ("system", "LastHop@10"), (("vector", "55.0"), ("<b>default</b>", "70.0"))
+
+
+def _rankings(count: int = 12) -> dict[str, list[Ranking]]:
+    rng = np.random.default_rng(0)
+    background = Background(-9.0, 0.8, "log", 1e-4)
+    out: dict[str, list[Ranking]] = {"vector": [], "graph": []}
+    for _ in range(count):
+        ids = [f"p{i}" for i in rng.permutation(60)[:30]]
+        out["vector"].append(Ranking("vector", ids, 0.4 + 0.1 * rng.random(30)))
+        mass = rng.pareto(1.2, 30) / 1000
+        out["graph"].append(Ranking("graph", ids[::-1], mass, background=background, size=500))
+    return out
+
+
+def _pictures() -> list[Picture]:
+    rankings = _rankings()
+    pipeline = FusionPipeline()
+    results = [pipeline.decide(pair) for pair in zip(rankings["vector"], rankings["graph"], strict=True)]
+    queries = [f"q{i}" for i in range(len(results))]
+    judgements = [Judgement(q, ((rankings["graph"][i].ids[0],),)) for i, q in enumerate(queries)]
+    answers = [
+        Answers("vector", {q: tuple(rankings["vector"][i].ids) for i, q in enumerate(queries)}, 1.0),
+        Answers("default", {q: tuple(results[i].ids) for i, q in enumerate(queries)}, 1.0),
+    ]
+    table = compare(answers, judgements, baseline="vector", dataset="toy", limit=30)
+    return evaluation_pictures(table, rankings, results, judgements, pipeline=pipeline, labels={"p1": "Title & more"})
+
+
+def test_an_evaluation_gets_its_five_pictures_on_one_page_and_as_png(tmp_path: Path) -> None:
+    pictures = _pictures()
+    page = write_report(tmp_path, title="toy", lead="A lead.", columns=COLUMNS, rows=ROWS, pictures=pictures)
+    text = page.read_text(encoding="utf-8")
+    names = ["systems", "wins-and-losses", "score-distributions", "contributions", "coverage"]
+    assert [picture.name for picture in pictures] == names
+    assert text.count("<svg") == 5
+    for name in names:
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_loads_nothing_and_escapes_what_it_is_given(tmp_path: Path) -> None:
+    page = write_report(
+        tmp_path, title="<script>alert(1)</script>", lead="a\ud800b", columns=COLUMNS, rows=ROWS, pictures=_pictures()
+    )
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "&lt;b&gt;default&lt;/b&gt;" in text
+    assert not re.findall(r'(?:src|href)="(?!#)[^"]', re.sub(r"<svg.*?>", "", text))
+
+
+def test_the_ids_of_several_drawings_do_not_mix(tmp_path: Path) -> None:
+    page = write_report(tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, pictures=_pictures())
+    ids = re.findall(r'\bid="([^"]+)"', page.read_text(encoding="utf-8"))
+    assert len(ids) == len(set(ids))
+
+
+def test_a_row_with_the_wrong_number_of_cells_and_a_name_that_is_a_path_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="2 cells"):
+        write_report(tmp_path, title="t", lead="l", columns=COLUMNS, rows=[("vector",)])
+    figure = coverage_curve(np.array([0.5]), [True])
+    with pytest.raises(InvalidInputError, match="name"):
+        write_report(
+            tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, pictures=[Picture("../x", "", "", figure)]
+        )
+    assert not (tmp_path / "index.html").exists()
+
+
+def test_pictures_refuse_what_they_cannot_draw() -> None:
+    with pytest.raises(InvalidInputError, match="same sources"):
+        score_distributions({"v": np.ones(3)}, {})
+    with pytest.raises(InvalidInputError, match="nothing_found"):
+        contribution_bars(FusionPipeline().decide([]))
+    with pytest.raises(InvalidInputError, match="per query"):
+        coverage_curve(np.ones(2), [True])
+    with pytest.raises(InvalidInputError, match="baseline"):
+        wins_and_losses({"vector": 0}, {"vector": 0}, "vector", "LastHop@10")
