@@ -1,0 +1,137 @@
+"""Extraction records to a graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph.graph import EntityGraph
+from phasegraph.graph.entity_graph.records import Extraction
+from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE, Csr, EdgeWeights
+from phasegraph.graph.entity_graph.words import normalise_name
+
+
+def graph_from_extractions(
+    passage_ids: Sequence[str],
+    extractions: Iterable[Extraction],
+    *,
+    embeddings: Any = None,
+    synonyms: Mapping[tuple[str, str], float] | None = None,
+    weights: EdgeWeights | None = None,
+) -> EntityGraph:
+    """Build the graph from records alone.
+
+    Parameters
+    ----------
+    passage_ids : sequence of str
+        The P ids, unique; their order is that of the rows.
+    extractions : iterable of Extraction
+        Any number per passage: their counts add up.
+    embeddings : (P, d) array_like of float, optional
+    synonyms : mapping of (name, name) to float, optional
+        Similarities in (0, 1]; names that are no entity are left out.
+    weights : EdgeWeights, optional
+
+    Returns
+    -------
+    EntityGraph
+
+    Raises
+    ------
+    InvalidInputError
+        If an id repeats, or a record belongs to no passage.
+
+    Examples
+    --------
+    >>> graph_from_extractions(["1"], [Extraction("1", ["ada"], titles=["ada"])]).homes.data.tolist()
+    [2]
+    """
+    ids = tuple(passage_ids)
+    rows = {name: row for row, name in enumerate(ids)}
+    if len(rows) != len(ids):
+        twice = next(name for row, name in enumerate(ids) if rows[name] != row)
+        raise InvalidInputError(f"passage ids must be unique; {twice!r} is given more than once")
+    mentioned: list[Counter[str]] = [Counter() for _ in ids]
+    at_home: list[dict[str, int]] = [{} for _ in ids]
+    facts: Counter[tuple[str, str]] = Counter()
+    for record in extractions:
+        row = rows.get(record.passage_id)
+        if row is None:
+            raise InvalidInputError(
+                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+            )
+        _count(record, mentioned[row], at_home[row], facts)
+    for counts, own in zip(mentioned, at_home, strict=True):
+        for name in own:
+            counts.setdefault(name, 1)
+    entities = tuple(sorted(set(chain.from_iterable(mentioned))))
+    place = {name: row for row, name in enumerate(entities)}
+    shape, square = (len(ids), len(entities)), (len(entities), len(entities))
+    return EntityGraph(
+        ids,
+        entities,
+        _matrix(mentioned, place, shape, np.int32),
+        _matrix(at_home, place, shape, np.int8),
+        _symmetric(facts, place, square, np.int32),
+        None if synonyms is None else _symmetric(synonyms, place, square, np.float32),
+        weights if weights is not None else EdgeWeights(),
+        embeddings,
+    )
+
+
+def _count(
+    record: Extraction, mentioned: Counter[str], at_home: dict[str, int], facts: Counter[tuple[str, str]]
+) -> None:
+    """Add one record to the counts of its passage; names of triples are mentions, once per passage at least."""
+    mentioned.update(record.entities)
+    for subject, _, obj in record.triples:
+        ends = normalise_name(subject), normalise_name(obj)
+        for name in ends:
+            if name:
+                mentioned.setdefault(name, 1)
+        if all(ends) and ends[0] != ends[1]:
+            facts[ends if ends[0] < ends[1] else ends[::-1]] += 1
+    if record.lead:
+        at_home.setdefault(record.lead, HOME_LEAD)
+    for name in record.titles:
+        at_home[name] = HOME_TITLE
+
+
+def _matrix(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
+    """One row per mapping of names to counts, columns ascending."""
+    indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in rows], out=indptr[1:])
+    total = int(indptr[-1])
+    columns = np.fromiter((place[name] for row in rows for name in row), dtype=np.int32, count=total)
+    values = np.fromiter((count for row in rows for count in row.values()), dtype=dtype, count=total)
+    matrix = sparse.csr_array((values, columns, indptr), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def _symmetric(
+    pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
+) -> Csr:
+    """Both directions of every pair of two different entities."""
+    kept = [
+        (place[one], place[other], value)
+        for (one, other), value in pairs.items()
+        if one != other and one in place and other in place
+    ]
+    best: dict[tuple[int, int], Any] = {}
+    for one, other, value in kept:
+        key = (min(one, other), max(one, other))
+        best[key] = max(best.get(key, value), value)
+    first = np.fromiter((key[0] for key in best), dtype=np.int32, count=len(best))
+    second = np.fromiter((key[1] for key in best), dtype=np.int32, count=len(best))
+    values = np.fromiter(best.values(), dtype=dtype, count=len(best))
+    rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
+    matrix = sparse.csr_array((np.concatenate([values, values]), (rows, columns)), shape=shape)
+    matrix.sort_indices()
+    return matrix

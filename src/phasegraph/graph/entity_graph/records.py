@@ -1,0 +1,80 @@
+"""What an extractor says about a passage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+
+Triple: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The names, and what is said of them, in one passage.
+
+    Parameters
+    ----------
+    passage_id : str
+    entities : sequence of str
+        Names, once for every time they are mentioned.
+    triples : sequence of (subject, predicate, object)
+        Facts the passage states; subject and object count as mentioned.
+    titles : sequence of str
+        Names of what the whole passage is about: its title and the title's other forms.
+    lead : str
+        The name the passage starts with ("Ada Lovelace was …"): what it is probably about.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        Naming the passage: for names that are not text, and triples that do not have three of them.
+
+    Examples
+    --------
+    >>> Extraction("p1", ["ada lovelace"], [("ada lovelace", "worked with", "charles babbage")]).entities
+    ('ada lovelace',)
+    """
+
+    passage_id: str
+    entities: Sequence[str] = ()
+    triples: Sequence[Triple] = ()
+    titles: Sequence[str] = ()
+    lead: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.passage_id, str) or not self.passage_id:
+            raise InvalidTypeError(f"passage_id must be a non-empty string; got {self.passage_id!r}")
+        for field in ("entities", "titles"):
+            names = getattr(self, field)
+            if isinstance(names, str):
+                raise InvalidTypeError(f"{field} of passage {self.passage_id!r} must be a list; got {names!r}")
+            wrong = next((name for name in names if not isinstance(name, str)), None)
+            if wrong is not None:
+                raise InvalidTypeError(f"{field} of passage {self.passage_id!r} must be strings; got {wrong!r}")
+            object.__setattr__(self, field, tuple(names))
+        object.__setattr__(self, "triples", tuple(_triple(self.passage_id, each) for each in self.triples))
+
+
+def _triple(passage_id: str, given: object) -> Triple:
+    if not isinstance(given, list | tuple):
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must be lists of three strings; got {given!r}")
+    if len(given) != 3:
+        raise InvalidInputError(
+            f"triples of passage {passage_id!r} must have three parts; got {len(given)}: {given!r:.120}"
+        )
+    wrong = next((part for part in given if not isinstance(part, str)), None)
+    if wrong is not None:
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must hold strings; got {wrong!r}")
+    subject, predicate, obj = given
+    return subject, predicate, obj
+
+
+class Extractor(Protocol):
+    """What makes an :class:`Extraction` of a passage: the door for other ways of reading text."""
+
+    def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
+        """The record of one passage."""
+        ...

@@ -1,0 +1,182 @@
+"""The entity graph as a source: link, walk, rank, and say how each passage was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph.candidates import Background, Ranking, top_order
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.linking import LinkSettings, RelevanceRows, Seeding, link, relevance
+from phasegraph.graph.pagerank import PageRankResult
+from phasegraph.graph.pagerank.kernels import Kernel
+from phasegraph.graph.pagerank.reset import as_seeds
+from phasegraph.graph.pagerank.rows import StaticRows
+from phasegraph.graph.pagerank.solve import push_settings, run_push
+from phasegraph.graph.source.evidence import Trails
+from phasegraph.sources.protocol import Given
+
+Embedder = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """How the graph is walked.
+
+    Parameters
+    ----------
+    follow_probability : float, default 0.75
+        Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
+    tolerance : float, default 1e-6
+        Mass per out-edge below which the walk goes no further.
+    floor : float, default 1e-4
+        Added to a mass before its logarithm, for the background; > 0.
+    relevance : bool, default True
+        Whether passages nearer to the query are entered more readily.
+    """
+
+    follow_probability: float = 0.75
+    tolerance: float = 1e-6
+    floor: float = 1e-4
+    relevance: bool = True
+
+    def __post_init__(self) -> None:
+        push_settings(self.follow_probability, self.tolerance, 0, None, "numpy")
+        if not 0 < self.floor < np.inf:
+            raise InvalidInputError(f"WalkSettings.floor must be finite and > 0; got {self.floor!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSource:
+    """A source that ranks passages by personalised PageRank from the query's seeds.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    name : str, default "graph"
+    needs : sequence of str, default ("vector",)
+        Dense rankings to take seeds from, the first of them that there is; without any, the entities named in
+        the query are the only seeds.
+    embedder : callable, optional
+        ``embedder(query) -> (d,) vector``. With `graph.embeddings`, passages nearer to the query are preferred
+        along the way; without, the handed ranking's similarities serve instead.
+    linking : LinkSettings
+    walk : WalkSettings
+
+    Notes
+    -----
+    Scores are masses in (0, 1]. The background is the mean and the standard deviation of log(mass + floor) over
+    all passages. A passage's payload is its :class:`Trail`.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph(
+    ...     [
+    ...         {"id": "film", "title": "Vertigo", "text": "Vertigo is a film by Alfred Hitchcock."},
+    ...         {"id": "man", "title": "Alfred Hitchcock", "text": "Alfred Hitchcock was born in Leytonstone."},
+    ...         {"id": "other", "title": "Paris", "text": "Paris is a city."},
+    ...     ]
+    ... )
+    >>> GraphSource(graph).search("Where was the director of Vertigo born?", 10, {}).ids
+    ('man', 'film')
+    """
+
+    graph: EntityGraph
+    name: str = "graph"
+    needs: Sequence[str] = ("vector",)
+    embedder: Embedder | None = None
+    linking: LinkSettings = field(default_factory=LinkSettings)
+    walk: WalkSettings = field(default_factory=WalkSettings)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, EntityGraph):
+            raise InvalidTypeError(f"graph must be an EntityGraph; got {type(self.graph).__name__}")
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
+        if isinstance(self.needs, str):
+            raise InvalidTypeError(f"needs must be a list of names; got {self.needs!r}")
+        object.__setattr__(self, "needs", tuple(self.needs))
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        if not isinstance(query, str) or not query.strip():
+            raise InvalidInputError(f"query must be text that is not blank; got {query!r}")
+        if limit is not None and (isinstance(limit, bool) or limit < 1):
+            raise InvalidInputError(f"limit must be at least 1 or None; got {limit!r}")
+        handed = self._handed(given)
+        seeding = link(self.graph, query, handed, self.linking)
+        size = len(self.graph.passages)
+        if not len(seeding):
+            return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
+        gains = self._gains(query, handed)
+        walked = self._walk(seeding, gains)
+        rows, masses = self._hits(walked, limit)
+        ids = [self.graph.passages[row] for row in rows.tolist()]
+        return Ranking(
+            self.name,
+            ids,
+            masses,
+            background=background(walked, size, self.walk.floor),
+            size=size,
+            payloads=Trails(self.graph, walked, seeding, gains, tuple(ids)),
+            reason="" if ids else "the walk from the query's seeds reaches no passage",
+        )
+
+    def _handed(self, given: Given) -> Ranking | None:
+        return next((ranking for name in self.needs if (ranking := given.get(name)) is not None), None)
+
+    def _gains(self, query: str, handed: Ranking | None) -> FloatArray | None:
+        if not self.walk.relevance:
+            return None
+        vector = None
+        if self.embedder is not None and self.graph.embeddings is not None:
+            vector = self.embedder(query)
+        return relevance(self.graph, handed, vector)
+
+    def _walk(self, seeding: Seeding, gains: FloatArray | None) -> PageRankResult:
+        operator = self.graph.operator
+        seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
+        rows = StaticRows(operator) if gains is None else RelevanceRows(operator, gains)
+        kernel: Kernel = "auto" if gains is None else "numpy"
+        settings = push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, kernel)
+        return run_push(rows, operator.pool, seeds, settings, None)
+
+    def _hits(self, walked: PageRankResult, limit: int | None) -> tuple[Any, FloatArray]:
+        """Rows and masses of the best passages, ties by id."""
+        held = (walked.nodes < len(self.graph.passages)) & (walked.values > 0)
+        rows, masses = walked.nodes[held], walked.values[held]
+        ids = [self.graph.passages[row] for row in rows.tolist()]
+        best = top_order(masses, ids, limit)
+        return rows[best], masses[best]
+
+
+def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
+    """Mean and standard deviation of log(mass + floor) over all passages, in O(reached).
+
+    Parameters
+    ----------
+    walked : PageRankResult
+    passages : int
+        Nodes below this are passages; those the walk did not reach have mass 0.
+    floor : float
+        > 0.
+
+    Returns
+    -------
+    Background or None
+        None where all masses are equal.
+    """
+    held = walked.values[walked.nodes < passages]
+    base = float(np.log(floor))
+    above = np.log(held + floor) - base
+    mean = float(above.sum()) / passages
+    spread = float(np.sqrt(max(float((above**2).sum()) / passages - mean**2, 0.0)))
+    if spread <= 0:
+        return None
+    return Background(location=base + mean, scale=spread, transform="log", floor=floor)
