@@ -139,7 +139,8 @@ def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline
     axes.barh(rows, [-count for count in lost], color=COLOURS[4])
     for row, (up, down) in enumerate(zip(won, lost, strict=True)):
         axes.text(up, row, f" {up}", va="center", fontsize=8)
-        axes.text(-down, row, f"{down} ", va="center", ha="right", fontsize=8)
+        if down:
+            axes.text(-down, row, f"{down} ", va="center", ha="right", fontsize=8)
     axes.axvline(0, color="#333333", linewidth=0.8)
     axes.set_yticks(rows, names, fontsize=8)
     axes.invert_yaxis()
