@@ -18,6 +18,7 @@ from scipy import sparse
 
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.synonyms import finite_rows
 
 _COLUMNS = 64
 
@@ -108,7 +109,7 @@ def abstractness(
     >>> abstractness(mentions, [[1.0, 0.0], [0.0, 1.0]], ddof=1, shrinkage=1.0).round(6).tolist()
     [1.0, 0.5]
     """
-    vectors = _embeddings(passages)
+    vectors = finite_rows(passages, "passages")
     members = members_of(mentions, len(vectors))
     if ddof not in (0, 1):
         raise InvalidInputError(f"ddof must be 0 or 1; got {ddof!r}")
@@ -222,15 +223,3 @@ def finite_vector(values: ArrayLike, name: str) -> FloatArray:
     if len(bad):
         raise InvalidInputError(f"{name} must be finite; got {given[bad[0]]} at position {bad[0]}")
     return given
-
-
-def _embeddings(passages: ArrayLike) -> Any:
-    vectors = np.asarray(passages)
-    if vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
-        raise InvalidInputError(
-            f"passages must be a two-dimensional array of numbers; got shape {vectors.shape} of {vectors.dtype}"
-        )
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise InvalidInputError(f"passages must be finite; got a NaN or an infinity in row {bad[0]}")
-    return vectors
