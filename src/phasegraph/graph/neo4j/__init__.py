@@ -1,16 +1,23 @@
 """Neo4j as the graph's home: read the graphs of others, write ours, and walk on the server or beside it."""
 
 from phasegraph.graph.neo4j.connection import Neo4jConnection
+from phasegraph.graph.neo4j.corpora import drop_corpus, list_corpora
+from phasegraph.graph.neo4j.guard import read_guarded
 from phasegraph.graph.neo4j.reading import read_changes, read_graph
-from phasegraph.graph.neo4j.records import GraphChanges, GraphRecords, PassageRecord, changes_between
+from phasegraph.graph.neo4j.records import (
+    GraphChanges,
+    GraphRecords,
+    PassageRecord,
+    changes_between,
+    records_from_extractions,
+)
 from phasegraph.graph.neo4j.schema import SCHEMAS, GraphSchema, detect_schema
 from phasegraph.graph.neo4j.writing import (
     WriteReport,
-    drop_corpus,
     ensure_schema,
-    list_corpora,
     remove_passages,
     write_graph,
+    write_synonyms,
 )
 
 __all__ = [
@@ -28,6 +35,9 @@ __all__ = [
     "list_corpora",
     "read_changes",
     "read_graph",
+    "read_guarded",
+    "records_from_extractions",
     "remove_passages",
     "write_graph",
+    "write_synonyms",
 ]

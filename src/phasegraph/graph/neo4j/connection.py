@@ -9,6 +9,7 @@ budgets, so a source keeps an outer deadline as well (`phasegraph.sources`).
 from __future__ import annotations
 
 import importlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
@@ -124,7 +125,12 @@ class Neo4jConnection:
             self._driver.close()
 
     def read(
-        self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float | None = None
+        self,
+        statement: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        deadline: float | None = None,
+        limit: int | None = None,
     ) -> list[Row]:
         """Run one reading statement in a managed transaction routed to a reader.
 
@@ -136,6 +142,8 @@ class Neo4jConnection:
             The values.
         deadline : float, optional
             Seconds; None takes the connection's.
+        limit : int, optional
+            Rows taken at most; the rest is left on the server.
 
         Returns
         -------
@@ -147,7 +155,7 @@ class Neo4jConnection:
         StoreError
             If the server cannot be reached, refuses, or does not answer in time.
         """
-        return self._managed("execute_read", _single(statement, parameters), deadline)
+        return self._managed("execute_read", _single(statement, parameters, limit), deadline)
 
     def write(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float = BULK_SECONDS
@@ -169,13 +177,16 @@ class Neo4jConnection:
 
         return self._managed("execute_write", work, deadline)
 
-    def kind_of(self, statement: str, parameters: Mapping[str, Any] | None = None) -> str:
-        """Return what the server's planner says a statement does ('r', 'rw', 'w' or 's'), without running it."""
+    def explain(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float | None = None
+    ) -> tuple[str, Mapping[str, Any] | None]:
+        """Return what the server's planner says a statement does ('r', 'rw', 'w' or 's') and its plan; nothing runs."""
 
-        def work(transaction: Any) -> str:
-            return str(transaction.run("EXPLAIN " + statement, dict(parameters or {})).consume().query_type)
+        def work(transaction: Any) -> tuple[str, Mapping[str, Any] | None]:
+            summary = transaction.run("EXPLAIN " + statement, dict(parameters or {})).consume()
+            return str(summary.query_type), summary.plan
 
-        return self._managed("execute_read", work, None)
+        return self._managed("execute_read", work, deadline)
 
     def _managed(self, method: str, work: Callable[[Any], _Answer], deadline: float | None) -> _Answer:
         seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
@@ -200,12 +211,19 @@ class Neo4jConnection:
             raise _translated(error, seconds) from error
 
 
-def _single(statement: str, parameters: Mapping[str, Any] | None) -> Callable[[Any], list[Row]]:
+def _single(
+    statement: str, parameters: Mapping[str, Any] | None, limit: int | None = None
+) -> Callable[[Any], list[Row]]:
     values = dict(parameters or {})
 
     def work(transaction: Any) -> list[Row]:
-        rows: list[Row] = transaction.run(statement, values).values()
-        return rows
+        result = transaction.run(statement, values)
+        if limit is None:
+            rows: list[Row] = result.values()
+            return rows
+        taken = [list(record.values()) for record in itertools.islice(result, limit)]
+        result.consume()
+        return taken
 
     return work
 

@@ -9,13 +9,13 @@ corpora in one database never walk through each other.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.cypher import quote, render
-from phasegraph.graph.neo4j.records import GraphChanges, GraphRecords, PassageRecord
+from phasegraph.graph.neo4j.records import GraphChanges, GraphRecords, PassageRecord, named_record
 from phasegraph.graph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, for_entities, schema_named
 
 Fact: TypeAlias = tuple[str, str, str, int]
@@ -23,9 +23,14 @@ Fact: TypeAlias = tuple[str, str, str, int]
 _PASSAGES = """\
 MATCH (p:«passage») WHERE p.«text» IS NOT NULL AND {only}
 OPTIONAL MATCH (p)-[m:«provenance»]-(e«:entity») WHERE NOT e:«passage»
-WITH p, {name_e} AS name, sum({count_m}) AS mentions
+WITH p, {name_e} AS name, count(m) AS mentions
 WITH p, collect(name) AS names, collect(CASE WHEN name IS NULL THEN NULL ELSE mentions END) AS counts
 RETURN {id}, elementId(p), {title}, p.«text», names, counts"""
+
+_OWN_PASSAGES = """\
+MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since
+OPTIONAL MATCH (p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`)
+RETURN p.id, p.title, p.text, collect(e.name), collect(m.count), collect(m.home)"""
 
 _FACTS = """\
 MATCH (a:«entity»)-[r]->(b:«entity»)
@@ -49,6 +54,8 @@ _ALL_OWN_FACTS = """\
 MATCH (a:`PhasegraphEntity` {corpus: $corpus})-[f:`PHASEGRAPH_FACT`]->(b:`PhasegraphEntity`)
 RETURN f.passage, collect(a.name), collect(f.predicate), collect(b.name), collect(f.count)"""
 
+_SYNONYMS = """\
+MATCH (a:`PhasegraphEntity` {corpus: $corpus})-[s:`PHASEGRAPH_SYNONYM`]->(b) RETURN a.name, b.name, s.similarity"""
 _REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision"
 _REMOVED = "MATCH (p:`PhasegraphRemoved` {corpus: $corpus}) WHERE p.revision > $since RETURN p.id"
 
@@ -88,15 +95,17 @@ def read_graph(
     """
     chosen = detect_schema(connection) if schema is None else schema_named(schema)
     _check_corpus(chosen, corpus)
-    # Read before the contents: a write in between is read twice, never missed.
-    revision = _revision(connection, corpus, deadline) if chosen == PHASEGRAPH else None
-    rows = connection.read(_passages_statement(chosen), {"corpus": corpus, "since": -1}, deadline=deadline)
+    values = {"corpus": corpus, "since": -1}
     if chosen == PHASEGRAPH:
-        facts = _own_facts(connection.read(_ALL_OWN_FACTS, {"corpus": corpus}, deadline=deadline))
-        return GraphRecords(_with_facts(rows, facts), revision)
-    found = _grouped_facts(connection.read(_facts_statement(chosen), {"corpus": corpus}, deadline=deadline))
+        return _own_graph(connection, values, deadline)
+    rows = connection.read(_passages_statement(chosen), values, deadline=deadline)
+    found = _grouped_facts(connection.read(_facts_statement(chosen), values, deadline=deadline))
     placed, unplaced = _place(rows, found)
-    return GraphRecords(_with_facts(rows, placed), None, unplaced, all(row[0] is not None for row in rows))
+    records = [_foreign_record(row, placed.get(_passage_id(row), ())) for row in rows]
+    stable = all(_named(row[0]) for row in rows)
+    # With a corpus, a fact that none of its passages vouches for may be another corpus's: it is not handed out.
+    left = unplaced if corpus is None else ()
+    return GraphRecords(_in_order(records), unplaced=left, stable_ids=stable)
 
 
 def read_changes(
@@ -132,10 +141,9 @@ def read_changes(
     _check_corpus(PHASEGRAPH, corpus)
     values = {"corpus": corpus, "since": since}
     revision = _revision(connection, corpus, deadline)
-    rows = connection.read(_passages_statement(PHASEGRAPH), values, deadline=deadline)
-    facts = _own_facts(connection.read(_OWN_FACTS, values, deadline=deadline))
+    records = _own_records(connection, values, _OWN_FACTS, deadline)
     removed = sorted(str(row[0]) for row in connection.read(_REMOVED, values, deadline=deadline))
-    return GraphChanges(_with_facts(rows, facts), tuple(removed), revision)
+    return GraphChanges(records, tuple(removed), revision)
 
 
 def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
@@ -149,12 +157,9 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
 
 def _passages_statement(schema: GraphSchema) -> str:
     only = "true" if schema.corpus_key is None else "($corpus IS NULL OR p.«corpus» = $corpus)"
-    if schema == PHASEGRAPH:
-        only = "p.«corpus» = $corpus AND p.revision > $since"
     text = _PASSAGES.format(
         only=only,
         name_e=_first_of("e", schema.name_keys),
-        count_m="1" if schema.count_key is None else "m.«count»",
         id=_first_of("p", schema.id_keys),
         title=_first_of("p", schema.title_keys),
     )
@@ -180,8 +185,28 @@ def _revision(connection: Neo4jConnection, corpus: str | None, deadline: float) 
     return int(rows[0][0]) if rows else 0
 
 
-def _own_facts(rows: Iterable[list[Any]]) -> dict[str, list[Fact]]:
-    return {str(passage): list(zip(*columns, strict=True)) for passage, *columns in rows}
+def _own_graph(connection: Neo4jConnection, values: Mapping[str, Any], deadline: float) -> GraphRecords:
+    # The revision is read before the contents: a write in between is read twice, never missed.
+    revision = _revision(connection, values["corpus"], deadline)
+    records = _own_records(connection, values, _ALL_OWN_FACTS, deadline)
+    synonyms = connection.read(_SYNONYMS, values, deadline=deadline)
+    return GraphRecords(records, revision, synonyms=tuple(sorted((*row[:2], float(row[2])) for row in synonyms)))
+
+
+def _own_records(
+    connection: Neo4jConnection, values: Mapping[str, Any], facts: str, deadline: float
+) -> tuple[PassageRecord, ...]:
+    rows = connection.read(_OWN_PASSAGES, values, deadline=deadline)
+    stated = {
+        str(passage): tuple(zip(*columns, strict=True))
+        for passage, *columns in connection.read(facts, values, deadline=deadline)
+    }
+    records = []
+    for passage, title, text, names, counts, kinds in rows:
+        homes = tuple((name, kind) for name, kind in zip(names, kinds, strict=True) if kind)
+        mentions = tuple(zip(names, counts, strict=True))
+        records.append(PassageRecord(passage, title, text, mentions, stated.get(passage, ()), homes))
+    return _in_order(records)
 
 
 def _grouped_facts(rows: Iterable[list[Any]]) -> list[tuple[str | None, Fact]]:
@@ -226,14 +251,14 @@ def _passage_id(row: list[Any]) -> str:
     return str(row[0] if _named(row[0]) else row[1])
 
 
-def _with_facts(rows: Iterable[list[Any]], facts: dict[str, list[Fact]]) -> tuple[PassageRecord, ...]:
-    """Turn rows into records, sorted by id; an entity without a name is not a mention."""
-    records: list[PassageRecord] = []
-    for row in rows:
-        passage = _passage_id(row)
-        title, text, names, counts = row[2:]
-        mentions = tuple((name, count) for name, count in zip(names, counts, strict=True) if _named(name))
-        records.append(PassageRecord(passage, title or "", str(text), mentions, tuple(facts.get(passage, ()))))
+def _foreign_record(row: list[Any], facts: Iterable[Fact]) -> PassageRecord:
+    """Turn a row into a record; an entity without a name is not a mention."""
+    title, text, names, counts = row[2:]
+    mentions = [(name, count) for name, count in zip(names, counts, strict=True) if _named(name)]
+    return named_record(_passage_id(row), title or "", str(text), mentions, facts)
+
+
+def _in_order(records: list[PassageRecord]) -> tuple[PassageRecord, ...]:
     records.sort(key=lambda record: record.id)
     for first, second in itertools.pairwise(records):
         if first.id == second.id:

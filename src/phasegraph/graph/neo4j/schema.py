@@ -41,8 +41,6 @@ class GraphSchema:
         Property with the passage's text.
     title_keys : tuple of str
         Properties tried in this order for a title.
-    count_key : str or None
-        Property of the provenance edge with the number of mentions; None counts edges.
     fact_source_key : str or None
         Property of a fact with the id of the passage it came from.
     corpus_key : str or None
@@ -57,7 +55,6 @@ class GraphSchema:
     name_keys: tuple[str, ...] = ("name", "id")
     text_key: str = "text"
     title_keys: tuple[str, ...] = ("title",)
-    count_key: str | None = None
     fact_source_key: str | None = None
     corpus_key: str | None = None
 
@@ -78,7 +75,6 @@ class GraphSchema:
             "entity": self.entity_label,
             "provenance": self.provenance_type,
             "text": self.text_key,
-            "count": self.count_key,
             "fact_source": self.fact_source_key,
             "corpus": self.corpus_key,
         }
@@ -91,7 +87,6 @@ PHASEGRAPH = GraphSchema(
     "PhasegraphEntity",
     "PHASEGRAPH_MENTIONS",
     name_keys=("name",),
-    count_key="count",
     fact_source_key="passage",
     corpus_key="corpus",
 )

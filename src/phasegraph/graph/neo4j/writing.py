@@ -7,7 +7,7 @@ differs; writing the same records twice sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,7 @@ _PUT_ENTITIES = "UNWIND $entities AS name MERGE (:`PhasegraphEntity` {corpus: $c
 _PUT_MENTIONS = """\
 UNWIND $mentions AS row
 MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: row[0]}), (e:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
-MERGE (p)-[m:`PHASEGRAPH_MENTIONS`]->(e) SET m.count = row[2]"""
+MERGE (p)-[m:`PHASEGRAPH_MENTIONS`]->(e) SET m.count = row[2], m.home = row[3]"""
 _PUT_FACTS = """\
 UNWIND $facts AS row
 MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[1]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[3]})
@@ -50,13 +50,14 @@ MERGE (a)-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: row[0], predicate: row
 _BURY = """\
 UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id})
 DETACH DELETE p MERGE (r:`PhasegraphRemoved` {corpus: $corpus, id: id}) SET r.revision = $revision"""
-_DROP_ORPHANS = "MATCH (e:`PhasegraphEntity` {corpus: $corpus}) WHERE NOT (e)--() DELETE e"
-_DROP_SOME = """\
-MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND n.corpus =
-$corpus
-WITH n LIMIT 2000 DETACH DELETE n RETURN count(*)"""
-_DROP_CORPUS = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) DELETE c"
-_CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
+_DROP_ORPHANS = """\
+MATCH (e:`PhasegraphEntity` {corpus: $corpus})
+WHERE NOT EXISTS { (e)<-[:`PHASEGRAPH_MENTIONS`]-() } AND NOT EXISTS { (e)-[:`PHASEGRAPH_FACT`]-() } DETACH DELETE e"""
+_DROP_SYNONYMS = "MATCH (:`PhasegraphEntity` {corpus: $corpus})-[s:`PHASEGRAPH_SYNONYM`]->() DELETE s"
+_PUT_SYNONYMS = """\
+UNWIND $pairs AS row
+MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[0]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
+MERGE (a)-[s:`PHASEGRAPH_SYNONYM`]->(b) SET s.similarity = row[2]"""
 
 
 @dataclass(frozen=True)
@@ -181,25 +182,48 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
     return WriteReport(0, len(stored) - len(gone), len(gone), revision)
 
 
-def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
-    """Return the corpora that were written by us into this database, sorted."""
-    return tuple(str(row[0]) for row in connection.read(_CORPORA, deadline=BULK_SECONDS))
+def write_synonyms(
+    connection: Neo4jConnection, pairs: Mapping[tuple[str, str], float], *, corpus: str, batch: int = 5000
+) -> int:
+    """Replace the synonyms of a corpus; return its new revision.
 
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where to.
+    pairs : mapping of (str, str) to float
+        Similarities in (0, 1]; pairs with a name that is no entity of the corpus are left out.
+    corpus : str
+        The corpus.
+    batch : int, default 5000
+        Pairs per statement, at least 1.
 
-def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete one corpus with all its history; other nodes and corpora are not touched.
+    Returns
+    -------
+    int
+        The corpus's revision.
 
     Raises
     ------
     InvalidInputError
-        If `corpus` is blank.
+        If a similarity is out of range.
     StoreError
-        If the server fails; call again to resume.
+        If the server fails; nothing has changed then.
     """
-    _checked((), corpus, 1)
-    while connection.write(_DROP_SOME, {"corpus": corpus})[0][0] > 0:
-        continue
-    connection.write(_DROP_CORPUS, {"corpus": corpus})
+    _checked((), corpus, batch)
+    best: dict[tuple[str, str], float] = {}
+    for (one, other), similarity in pairs.items():
+        if not 0.0 < similarity <= 1.0:
+            raise InvalidInputError(f"similarity of a synonym must lie in (0, 1]; {similarity!r:.40} was given")
+        key = (min(one, other), max(one, other))
+        if one != other:
+            best[key] = max(best.get(key, 0.0), float(similarity))
+    rows = [[*key, best[key]] for key in sorted(best)]
+    ensure_schema(connection)
+    statements: list[tuple[str, dict[str, Any]]] = [(_DROP_SYNONYMS, {"corpus": corpus})]
+    statements += [(_PUT_SYNONYMS, {"corpus": corpus, "pairs": list(some)}) for some in _batches(rows, batch)]
+    connection.write_all(statements)
+    return _next_revision(connection, corpus)
 
 
 def _remove(connection: Neo4jConnection, gone: Sequence[str], corpus: str, revision: int, batch: int) -> None:
@@ -213,7 +237,7 @@ def _batch_statements(
     records: Sequence[PassageRecord], digests: dict[str, str], corpus: str, revision: int
 ) -> list[tuple[str, dict[str, Any]]]:
     passages = [{"id": each.id, "title": each.title, "text": each.text, "digest": digests[each.id]} for each in records]
-    mentions = [[each.id, *mention] for each in records for mention in each.mentions]
+    mentions = [row for each in records for row in _mention_rows(each)]
     facts = [[each.id, *fact] for each in records for fact in each.facts]
     names = [row[1] for row in mentions] + [name for row in facts for name in (row[1], row[3])]
     ids = {"corpus": corpus, "ids": [each.id for each in records]}
@@ -228,6 +252,13 @@ def _batch_statements(
         (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
         (_PUT_FACTS, {"corpus": corpus, "facts": facts}),
     ]
+
+
+def _mention_rows(record: PassageRecord) -> list[list[Any]]:
+    """Passage, name, count and kind of home: what a passage is about counts as mentioned, as in the graph."""
+    counts = {**{name: 1 for name, _ in record.homes}, **dict(record.mentions)}
+    homes = dict(record.homes)
+    return [[record.id, name, count, homes.get(name, 0)] for name, count in counts.items()]
 
 
 def _next_revision(connection: Neo4jConnection, corpus: str) -> int:

@@ -1,0 +1,35 @@
+"""The corpora of a database that are ours: list them, drop one, and nothing else."""
+
+from __future__ import annotations
+
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
+
+_DROP_SOME = """\
+MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND n.corpus =
+$corpus
+WITH n LIMIT 2000 DETACH DELETE n RETURN count(*)"""
+_DROP_CORPUS = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) DELETE c"
+_CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
+
+
+def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
+    """Return the corpora that were written by us into this database, sorted."""
+    return tuple(str(row[0]) for row in connection.read(_CORPORA, deadline=BULK_SECONDS))
+
+
+def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
+    """Delete one corpus with all its history; other nodes and corpora are not touched.
+
+    Raises
+    ------
+    InvalidInputError
+        If `corpus` is blank.
+    StoreError
+        If the server fails; call again to resume.
+    """
+    if not isinstance(corpus, str) or not corpus.strip():
+        raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
+    while connection.write(_DROP_SOME, {"corpus": corpus})[0][0] > 0:
+        continue
+    connection.write(_DROP_CORPUS, {"corpus": corpus})

@@ -1,0 +1,192 @@
+"""Our own graphs in Neo4j: written once whatever happens, read back equal, refreshed by what changed, kept apart."""
+
+import numpy as np
+import pytest
+
+from phasegraph.errors import InvalidInputError, StoreError
+from phasegraph.graph.entity_graph import Extraction, graph_from_extractions
+from phasegraph.graph.neo4j import (
+    GraphRecords,
+    Neo4jConnection,
+    PassageRecord,
+    detect_schema,
+    drop_corpus,
+    ensure_schema,
+    list_corpora,
+    read_changes,
+    read_graph,
+    records_from_extractions,
+    remove_passages,
+    write_graph,
+    write_synonyms,
+)
+
+PASSAGES = [
+    {"id": "ada", "title": "Ada Lovelace", "text": "Ada Lovelace worked with Charles Babbage."},
+    {"id": "babbage", "title": "Charles Babbage", "text": "Charles Babbage built the Analytical Engine."},
+    {"id": "byron", "title": "Lord Byron", "text": "Lord Byron was the father of Ada Lovelace."},
+]
+EXTRACTIONS = [
+    Extraction("ada", ["ada lovelace", "charles babbage"], [], ["ada lovelace"], "ada lovelace"),
+    Extraction("ada", ["ada lovelace"], [("Ada Lovelace", "worked with", "Charles Babbage")]),
+    Extraction(
+        "babbage", ["charles babbage"], [("Charles Babbage", "built", "Analytical Engine")], ["charles babbage"]
+    ),
+    Extraction(
+        "byron", ["lord byron", "ada lovelace"], [("Lord Byron", "father of", "Ada Lovelace")], (), "lord byron"
+    ),
+]
+RECORDS = records_from_extractions(PASSAGES, EXTRACTIONS)
+
+
+def same_graph(one, other):
+    """Whether two graphs have the same passages, entities and weights."""
+    assert one.passages == other.passages
+    assert one.entities == other.entities
+    for name in ("mentions", "homes", "facts", "synonyms", "adjacency"):
+        np.testing.assert_array_equal(getattr(one, name).toarray(), getattr(other, name).toarray(), err_msg=name)
+
+
+def test_records_build_the_graph_that_the_extractions_build():
+    in_order = sorted(passage["id"] for passage in PASSAGES)
+    same_graph(GraphRecords(RECORDS).graph(), graph_from_extractions(in_order, EXTRACTIONS))
+
+
+def test_what_was_written_is_read_back_equal(connection):
+    write_graph(connection, RECORDS, corpus="c")
+    write_synonyms(connection, {("lord byron", "ada lovelace"): 0.5, ("lord byron", "unknown"): 0.9}, corpus="c")
+    assert detect_schema(connection).name == "phasegraph"
+    back = read_graph(connection, corpus="c")
+    assert [record.id for record in back.passages] == ["ada", "babbage", "byron"]
+    assert [(record.title, record.text) for record in back.passages] == [(p["title"], p["text"]) for p in PASSAGES]
+    assert [record.facts for record in back.passages] == [record.facts for record in RECORDS]
+    synonyms = {("ada lovelace", "lord byron"): 0.5}
+    wanted = graph_from_extractions([record.id for record in RECORDS], EXTRACTIONS, synonyms=synonyms)
+    same_graph(back.graph(), wanted)
+
+
+def test_writing_again_writes_nothing(connection, driver):
+    first = write_graph(connection, RECORDS, corpus="c")
+    assert (first.written, first.unchanged, first.revision) == (3, 0, 1)
+    before = contents(driver)
+    again = write_graph(connection, RECORDS, corpus="c")
+    assert (again.written, again.unchanged, again.revision) == (0, 3, 1)
+    assert contents(driver) == before
+
+
+def contents(driver):
+    nodes = driver.execute_query("MATCH (n) RETURN count(n)").records[0][0]
+    edges = driver.execute_query("MATCH ()-[r]->() RETURN count(r)").records[0][0]
+    return nodes, edges
+
+
+class Stops(Neo4jConnection):
+    """A connection that loses the server after a number of batches."""
+
+    def __init__(self, driver, batches):
+        super().__init__(driver, deadline=20.0)
+        self.batches = batches
+
+    def write_all(self, statements, **limits):
+        if self.batches == 0:
+            raise StoreError("unreachable")
+        self.batches -= 1
+        return super().write_all(statements, **limits)
+
+
+def test_a_write_that_was_cut_off_is_resumed_and_ends_equal(connection, driver):
+    with pytest.raises(StoreError):
+        write_graph(Stops(driver, 2), RECORDS, corpus="c", batch=1)
+    resumed = write_graph(connection, RECORDS, corpus="c", batch=1)
+    assert (resumed.written, resumed.unchanged) == (1, 2)
+    wanted = graph_from_extractions([record.id for record in RECORDS], EXTRACTIONS)
+    same_graph(read_graph(connection, corpus="c").graph(), wanted)
+
+
+def test_a_changed_passage_replaces_what_it_said_before(connection):
+    write_graph(connection, RECORDS, corpus="c")
+    other = PassageRecord("ada", "Ada", "Ada met Mary.", (("ada", 1), ("mary", 1)), (("ada", "met", "mary", 1),))
+    write_graph(connection, [other], corpus="c")
+    back = {record.id: record for record in read_graph(connection, corpus="c").passages}
+    assert back["ada"] == other
+    assert back["byron"].mentions == RECORDS[2].mentions
+
+
+def test_a_refresh_reads_what_changed_and_nothing_else(connection):
+    first = write_graph(connection, RECORDS, corpus="c")
+    assert read_changes(connection, corpus="c", since=first.revision).changed == ()
+    other = PassageRecord("new", "", "Something new.", (("something", 2),))
+    write_graph(connection, [other], corpus="c")
+    second = remove_passages(connection, ["byron", "absent"], corpus="c")
+    changes = read_changes(connection, corpus="c", since=first.revision)
+    assert changes.changed == (other,)
+    assert changes.removed == ("byron",)
+    assert changes.revision == second.revision == 3
+    entities = {name for record in read_graph(connection, corpus="c").passages for name, _ in record.mentions}
+    assert "lord byron" not in entities
+
+
+def test_a_passage_that_comes_back_is_no_longer_removed(connection):
+    write_graph(connection, RECORDS, corpus="c")
+    remove_passages(connection, ["ada"], corpus="c")
+    write_graph(connection, RECORDS, corpus="c")
+    changes = read_changes(connection, corpus="c", since=1)
+    assert [record.id for record in changes.changed] == ["ada"]
+    assert changes.removed == ()
+
+
+def test_replacing_a_corpus_removes_what_was_not_given(connection):
+    write_graph(connection, RECORDS, corpus="c")
+    report = write_graph(connection, RECORDS[:1], corpus="c", replace=True)
+    assert (report.written, report.unchanged, report.removed) == (0, 1, 2)
+    assert [record.id for record in read_graph(connection, corpus="c").passages] == ["ada"]
+
+
+def test_two_corpora_share_no_node_and_are_dropped_alone(connection, driver):
+    driver.execute_query("CREATE (:Mine {corpus: 'one'})")
+    write_graph(connection, RECORDS, corpus="one")
+    write_graph(connection, RECORDS[:1], corpus="two")
+    assert list_corpora(connection) == ("one", "two")
+    across = "MATCH (a)-[r]-(b) WHERE a.corpus <> b.corpus RETURN count(r)"
+    assert driver.execute_query(across).records[0][0] == 0
+    drop_corpus(connection, "one")
+    assert list_corpora(connection) == ("two",)
+    assert len(read_graph(connection, "phasegraph", corpus="two").passages) == 1
+    assert driver.execute_query("MATCH (m:Mine) RETURN count(m)").records[0][0] == 1
+
+
+def test_the_schema_may_be_ensured_any_number_of_times_and_is_named(connection, driver):
+    ensure_schema(connection)
+    ensure_schema(connection)
+    rows = driver.execute_query("SHOW CONSTRAINTS YIELD name RETURN name").records
+    assert {row[0] for row in rows} == {f"phasegraph_{kind}" for kind in ("passage", "removed", "entity", "corpus")}
+
+
+@pytest.mark.parametrize("corpus", ["", "  ", None, 3])
+def test_a_corpus_without_a_name_is_refused(corpus):
+    with pytest.raises(InvalidInputError, match="corpus must be"):
+        write_graph(Neo4jConnection(None), RECORDS, corpus=corpus)
+    with pytest.raises(InvalidInputError, match="corpus must be"):
+        read_graph(Neo4jConnection(None), "phasegraph", corpus=corpus)
+
+
+def test_an_id_given_twice_is_refused():
+    with pytest.raises(InvalidInputError, match="'ada' was given twice"):
+        write_graph(Neo4jConnection(None), [RECORDS[0], RECORDS[0]], corpus="c")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("id", " ", "id must not be blank"),
+        ("title", None, "title must be a str"),
+        ("mentions", (("ada", 0),), "count of mentions must be an integer of at least 1"),
+        ("mentions", (("", 1),), "mentions must hold 1 words"),
+        ("mentions", (("ada", True),), "count of mentions"),
+        ("facts", (("ada", "met", 1),), "facts must hold 3 words"),
+        ("homes", (("ada", 1.5),), "count of homes"),
+    ],
+)
+def test_a_record_names_the_field_that_is_wrong(field, value, message):
+    with pytest.raises(InvalidInputError, match=message):
+        PassageRecord(**{"id": "x", field: value})
