@@ -7,6 +7,7 @@ import typer
 from phasegraph.cli.evaluate import evaluate
 from phasegraph.cli.explain import explain
 from phasegraph.cli.fuse import fuse
+from phasegraph.cli.reproduce import reproduce
 from phasegraph.cli.tune import tune
 
 app = typer.Typer(
@@ -15,5 +16,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (evaluate, tune, fuse, explain):
+for command in (evaluate, tune, fuse, explain, reproduce):
     app.command()(command)

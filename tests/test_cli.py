@@ -1,0 +1,214 @@
+"""The command line: tables for people, JSON for machines, and exit codes that tell failure from misuse."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import PASSAGES, QUERIES, write_dataset
+
+from phasegraph.cli import main
+from phasegraph.evaluation.runs import read_run
+from phasegraph.pipeline import FusionPipeline
+
+BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
+QUICK = "vector,graph,rrf,phasegraph,default"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_dataset(tmp_path / "tiny")
+
+
+@pytest.fixture
+def many(tmp_path):
+    """Enough queries to calibrate on: every passage asked for by its title."""
+    queries = [
+        (f"n{i:02d}-{j}", f"{ask} {title}?", [name], True)
+        for i, (name, title, _) in enumerate(PASSAGES)
+        for j, ask in enumerate(("What is", "Where is", "Tell me of"))
+    ]
+    return write_dataset(tmp_path / "many", queries)
+
+
+def test_evaluate_prints_the_table_and_writes_the_json(folder, tmp_path, capsys):
+    target = tmp_path / "table.json"
+    assert main(["evaluate", str(folder), "--systems", QUICK, "--json", str(target)]) == 0
+    printed = capsys.readouterr().out
+    assert "lists of 50" in printed
+    assert all(name in printed for name in QUICK.split(","))
+    state = json.loads(target.read_text(encoding="utf-8"))
+    assert (state["dataset"], state["queries"], state["limit"]) == ("tiny", 4, 50)
+    assert list(state["systems"]) == QUICK.split(",")
+    promised = {"LastHop@5", "LastHop@10", "FullSup@5", "FullSup@10", "Recall@5", "Recall@10", "ms_per_query"}
+    promised |= {f"{name}@{k}" for name in ("wins", "losses", "p") for k in (5, 10)}
+    for row in state["systems"].values():
+        assert promised <= set(row)
+        assert all(0 <= row[name] <= 100 for name in promised if "Hop" in name or "Rec" in name or "Sup" in name)
+    vector = state["systems"]["vector"]
+    assert [vector[f"{name}@{k}"] for k in (5, 10) for name in ("wins", "losses", "p")] == [0, 0, 1.0] * 2
+
+
+def test_standard_output_is_pure_json_when_it_is_asked_for(folder, capsys):
+    assert main(["evaluate", str(folder), "--systems", "vector,rrf", "--json", "-"]) == 0
+    captured = capsys.readouterr()
+    assert set(json.loads(captured.out)["systems"]) == {"vector", "rrf"}
+    assert "LastHop@5" in captured.err
+
+
+def test_the_usual_systems_are_named_as_promised(folder, capsys):
+    assert main(["evaluate", str(folder), "--json", "-"]) == 0
+    names = set(json.loads(capsys.readouterr().out)["systems"])
+    assert {"vector", "graph", "rrf", "phasegraph", "default", "bm25", "convex", "ensemble"} <= names
+    assert {"fusion-reciprocal", "fusion-relative", "fusion-distance", "default-three"} <= names
+
+
+def test_evaluate_twice_gives_the_same_figures(folder, capsys):
+    tables = []
+    for _ in range(2):
+        assert main(["evaluate", str(folder), "--systems", QUICK, "--json", "-"]) == 0
+        state = json.loads(capsys.readouterr().out)
+        for row in state["systems"].values():
+            del row["ms_per_query"]
+        tables.append(state)
+    assert tables[0] == tables[1]
+
+
+def test_a_calibrated_row_is_added_when_asked_for(folder, many, capsys):
+    command = ["evaluate", str(folder), "--systems", "vector,default", "--calibrate-on", str(many), "--json", "-"]
+    assert main(command) == 0
+    assert list(json.loads(capsys.readouterr().out)["systems"]) == ["vector", "default", "calibrated"]
+
+
+def test_calibrating_on_the_set_itself_never_fits_on_the_query_scored(many, capsys):
+    command = ["evaluate", str(many), "--systems", "vector", "--calibrate-on", str(many), "--json", "-"]
+    status = main(command)
+    captured = capsys.readouterr()
+    if status:
+        assert "needs at least 20 queries" in captured.err
+    else:
+        assert "calibrated" in json.loads(captured.out)["systems"]
+
+
+def test_queries_in_both_sets_are_refused_with_file_and_line(folder, tmp_path, capsys):
+    other = write_dataset(tmp_path / "other", [("fresh", "What is new?", ["p00"], True), QUERIES[1]])
+    assert main(["evaluate", str(folder), "--systems", "vector", "--calibrate-on", str(other)]) == 1
+    assert f"{other / 'queries.jsonl'}:2: a query must stand in one" in capsys.readouterr().err
+
+
+def test_further_measures_and_rows_per_query(folder, tmp_path, capsys):
+    rows = tmp_path / "rows.jsonl"
+    command = ["evaluate", str(folder), "--systems", "vector,rrf", "--measures", "nDCG@10,MRR@10", "--rows", str(rows)]
+    assert main([*command, "--json", "-"]) == 0
+    assert "nDCG@10" in json.loads(capsys.readouterr().out)["systems"]["rrf"]
+    lines = [json.loads(line) for line in rows.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) == 8
+    assert {"system", "query", "ids", "LastHop@5", "MRR@10"} <= set(lines[0])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate"],
+        ["evaluate", "nowhere"],
+        ["nonsense"],
+        ["evaluate", "{folder}", "--systems", "vector,other"],
+        ["evaluate", "{folder}", "--systems", ","],
+        ["evaluate", "{folder}", "--limit", "0"],
+        ["evaluate", "{folder}", "--systems", "rrf"],
+        ["evaluate", "{folder}", "--measures", "LastHop"],
+        ["tune", "{folder}"],
+        ["tune", "{folder}", "--out", "x.json", "--sources", "vector,nothing"],
+        ["tune", "{folder}", "--out", "x.json", "--measure", "Best"],
+        ["fuse", "{folder}/queries.jsonl", "--out", "x.run", "--rule", "best"],
+    ],
+)
+def test_bad_usage_ends_with_two(folder, arguments, capsys):
+    assert main([part.replace("{folder}", str(folder)) for part in arguments]) == 2
+    assert capsys.readouterr().err
+
+
+def test_no_argument_shows_the_commands(capsys):
+    assert main([]) in (0, 2)
+    captured = capsys.readouterr()
+    assert "evaluate" in captured.out + captured.err
+
+
+def test_a_broken_folder_ends_with_one_and_names_the_file(folder, capsys):
+    np.save(folder / "passages.f16.npy", np.load(folder / "passages.f16.npy")[:-2])
+    assert main(["evaluate", str(folder)]) == 1
+    captured = capsys.readouterr()
+    assert "passages.f16.npy" in captured.err
+    assert "got 10" in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_an_output_that_cannot_be_written_ends_with_one(folder, tmp_path, capsys):
+    target = tmp_path / "no" / "such" / "folder.json"
+    assert main(["evaluate", str(folder), "--systems", "vector", "--json", str(target)]) == 1
+    assert "folder.json" in capsys.readouterr().err
+
+
+def test_explain_says_why(folder, capsys):
+    assert main(["explain", str(folder), "q0", "--k", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "Where did the father of Ada Lovelace die?" in printed
+    assert "contribution" in printed
+    assert "judged relevant" in printed
+
+
+def test_explanations_add_up(folder, capsys):
+    assert main(["explain", str(folder), "q0", "--json", "-"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert len(state["passages"]) == 5
+    for passage in state["passages"]:
+        total = sum(source["contribution"] for source in passage["sources"])
+        assert total == pytest.approx(passage["fused"], abs=1e-9)
+    assert any(passage["paths"] for passage in state["passages"])
+
+
+def test_explain_names_a_query_that_is_not_there(folder, capsys):
+    assert main(["explain", str(folder), "q99"]) == 1
+    assert "'q99'" in capsys.readouterr().err
+
+
+def test_fuse_takes_runs_and_gives_a_run(tmp_path, capsys):
+    (tmp_path / "vector.run").write_text("q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\nq2 Q0 a 1 1.0 x\n", encoding="utf-8")
+    (tmp_path / "graph.run").write_text("q1 Q0 b 1 9.0 x\nq1 Q0 c 2 8.0 x\n", encoding="utf-8")
+    out = tmp_path / "fused.run"
+    runs = [str(tmp_path / "vector.run"), str(tmp_path / "graph.run")]
+    assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf"]) == 0
+    assert read_run(out).found() == {"q1": ("b", "a", "c"), "q2": ("a",)}
+    FusionPipeline.reciprocal_rank().save(tmp_path / "p.json")
+    again = tmp_path / "again.run"
+    assert main(["fuse", *runs, "--out", str(again), "--pipeline", str(tmp_path / "p.json")]) == 0
+    assert again.read_text(encoding="utf-8") == out.read_text(encoding="utf-8")
+
+
+def test_fuse_refuses_a_bad_run_with_file_and_line(tmp_path, capsys):
+    bad = tmp_path / "bad.run"
+    bad.write_text("q1 Q0 a 1 nan x\n", encoding="utf-8")
+    assert main(["fuse", str(bad), "--out", str(tmp_path / "f.run")]) == 1
+    assert "bad.run:1: a score must be a finite number" in capsys.readouterr().err
+
+
+def test_tune_refuses_too_few_labels(folder, tmp_path, capsys):
+    assert main(["tune", str(folder), "--out", str(tmp_path / "t.json")]) == 1
+    assert "at least 30 judged queries in each part" in capsys.readouterr().err
+    assert not (tmp_path / "t.json").exists()
+
+
+@pytest.mark.skipif(not BUNDLED.is_dir(), reason="the bundled data is not beside the tests")
+def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, capsys):
+    tuned, report = tmp_path / "tuned.json", tmp_path / "report.json"
+    command = ["tune", str(BUNDLED), "--out", str(tuned), "--json", str(report), "--sources", "vector,bm25"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "looked at once" in printed
+    state = json.loads(report.read_text(encoding="utf-8"))
+    assert state["tried"] > 50
+    assert state["tuning_queries"] + state["confirmation_queries"] == 100
+    assert state["confirmed"] == (state["p"] <= 0.05 and state["difference"] > 0)
+    assert state["confirmed"] or FusionPipeline.load(tuned) == FusionPipeline()
+    assert main(["evaluate", str(BUNDLED), "--systems", "vector", "--pipeline", str(tuned), "--json", "-"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["systems"]) == {"vector", "tuned"}
