@@ -9,7 +9,8 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableLambda
 
-from langchain_phasegraph.reading import Reader, check_documents
+from langchain_phasegraph.documents import check_documents
+from langchain_phasegraph.reading import Reader
 from langchain_phasegraph.specs import Reading
 from langchain_phasegraph.writing import documents_of, winners_of
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result, SourceReport

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,6 +22,8 @@ from phasegraph.sources.protocol import AnySource
 if TYPE_CHECKING:
     from langchain_phasegraph.retriever import PhaseGraphRetriever
 
+_INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
+_DEEPEST = 8
 Notes: TypeAlias = dict[str, list[str]]
 Answer: TypeAlias = tuple[Result, list[Winner]]
 
@@ -135,7 +138,9 @@ def check_pipeline(
     """The pipeline in use: the one given or read, with the weights and the strictness of the retriever."""
     pipeline = FusionPipeline() if given is None else given
     if not isinstance(pipeline, FusionPipeline):
-        pipeline = FusionPipeline.load(pipeline)  # type: ignore[arg-type]
+        if not isinstance(pipeline, str | os.PathLike):
+            raise InvalidTypeError(f"pipeline must be a FusionPipeline or a path; got {type(pipeline).__name__}")
+        pipeline = FusionPipeline.load(pipeline)
     if weights is not None:
         pipeline = replace(pipeline, weights=weights)
     elif pipeline.weights is not None and not set(specs) <= set(pipeline.weights):
@@ -144,19 +149,16 @@ def check_pipeline(
     return replace(pipeline, strict=True) if strict else pipeline
 
 
-def holds(candidate: object, target: object) -> bool:
+def holds(candidate: object, target: object, depth: int = 0) -> bool:
     """Whether `target` is `candidate`, or inside it."""
     if candidate is target:
         return True
-    if isinstance(candidate, SourceSpec):
-        return holds(candidate.retriever, target)
-    inner: list[object] = []
-    for name in ("bound", "runnable", "base_retriever", "retriever", "vector", "graph"):
-        inner.append(getattr(candidate, name, None))
-    for name in ("retrievers", "fallbacks", "steps"):
-        held = getattr(candidate, name, None)
+    if depth > _DEEPEST or candidate is None:
+        return False
+    inner = [getattr(candidate, name, None) for name in _INNER]
+    for held in (getattr(candidate, name, None) for name in ("retrievers", "fallbacks")):
         inner.extend(held.values() if isinstance(held, Mapping) else held if isinstance(held, list | tuple) else ())
-    return any(holds(one, target) for one in inner if one is not None)
+    return any(holds(one, target, depth + 1) for one in inner)
 
 
 def _needs(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
@@ -175,6 +177,3 @@ def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
     for name in wanted:
         wanted.extend(need for need in gatherer.settings[name].needs if need not in wanted)
     return tuple(sorted(wanted))
-
-
-__all__ = ["InvalidTypeError", "Plan", "check_pipeline", "check_weights"]

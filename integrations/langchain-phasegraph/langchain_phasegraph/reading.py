@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from typing import Any, cast
 
 from langchain_core.documents import Document
 
+from langchain_phasegraph.documents import BLOCK, Payloads, ScoredDocuments, unpack
 from langchain_phasegraph.specs import Reading
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking
+from phasegraph import Ranking
 from phasegraph.adapters import Direction, Identities, contradicts, limited
-from phasegraph.sources.answers import MalformedAnswerError
 
-BLOCK = "phasegraph"
 SCORE_KEYS: Mapping[str, bool | None] = {
     "relevance_score": True,
     "similarity_score": True,
@@ -22,49 +19,6 @@ SCORE_KEYS: Mapping[str, bool | None] = {
     "_similarity_score": True,
     "score": None,
 }
-_MOST_LAZY_HITS = 100_000
-
-
-class ScoredDocuments(list[Document]):
-    """Documents as a retriever returns them, with their scores alongside.
-
-    Attributes
-    ----------
-    scores : list of object or None
-        One per document, in the source's own unit.
-    searched : list of (Document, object) or None
-        The score search from which scores are to be joined by id, where another search decided membership.
-    """
-
-    scores: Sequence[object] | None = None
-    searched: Sequence[tuple[Document, object]] | None = None
-
-
-class Payloads(Mapping[str, Document]):
-    """Documents by id, the first of each; indexed when first asked."""
-
-    __slots__ = ("_documents", "_ids", "_index")
-
-    def __init__(self, ids: Sequence[str], documents: Sequence[Document]) -> None:
-        self._ids = ids
-        self._documents = documents
-        self._index: dict[str, Document] | None = None
-
-    @property
-    def by_id(self) -> dict[str, Document]:
-        """The documents as a plain dictionary."""
-        if self._index is None:
-            self._index = dict(zip(reversed(self._ids), reversed(self._documents), strict=True))
-        return self._index
-
-    def __getitem__(self, identifier: str) -> Document:
-        return self.by_id[identifier]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by_id)
-
-    def __len__(self) -> int:
-        return len(self.by_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,64 +106,6 @@ class Reader:
         return higher
 
 
-def unpack(answer: object) -> ScoredDocuments:
-    """Whatever a retriever returned, as documents with or without scores.
-
-    Raises
-    ------
-    MalformedAnswerError
-        If it is not made of documents, texts, or pairs of one of them and a score.
-    """
-    if isinstance(answer, ScoredDocuments):
-        return answer
-    if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
-        raise MalformedAnswerError(
-            f"malformed: a retriever must return a list of documents; got {type(answer).__name__}"
-        )
-    items = answer if isinstance(answer, list | tuple) else _drained(answer)
-    kinds = set(map(type, items))
-    if kinds == {Document}:
-        return ScoredDocuments(cast("list[Document]", items))
-    if kinds and kinds <= {tuple, list}:
-        return _pairs(items)
-    return ScoredDocuments(_document(item, row) for row, item in enumerate(items))
-
-
-def _pairs(items: Sequence[Any]) -> ScoredDocuments:
-    try:
-        heads, scores = zip(*items, strict=True)
-    except ValueError as error:
-        raise MalformedAnswerError("malformed: a scored hit must be a pair (document, score)") from error
-    if set(map(type, heads)) != {Document}:
-        heads = tuple(_document(item, row) for row, item in enumerate(heads))
-    documents = ScoredDocuments(heads)
-    documents.scores = scores
-    return documents
-
-
-def _drained(answer: Iterable[object]) -> list[object]:
-    items: list[object] = []
-    try:
-        items.extend(islice(answer, _MOST_LAZY_HITS + 1))
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise MalformedAnswerError(f"malformed: {type(error).__name__} raised by an iterator of hits") from error
-    if len(items) > _MOST_LAZY_HITS:
-        raise MalformedAnswerError(f"malformed: an iterator of hits must end within {_MOST_LAZY_HITS}; it went on")
-    return items
-
-
-def _document(item: object, row: int) -> Document:
-    if isinstance(item, Document):
-        return item
-    if isinstance(item, str):
-        return Document(page_content=item)
-    raise MalformedAnswerError(
-        f"malformed: a hit must be a document, a text or a (document, score) pair; got {type(item).__name__} at {row}"
-    )
-
-
 def _score_key(documents: Sequence[Document]) -> str | None:
     """The known metadata key under which every document has a number."""
     if not documents:
@@ -228,13 +124,3 @@ def _metadata_score(document: Document, key: str) -> object:
 
 def _is_number(value: object) -> bool:
     return hasattr(value, "__float__") and not isinstance(value, bool | str)
-
-
-def check_documents(name: str, documents: object) -> ScoredDocuments:
-    """Documents that a caller hands over, or an error that names the list."""
-    try:
-        return unpack(documents)
-    except InvalidTypeError as error:
-        raise InvalidTypeError(f"lists[{name!r}]: {str(error).removeprefix('malformed: ')}") from error
-    except InvalidInputError as error:
-        raise InvalidInputError(f"lists[{name!r}]: {error}") from error

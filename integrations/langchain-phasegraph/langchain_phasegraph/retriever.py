@@ -6,27 +6,21 @@ import inspect
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig
-from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from langchain_phasegraph.errors import own_error
+from langchain_phasegraph.base import CheckedRetriever, Count, config_of
 from langchain_phasegraph.plan import Plan
 from langchain_phasegraph.writing import documents_of
-from phasegraph import Context, FusionPipeline, PhasegraphWarning, Result
+from phasegraph import Context, FusionPipeline, PhasegraphWarning, Ranking, Result
 from phasegraph.adapters import check_queries, fit_calibrators, with_progress
 from phasegraph.pipeline.checks import check_count
 
-_CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
-Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
 
-
-class PhaseGraphRetriever(BaseRetriever):
+class PhaseGraphRetriever(CheckedRetriever):
     """Any retrievers, fused by calibrated scores.
 
     Parameters
@@ -74,8 +68,6 @@ class PhaseGraphRetriever(BaseRetriever):
     ['p', 'r']
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", validate_assignment=True)
-
     vector: Any = None
     graph: Any = None
     retrievers: Mapping[str, Any] = Field(default_factory=dict)
@@ -93,14 +85,6 @@ class PhaseGraphRetriever(BaseRetriever):
 
     _plan: Plan = PrivateAttr()
 
-    if not TYPE_CHECKING:
-
-        def __init__(self, **fields: Any) -> None:
-            try:
-                super().__init__(**fields)
-            except ValidationError as error:
-                raise own_error(error) from error
-
     @model_validator(mode="after")
     def _prepare(self) -> Self:
         self._plan = Plan.of(self)
@@ -108,26 +92,10 @@ class PhaseGraphRetriever(BaseRetriever):
             self.__dict__["k"] = self._plan.pipeline.k
         return self
 
-    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """Documents for the query, best first; keyword `k` for another number of them."""
-        token = _CONFIG.set(config)
-        try:
-            return super().invoke(input, config, **kwargs)
-        finally:
-            _CONFIG.reset(token)
-
-    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """As :meth:`invoke`."""
-        token = _CONFIG.set(config)
-        try:
-            return await super().ainvoke(input, config, **kwargs)
-        finally:
-            _CONFIG.reset(token)
-
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        result, winners = self._plan.ask(query, self._wanted(k), self._config_of(run_manager))
+        result, winners = self._plan.ask(query, self._wanted(k), config_of(run_manager))
         if self.on_result is not None:
             self._tell(result)
         return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
@@ -135,7 +103,7 @@ class PhaseGraphRetriever(BaseRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        result, winners = await self._plan.aask(query, self._wanted(k), self._config_of(run_manager))
+        result, winners = await self._plan.aask(query, self._wanted(k), config_of(run_manager))
         if self.on_result is not None:
             told = self._tell(result)
             if inspect.isawaitable(told):
@@ -204,20 +172,13 @@ class PhaseGraphRetriever(BaseRetriever):
         self.pipeline = FusionPipeline.load(path)
         return self
 
-    def _fit(self, rankings: Sequence[Any]) -> None:
+    def _fit(self, rankings: Sequence[Ranking]) -> None:
         plan = self._plan.with_calibrators(fit_calibrators(rankings, self._plan.sizes))
         self.__dict__["pipeline"] = plan.pipeline
         self._plan = plan
 
     def _wanted(self, k: int | None) -> int:
         return check_count("k", self.k if k is None else k)
-
-    def _config_of(self, run_manager: Any) -> RunnableConfig:
-        config: RunnableConfig = {"callbacks": run_manager}
-        outer = _CONFIG.get()
-        if outer is not None and outer.get("configurable"):
-            config["configurable"] = outer["configurable"]
-        return config
 
     def _tell(self, result: Result) -> Any:
         try:

@@ -15,7 +15,7 @@ from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
-from langchain_phasegraph.reading import ScoredDocuments, unpack
+from langchain_phasegraph.documents import ScoredDocuments, unpack
 from phasegraph import InvalidTypeError
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
@@ -44,7 +44,10 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     ) -> list[Document]:
         store, settings = self._inner.vectorstore, self._settings(kwargs)
         if self._inner.search_type == "similarity":
-            return _scored(store.similarity_search_with_score(query, **settings))
+            try:
+                return unpack(store.similarity_search_with_score(query, **settings))
+            except NotImplementedError:
+                return self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
         found = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
         return _joined(found, store.similarity_search_with_score(query, **_score_search(settings)))
 
@@ -53,7 +56,10 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     ) -> list[Document]:
         store, settings = self._inner.vectorstore, self._settings(kwargs)
         if self._inner.search_type == "similarity":
-            return _scored(await store.asimilarity_search_with_score(query, **settings))
+            try:
+                return unpack(await store.asimilarity_search_with_score(query, **settings))
+            except NotImplementedError:
+                return await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
         found = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
         return _joined(found, await store.asimilarity_search_with_score(query, **_score_search(settings)))
 
@@ -159,10 +165,6 @@ def _is_plain(retriever: VectorStoreRetriever) -> bool:
         and kind.ainvoke is BaseRetriever.ainvoke
         and _overrides(retriever.vectorstore, VectorStore, "similarity_search_with_score")
     )
-
-
-def _scored(pairs: list[tuple[Document, Any]]) -> ScoredDocuments:
-    return unpack(pairs)
 
 
 def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredDocuments:

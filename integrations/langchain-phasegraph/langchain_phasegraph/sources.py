@@ -10,7 +10,8 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from langchain_phasegraph.reading import Reader, ScoredDocuments, unpack
+from langchain_phasegraph.documents import unpack
+from langchain_phasegraph.reading import Reader
 from langchain_phasegraph.searching import (
     FunctionRetriever,
     ScoredVectorStoreRetriever,
@@ -176,6 +177,3 @@ def _deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
         if isinstance(own, int) and own < limit and "k" in type(runnable).model_fields:
             return runnable.model_copy(update={"k": limit})
     return runnable
-
-
-__all__ = ["RetrieverSource", "ScoredDocuments"]

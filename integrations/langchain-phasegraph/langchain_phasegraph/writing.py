@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from langchain_phasegraph.reading import BLOCK, Payloads
+from langchain_phasegraph.documents import BLOCK, Payloads
 from phasegraph import Result
 from phasegraph.adapters import plain, provenance
 

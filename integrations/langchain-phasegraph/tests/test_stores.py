@@ -1,0 +1,167 @@
+"""Scores out of real stores: direction known, ids kept, nothing written into the index."""
+
+import copy
+import json
+
+import pytest
+from langchain_community.retrievers import BM25Retriever
+from langchain_core.documents import Document
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+from langchain_stores import ORDER, STORES, ids_of, in_memory, passages
+
+from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+
+
+@pytest.fixture(params=sorted(STORES))
+def real_store(request):
+    return STORES[request.param]()
+
+
+def test_the_best_passage_of_every_store_comes_first_and_the_worst_last(real_store):
+    found = PhaseGraphRetriever(vector=real_store, k=9).invoke("what?")
+    plain = real_store.similarity_search("what?", k=9)
+    assert ids_of(found) == ids_of(plain)
+    assert [document.page_content for document in found] == [document.page_content for document in plain]
+
+
+async def test_async_gives_the_same_as_sync_over_every_store(real_store):
+    retriever = PhaseGraphRetriever(vector=real_store.as_retriever(), k=9)
+    assert await retriever.ainvoke("what?") == retriever.invoke("what?")
+
+
+def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(real_store):
+    retriever = PhaseGraphRetriever(vector=real_store.as_retriever(), k=9)
+    own = {document.id: float(score) for document, score in real_store.similarity_search_with_score("what?", k=9)}
+    for document in retriever.invoke("what?"):
+        assert document.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[document.id])
+    (report,) = retriever.explain("what?").reports
+    higher = own[ORDER[0]] > own[ORDER[-1]]
+    assert report.notes == (f"{'higher' if higher else 'lower'} is better: known for this store",)
+
+
+def test_a_store_that_keeps_its_objects_is_not_written_into(real_store):
+    before = copy.deepcopy(real_store.similarity_search("what?", k=9))
+    for document in PhaseGraphRetriever(vector=real_store, k=9).invoke("what?"):
+        document.metadata["mine"] = True
+    assert real_store.similarity_search("what?", k=9) == before
+
+
+def test_provenance_of_every_store_is_plain_json(real_store):
+    for document in PhaseGraphRetriever(vector=real_store).invoke("what?"):
+        json.dumps(document.metadata, allow_nan=False)
+        document.model_dump_json()
+        assert type(document.metadata["score"]) is float
+
+
+def test_bm25_and_vectors_meet_by_id():
+    retriever = PhaseGraphRetriever(vector=in_memory(), retrievers={"bm25": BM25Retriever.from_documents(passages())})
+    first, *_ = retriever.invoke("text of p0")
+    assert first.id == "p0"
+    assert {name: one["rank"] for name, one in first.metadata["phasegraph"]["sources"].items()} == {
+        "bm25": 1.0,
+        "vector": 1.0,
+    }
+    reports = {report.source: report for report in retriever.explain("text of p0").reports}
+    assert reports["bm25"].notes == ("rank only: it returns no scores",)
+
+
+def test_bm25_keeps_its_documents_and_its_own_k():
+    bm25 = BM25Retriever.from_documents(passages())
+    before = copy.deepcopy(bm25.docs)
+    found = PhaseGraphRetriever(retrievers={"bm25": bm25}, k=9).invoke("p3")
+    assert len(found) == 9
+    assert (bm25.k, bm25.docs) == (4, before)
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(50, 9), (6, 6), (None, 2)])
+def test_the_limit_replaces_the_retrievers_own_k_and_none_leaves_it(store, limit, expected):
+    own = store.as_retriever(search_kwargs={"k": 2})
+    assert len(PhaseGraphRetriever(vector=own, limit=limit).invoke("what?")) == expected
+    assert own.search_kwargs == {"k": 2}
+    assert len(PhaseGraphRetriever(vector=SourceSpec(retriever=own, limit=limit)).invoke("what?")) == expected
+
+
+def test_filters_of_the_caller_stay_in_force_and_are_read_at_every_call(store):
+    own = store.as_retriever(search_kwargs={"filter": lambda document: document.metadata["page"] > 5})
+    retriever = PhaseGraphRetriever(vector=own)
+    assert ids_of(retriever.invoke("what?")) == ["p6", "p8", "p7"] or set(ids_of(retriever.invoke("what?"))) == {
+        "p6",
+        "p7",
+        "p8",
+    }
+    own.search_kwargs["filter"] = lambda document: document.metadata["page"] == 0
+    assert ids_of(retriever.invoke("what?")) == ["p0"]
+
+
+@pytest.mark.parametrize("name", ["InMemory", "FAISS L2", "FAISS IP", "Chroma cosine"])
+def test_mmr_decides_membership_and_a_score_search_the_scores(name):
+    store = STORES[name]()
+    own = store.as_retriever(search_type="mmr", search_kwargs={"k": 5, "fetch_k": 9, "lambda_mult": 0.1})
+    members = {document.id for document in own.invoke("what?")}
+    found = PhaseGraphRetriever(vector=own).invoke("what?")
+    assert {document.id for document in found} == members != set(ORDER[:5])
+    scores = {d.id: float(s) for d, s in store.similarity_search_with_score("what?", k=9)}
+    order = [scores[str(document.id)] for document in found]
+    assert order == sorted(order, reverse=scores["p0"] > scores["p8"])
+
+
+def test_a_score_threshold_decides_membership():
+    store = STORES["Chroma cosine"]()
+    own = store.as_retriever(search_type="similarity_score_threshold", search_kwargs={"k": 9, "score_threshold": 0.8})
+    members = {document.id for document in own.invoke("what?")}
+    found = PhaseGraphRetriever(vector=own).invoke("what?")
+    assert {document.id for document in found} == members
+    assert 0 < len(members) < 9
+
+
+async def test_mmr_is_the_same_async(store):
+    own = store.as_retriever(search_type="mmr", search_kwargs={"k": 4, "fetch_k": 9})
+    retriever = PhaseGraphRetriever(vector=own)
+    assert await retriever.ainvoke("what?") == retriever.invoke("what?")
+
+
+def test_relevance_functions_are_never_asked(store, monkeypatch):
+    def refuse(self):
+        pytest.fail("asked for a relevance function")
+
+    monkeypatch.setattr(InMemoryVectorStore, "_select_relevance_score_fn", refuse)
+    assert PhaseGraphRetriever(vector=store).invoke("what?")
+
+
+class Unscored(VectorStore):
+    """A store with nothing but a plain search."""
+
+    def similarity_search(self, query, k=4, **kwargs):
+        return passages()[:k]
+
+    @classmethod
+    def from_texts(cls, texts, embedding, metadatas=None, **kwargs):
+        return cls()
+
+
+class Refusing(Unscored):
+    def similarity_search_with_score(self, *args, **kwargs):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize("kind", [Unscored, Refusing])
+async def test_a_store_without_a_score_search_gives_ranks(kind):
+    retriever = PhaseGraphRetriever(vector=kind(), k=3)
+    assert ids_of(retriever.invoke("what?")) == ["p0", "p1", "p2"] == ids_of(await retriever.ainvoke("what?"))
+    assert retriever.explain("what?").reports[0].notes == ("rank only: it returns no scores",)
+
+
+def test_an_overridden_search_is_called_as_it_is(store):
+    class Own(type(store.as_retriever())):
+        def _get_relevant_documents(self, query, *, run_manager, **kwargs):
+            return [Document("mine", id="mine")]
+
+    assert ids_of(PhaseGraphRetriever(vector=Own(vectorstore=store)).invoke("what?")) == ["mine"]
+
+
+def test_a_configured_and_retried_retriever_keeps_its_scores(store):
+    bound = store.as_retriever().with_config(tags=["x"]).with_retry()
+    fallen = store.as_retriever().with_fallbacks([store.as_retriever()])
+    for retriever in (bound, fallen):
+        block = PhaseGraphRetriever(vector=retriever).invoke("what?")[0].metadata["phasegraph"]
+        assert block["sources"]["vector"]["raw"] == pytest.approx(0.9998, abs=1e-3)
