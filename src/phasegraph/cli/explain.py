@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from phasegraph.cli.options import DatasetDir, JsonTo, Limit, PipelineFile
 from phasegraph.cli.output import console, progress, show_table, write_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
@@ -18,14 +18,12 @@ from phasegraph.priors import Context
 
 
 def explain(
-    folder: Annotated[Path, typer.Argument(metavar="DATASET_DIR", exists=True, file_okay=False)],
+    folder: DatasetDir,
     query_id: Annotated[str, typer.Argument(metavar="QUERY_ID")],
-    pipeline: Annotated[
-        Path | None, typer.Option(help="A saved pipeline in place of the default.", exists=True, dir_okay=False)
-    ] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Hits asked of every source.")] = DEFAULT_LIMIT,
+    pipeline: PipelineFile = None,
+    limit: Limit = DEFAULT_LIMIT,
     k: Annotated[int, typer.Option(min=1, help="Passages to explain.")] = 5,
-    json_to: Annotated[str | None, typer.Option("--json", help="Write it as JSON ('-': standard output).")] = None,
+    json_to: JsonTo = None,
 ) -> None:
     """Show each passage's score, calibrated value and contribution per source, and the path that led to it."""
     dataset = load_dataset(folder)

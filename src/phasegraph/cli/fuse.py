@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from phasegraph.candidates import Ranking
+from phasegraph.cli.options import PipelineFile
 from phasegraph.cli.output import console
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
@@ -27,9 +28,7 @@ def fuse(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, dir_okay=False)],
     out: Annotated[Path, typer.Option(help="The fused run.", dir_okay=False)],
     rule: Annotated[str, typer.Option(help=f"One of {', '.join(RULES)}.")] = "default",
-    pipeline: Annotated[
-        Path | None, typer.Option(help="A saved pipeline in place of a rule.", exists=True, dir_okay=False)
-    ] = None,
+    pipeline: PipelineFile = None,
     k: Annotated[int, typer.Option(min=1, help="Hits per query.")] = 100,
     name: Annotated[str, typer.Option(help="Name of the fused run.")] = "fused",
 ) -> None:

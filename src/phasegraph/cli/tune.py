@@ -7,34 +7,30 @@ from typing import Annotated
 
 import typer
 
+from phasegraph.cli.options import DatasetDir, JsonTo, Limit, measure_of, names_in
 from phasegraph.cli.output import console, percent, progress, show_table, write_json
-from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.legs import DEFAULT_LIMIT, LEGS, Bench, search_legs
-from phasegraph.evaluation.measures import Measure
 from phasegraph.tuning import Tuning
 from phasegraph.tuning import tune as tune_pipeline
 
 
 def tune(
-    folder: Annotated[Path, typer.Argument(metavar="DATASET_DIR", exists=True, file_okay=False)],
+    folder: DatasetDir,
     out: Annotated[Path, typer.Option(help="Where the pipeline goes: one JSON file.", dir_okay=False)],
     measure: Annotated[str, typer.Option(help="What to maximise.")] = "Recall@5",
     sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
-    limit: Annotated[int, typer.Option(min=1, help="Hits asked of every source.")] = DEFAULT_LIMIT,
+    limit: Limit = DEFAULT_LIMIT,
     keep_unconfirmed: Annotated[
         bool, typer.Option(help="Write the best of the tuning part even if its gain was not confirmed.")
     ] = False,
-    json_to: Annotated[str | None, typer.Option("--json", help="Write the report as JSON.")] = None,
+    json_to: JsonTo = None,
 ) -> None:
     """Tune on one half of the judged queries and confirm on the half never looked at."""
-    names = list(dict.fromkeys(part.strip() for part in sources.split(",") if part.strip()))
+    names = names_in(sources)
     if not names or any(name not in LEGS for name in names):
         raise typer.BadParameter(f"sources must be among {', '.join(LEGS)}; got {sources!r}")
-    try:
-        goal = Measure.parse(measure)
-    except InvalidInputError as error:
-        raise typer.BadParameter(str(error)) from error
+    goal = measure_of(measure)
     dataset = load_dataset(folder)
     legs = search_legs(Bench(dataset, limit, progress=progress), names)
     found = tune_pipeline(

@@ -98,38 +98,27 @@ def _part(judged: JudgedScores, fold: IntArray, *, keep: bool) -> JudgedScores:
     return judged.only(np.isin(np.arange(judged.query_count), fold) == keep)
 
 
+def _fitted_row(name: str, judged: JudgedScores) -> list[object]:
+    grid, exact = fit_grid(judged).value, fit_threshold(judged, midway=False).value
+    f1 = fit_threshold(judged, objective="f1", midway=False)
+    return [
+        name,
+        len(judged),
+        judged.positives,
+        number(area_under_curve(judged), 6),
+        f"{number(grid, 6)} ({number(balanced_accuracy(judged, grid), 6)})",
+        f"{number(exact, 6)} ({number(balanced_accuracy(judged, exact), 6)})",
+        f"{number(f1.value, 6)} ({number(f1.statistics['f1'], 6)})",
+        f"{DEFAULTS[name]:g} ({number(balanced_accuracy(judged, DEFAULTS[name]))})",
+    ]
+
+
 def thresholds_page(folder: Path) -> Page:
     """Fitted thresholds, areas under the curve and cross-validated balanced accuracies."""
     judged = judged_sources(folder / "sscc.json")
-    rows = []
-    for name, one in judged.items():
-        grid, exact, f1 = (
-            fit_grid(one),
-            fit_threshold(one, midway=False),
-            fit_threshold(one, objective="f1", midway=False),
-        )
-        rows.append(
-            [
-                name,
-                len(one),
-                one.positives,
-                number(area_under_curve(one), 6),
-                f"{number(grid.value, 6)} ({number(balanced_accuracy(one, grid.value), 6)})",
-                f"{number(exact.value, 6)} ({number(balanced_accuracy(one, exact.value), 6)})",
-                f"{number(f1.value, 6)} ({number(f1.statistics['f1'], 6)})",
-                f"{DEFAULTS[name]:g} ({number(balanced_accuracy(one, DEFAULTS[name]))})",
-            ]
-        )
-    columns = [
-        "source",
-        "pairs",
-        "relevant",
-        "AUC",
-        "grid-100 (BA)",
-        "exact Youden (BA)",
-        "best F1 (F1)",
-        "default (BA)",
-    ]
+    columns = ["source", "pairs", "relevant", "AUC", "grid-100 (BA)", "exact Youden (BA)", "best F1 (F1)"]
+    columns.append("default (BA)")
+    rows = [_fitted_row(name, one) for name, one in judged.items()]
     validated = cross_validated(judged)
     return Page(
         "acceptance-thresholds",
