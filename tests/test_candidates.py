@@ -119,3 +119,36 @@ def test_tied_ranks_agree_with_scipy() -> None:
 
     values = np.random.default_rng(3).integers(0, 6, 40).astype(float)
     np.testing.assert_array_equal(tied_ranks(values), rankdata(-values))
+
+
+@pytest.mark.parametrize("scores", [[0.3, 0.2, 0.1], None])
+def test_hits_without_a_usable_id_are_dropped_and_counted(scores: object) -> None:
+    ranking = Ranking.from_hits("v", ["a", None, ""], scores)  # type: ignore[list-item, arg-type]
+    assert (ranking.ids, ranking.dropped) == (("a",), 2)
+
+
+def test_a_repeated_id_in_a_rank_only_list_leaves_no_gap() -> None:
+    assert Ranking.from_hits("v", ["x", "x", "y"], None).scores.tolist() == [-1.0, -2.0]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"ids": "ab"}, "ids"),
+        ({"dropped": -3}, "dropped"),
+        ({"scores": ["x", "y"]}, "scores"),
+        ({"raw": [1j, 2]}, "raw"),
+    ],
+)
+def test_wrong_fields_raise_our_own_errors(fields: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidInputError, match=field):
+        Ranking(**{"source": "v", "ids": ["a", "b"], "scores": [2.0, 1.0], **fields})  # type: ignore[arg-type]
+
+
+def test_payloads_and_positions_cannot_be_changed_from_outside() -> None:
+    payloads = {"a": 1}
+    ranking = Ranking("v", ["a"], [1.0], payloads=payloads)
+    payloads["a"] = 2
+    assert ranking.payloads["a"] == 1
+    with pytest.raises(TypeError):
+        ranking.positions["b"] = 1  # type: ignore[index]

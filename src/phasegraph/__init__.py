@@ -18,18 +18,23 @@ from phasegraph.errors import (
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import Context, Evidence, FusionPipeline, Result, SourceEvidence
 from phasegraph.priors import ExactMatchBonus, RecencyPrior, UnitPrior
+from phasegraph.sources import BreakerSettings, CallableSource, Gathered, Gatherer, Source, SourceSettings
 
 __all__ = [
     "FUSION_RULES",
     "AllSourcesFailed",
     "Background",
     "BackgroundCalibrator",
+    "BreakerSettings",
+    "CallableSource",
     "Candidates",
     "Context",
     "DegradedError",
     "Evidence",
     "ExactMatchBonus",
     "FusionPipeline",
+    "Gathered",
+    "Gatherer",
     "InsufficientDataError",
     "IntegrityError",
     "InvalidInputError",
@@ -43,8 +48,10 @@ __all__ = [
     "RecencyPrior",
     "ReferenceECDF",
     "Result",
+    "Source",
     "SourceEvidence",
     "SourceReport",
+    "SourceSettings",
     "StoreError",
     "UnitPrior",
     "fit_reference_ecdf",

@@ -169,3 +169,45 @@ def test_contributions_of_a_rule_that_does_not_add_are_shapley_values() -> None:
     result = pipeline.decide([one, two])
     # alone: .5 each; together (.5 + .5) * 2 = 2, so each earns the mean of .5 and 1.5
     np.testing.assert_allclose(result.contributions[0], [1.0, 1.0])
+
+
+def test_a_source_that_its_calibrator_refuses_costs_the_others_nothing() -> None:
+    pipeline = FusionPipeline(
+        calibrator=ListCalibrator("min_max"),
+        calibrators={"vector": ListCalibrator("theoretical_min_max", {"infimum": -1.0})},
+    )
+    broken = Ranking("vector", ["a"], [-1.0000001])
+    result = pipeline.decide([broken, GRAPH])
+    assert result.ids == pipeline.decide([GRAPH]).ids
+    assert result.degraded
+    report = next(one for one in result.reports if one.source == "vector")
+    assert (report.status, "infimum" in report.reason) == ("error", True)
+
+
+def test_an_only_heavy_tailed_source_keeps_its_order_below_the_precision_of_the_line() -> None:
+    walk = Ranking("graph", list("edcba"), [0.9, 0.05, 1e-17, 5e-18, 1e-18])
+    assert FusionPipeline().decide([walk]).ids == ("e", "d", "c", "b", "a")
+
+
+def test_hits_that_were_all_unusable_are_not_called_empty() -> None:
+    gone = Ranking.from_hits("vector", ["a"], [float("nan")])
+    result = FusionPipeline().decide([gone])
+    assert (result.reports[0].status, result.degraded, result.reason) == ("partial", True, "could_not_look")
+
+
+def test_arrays_and_mappings_of_a_result_are_read_only() -> None:
+    result = FusionPipeline().decide([VECTOR, GRAPH])
+    with pytest.raises(ValueError, match="read-only"):
+        result.scores[0] = 1.0
+    with pytest.raises(TypeError):
+        result.agreement[("a", "b")] = 1.0  # type: ignore[index]
+
+
+def test_what_is_no_ranking_and_a_second_report_are_refused() -> None:
+    with pytest.raises(InvalidTypeError, match="Ranking"):
+        FusionPipeline().decide([VECTOR, None])  # type: ignore[list-item]
+    with pytest.raises(InvalidTypeError, match="Ranking"):
+        FusionPipeline().decide("vector")  # type: ignore[arg-type]
+    twice = [SourceReport("vector", "ok"), SourceReport("vector", "error")]
+    with pytest.raises(InvalidInputError, match="one per source"):
+        FusionPipeline().decide([VECTOR], reports=twice)

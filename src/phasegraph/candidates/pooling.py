@@ -97,10 +97,12 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
     for column in largest_first:
         ranking = present[column]
         if not slot:
-            slot, ids = dict(ranking.positions), tuple(ranking.ids)
+            slot, ids = ranking.positions.copy(), tuple(ranking.ids)
             rows_of[column] = np.arange(len(ids))
         else:
             rows_of[column] = np.array([slot.setdefault(i, len(slot)) for i in ranking.ids], dtype=np.intp)
+    for rows in rows_of:
+        rows.setflags(write=False)
     added = list(islice(reversed(slot), len(slot) - len(ids)))
     return Candidates(ids + tuple(added[::-1]), names, tuple(present), tuple(rows_of))
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from types import MappingProxyType
-from typing import Literal, SupportsFloat
+from typing import Literal
 
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph.candidates.numbers import all_none, as_floats
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _EMPTY: Mapping[str, object] = MappingProxyType({})
-_NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, np.int32})
 Transform = Literal["identity", "log"]
+_IDS = "Ranking.ids must be strings that are not empty; source {0!r} gave {1!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +118,18 @@ class Ranking:
     payloads: Mapping[str, object] = field(default_factory=dict, repr=False)
     dropped: int = 0
     reason: str = ""
-    positions: Mapping[str, int] = field(init=False, repr=False)
+    positions: MappingProxyType[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_header(self)
-        scores = np.array(self.scores, dtype=np.float64)
+        scores = _as_array(self.source, "scores", self.scores)
         if scores.ndim != 1 or len(scores) != len(self.ids):
             raise InvalidInputError(
                 f"Ranking.scores must have one value per id; got {scores.shape} for {len(self.ids)} ids"
             )
         if not np.isfinite(scores).all():
             raise InvalidInputError(f"Ranking.scores must be finite; source {self.source!r} gave NaN or infinity")
-        raw = scores if self.raw is None else np.array(self.raw, dtype=np.float64)
+        raw = scores if self.raw is None else _as_array(self.source, "raw", self.raw)
         if raw.shape != scores.shape:
             raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
         ids = _check_ids(self.source, self.ids)
@@ -137,14 +137,16 @@ class Ranking:
         if len(positions) != len(ids) or not _is_ordered(ids, scores):
             ids, scores, raw = _canonical(ids, scores, raw)
             positions = dict(zip(ids, range(len(ids)), strict=True))
-        if "" in positions:
-            raise InvalidInputError(f"Ranking.ids must not be empty strings; source {self.source!r} gave one")
         scores.setflags(write=False)
         raw.setflags(write=False)
         object.__setattr__(self, "ids", ids)
         object.__setattr__(self, "scores", scores)
         object.__setattr__(self, "raw", raw)
-        object.__setattr__(self, "positions", positions)
+        if "" in positions:
+            raise InvalidTypeError(_IDS.format(self.source, ""))
+        object.__setattr__(self, "positions", MappingProxyType(positions))
+        payloads = self.payloads.copy() if isinstance(self.payloads, dict) else self.payloads
+        object.__setattr__(self, "payloads", payloads)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -169,7 +171,8 @@ class Ranking:
         source, ids, background, size, payloads, reason
             As in :class:`Ranking`.
         scores : sequence of object or None
-            Numbers of any kind. NaN, infinite, boolean, text and other non-numbers drop their hit.
+            Numbers of any kind. NaN, infinite, boolean, text and other non-numbers drop their hit, and so
+            does an id that is no text or empty.
             ``None``, or ``None`` for every hit, makes the ranking rank-only, in the order given.
         higher_is_better : bool, default True
             False for distances: scores are negated, `raw` keeps them.
@@ -196,24 +199,61 @@ class Ranking:
             )
         count = len(ids)
         header = {"background": background, "size": size, "payloads": payloads, "reason": reason}
-        if scores is None or (count and not isinstance(scores, np.ndarray) and _all_none(scores)):
-            order = -np.arange(1, count + 1, dtype=np.float64)
-            raw = np.full(count, np.nan)
-            return cls(source, ids, order, raw=raw, rank_only=True, **header)  # type: ignore[arg-type]
-        values = _as_floats(scores)
+        if scores is None or (count and not isinstance(scores, np.ndarray) and all_none(scores)):
+            named = [identifier for identifier in ids if _is_id(identifier)]
+            unique = list(dict.fromkeys(named))
+            order = -np.arange(1, len(unique) + 1, dtype=np.float64)
+            raw = np.full(len(unique), np.nan)
+            dropped = count - len(named)
+            return cls(source, unique, order, raw=raw, rank_only=True, dropped=dropped, **header)  # type: ignore[arg-type]
+        values = as_floats(scores)
         keep = np.isfinite(values)
         if not keep.all():
-            rows = np.flatnonzero(keep).tolist()
-            ids = [ids[row] for row in rows]
-            values = values[rows]
-        signed = values if higher_is_better else -values
-        dropped = count - len(ids)
-        return cls(source, ids, signed, raw=values, dropped=dropped, **header)  # type: ignore[arg-type]
+            ids, values = _rows(ids, values, np.flatnonzero(keep).tolist())
+        try:
+            return cls._signed(source, ids, values, higher_is_better, count - len(ids), header)
+        except InvalidTypeError:
+            if all(map(_is_id, ids)):
+                raise
+        ids, values = _rows(ids, values, [row for row, identifier in enumerate(ids) if _is_id(identifier)])
+        return cls._signed(source, ids, values, higher_is_better, count - len(ids), header)
+
+    @classmethod
+    def _signed(
+        cls,
+        source: str,
+        ids: Sequence[str],
+        values: FloatArray,
+        higher: bool,
+        dropped: int,
+        header: Mapping[str, object],
+    ) -> Ranking:
+        return cls(source, ids, values if higher else -values, raw=values, dropped=dropped, **header)  # type: ignore[arg-type]
+
+
+def _rows(ids: Sequence[str], values: FloatArray, rows: list[int]) -> tuple[list[str], FloatArray]:
+    return [ids[row] for row in rows], values[rows]
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _as_array(source: str, name: str, values: object) -> FloatArray:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"Ranking.{name} must be numbers; source {source!r} gave something else") from error
 
 
 def _check_header(ranking: Ranking) -> None:
     if not isinstance(ranking.source, str) or not ranking.source.strip():
         raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {ranking.source!r}")
+    if isinstance(ranking.ids, str | bytes):
+        raise InvalidTypeError(f"Ranking.ids must be a sequence of strings; source {ranking.source!r} gave one string")
+    dropped = ranking.dropped
+    if isinstance(dropped, bool) or not isinstance(dropped, int) or dropped < 0:
+        raise InvalidInputError(f"Ranking.dropped must be an integer >= 0; got {dropped!r}")
     size = ranking.size
     if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0):
         raise InvalidInputError(f"Ranking.size must be an integer >= 0 or None; got {size!r}")
@@ -222,10 +262,10 @@ def _check_header(ranking: Ranking) -> None:
 def _check_ids(source: str, ids: Iterable[str]) -> tuple[str, ...]:
     checked = tuple(ids)
     try:
-        "".join(checked)  # the cheapest check that every one is text
+        "".join(checked)  # the cheapest way to see that every one is text
     except TypeError:
         wrong = next(value for value in checked if not isinstance(value, str))
-        raise InvalidTypeError(f"Ranking.ids must be strings; source {source!r} gave {wrong!r}") from None
+        raise InvalidTypeError(_IDS.format(source, wrong)) from None
     return checked
 
 
@@ -246,30 +286,3 @@ def _canonical(
         best.setdefault(ids[row], row)
     rows = list(best.values())
     return tuple(best), scores[rows], raw[rows]
-
-
-def _all_none(scores: Sequence[object]) -> bool:
-    return scores[0] is None and all(score is None for score in scores)
-
-
-def _as_floats(scores: Sequence[object] | FloatArray) -> FloatArray:
-    """Numbers as float64, anything that is not a number as NaN."""
-    if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu":
-        return scores.astype(np.float64)
-    if set(map(type, scores)) <= _NUMERIC:
-        try:
-            return np.array(scores, dtype=np.float64)
-        except OverflowError:
-            return np.array([_as_float(score) for score in scores], dtype=np.float64)
-    return np.array([_as_float(score) for score in scores], dtype=np.float64)
-
-
-def _as_float(score: object) -> float:
-    if isinstance(score, bool | np.bool_ | str | bytes) or score is None:
-        return float("nan")
-    if isinstance(score, Decimal | SupportsFloat):
-        try:
-            return float(score)
-        except (TypeError, ValueError, OverflowError, RuntimeError):
-            return float("nan")
-    return float("nan")

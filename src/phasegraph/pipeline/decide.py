@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.calibration import Calibrated
-from phasegraph.candidates import Candidates, Ranking, SourceReport, pool, top_order
-from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarning
+from phasegraph.candidates import Candidates, Ranking, SourceReport, Status, pool, top_order
+from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.pipeline import parts
@@ -32,9 +32,10 @@ def decide(
     _check_known(pipeline, rankings)
     weighted = [r for r in rankings if len(r) and (pipeline.weights is None or pipeline.weights[r.source] > 0)]
     capped = parts.apply_caps(weighted, pipeline.pool_caps, pipeline.pool_cap_mode)
-    candidates = pool(capped)
-    found = parts.calibrate_all(candidates, pipeline.calibrators, pipeline.calibrator)
-    settled = _settle_reports(rankings, reports, candidates, found)
+    scaled, failed = parts.calibrate_all(capped, pipeline.calibrators, pipeline.calibrator)
+    candidates = pool([ranking for ranking in capped if ranking.source in scaled])
+    found = [scaled[name] for name in candidates.sources]
+    settled = _settle_reports(rankings, reports, scaled, failed)
     degraded = any(report.degraded for report in settled)
     if pipeline.strict:
         _refuse(settled)
@@ -86,6 +87,9 @@ def _fuse(
 
 
 def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    wrong = next((one for one in rankings if not isinstance(one, Ranking)), None)
+    if isinstance(rankings, str) or wrong is not None:
+        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(wrong or rankings).__name__}")
     if pipeline.weights is None:
         return
     for ranking in rankings:
@@ -142,24 +146,24 @@ def _factors(pipeline: FusionPipeline, candidates: Candidates, context: Context)
 def _settle_reports(
     rankings: Sequence[Ranking],
     reports: Sequence[SourceReport],
-    candidates: Candidates,
-    found: Sequence[Calibrated],
+    scaled: Mapping[str, Calibrated],
+    failed: Mapping[str, str],
 ) -> tuple[SourceReport, ...]:
     """Reports in name order, made where none came, with the tier each source was calibrated by."""
-    tiers = {name: one.tier for name, one in zip(candidates.sources, found, strict=True)}
     known = {report.source: report for report in reports}
+    if len(known) != len(reports):
+        raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
     for ranking in rankings:
         if ranking.source not in known:
+            status: Status = "ok" if len(ranking) else "partial" if ranking.dropped else "empty"
             known[ranking.source] = SourceReport(
-                ranking.source,
-                "ok" if len(ranking) else "empty",
-                ranking.reason,
-                hits=len(ranking),
-                dropped=ranking.dropped,
+                ranking.source, status, ranking.reason, hits=len(ranking), dropped=ranking.dropped
             )
-    return tuple(
-        replace(known[name], calibration=tiers[name]) if name in tiers else known[name] for name in sorted(known)
-    )
+    for name, one in scaled.items():
+        known[name] = replace(known[name], calibration=one.tier)
+    for name, reason in failed.items():
+        known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
+    return tuple(known[name] for name in sorted(known))
 
 
 def _refuse(reports: Sequence[SourceReport]) -> None:

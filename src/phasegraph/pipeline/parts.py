@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Literal
 
@@ -10,7 +11,8 @@ import numpy as np
 
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator
-from phasegraph.candidates import Candidates, Ranking
+from phasegraph.candidates import Ranking
+from phasegraph.errors import InvalidInputError
 from phasegraph.fusion import FusionRule
 
 PoolCapMode = Literal["list", "graph_only"]
@@ -64,22 +66,48 @@ def apply_caps(rankings: Sequence[Ranking], caps: Mapping[str, int], mode: PoolC
 
 
 def calibrate_all(
-    candidates: Candidates, calibrator_of: Mapping[str, Calibrator], default: Calibrator
-) -> list[Calibrated]:
-    """Each ranking on the common scale.
+    rankings: Sequence[Ranking], calibrator_of: Mapping[str, Calibrator], default: Calibrator
+) -> tuple[dict[str, Calibrated], dict[str, str]]:
+    """Each ranking on the common scale by source name, and why where one cannot be calibrated.
 
     Where no source of the query is informative, background calibration falls back to ranks, so that an only short
-    list keeps its order.
+    list keeps its order. A source whose scores its calibrator refuses costs the others nothing.
     """
-    found = [calibrator_for(ranking, calibrator_of, default)(ranking) for ranking in candidates.rankings]
-    if any(one.informative for one in found):
-        return found
-    return [
-        chosen.by_rank(ranking)
-        if isinstance(chosen := calibrator_for(ranking, calibrator_of, default), BackgroundCalibrator)
-        else one
-        for ranking, one in zip(candidates.rankings, found, strict=True)
-    ]
+    found: dict[str, Calibrated] = {}
+    failed: dict[str, str] = {}
+    for ranking in rankings:
+        try:
+            one = calibrator_for(ranking, calibrator_of, default)(ranking)
+        except InvalidInputError as error:
+            failed[ranking.source] = str(error)
+            continue
+        if not (np.isfinite(one.values).all() and np.isfinite(one.missing)):
+            failed[ranking.source] = "calibrated values must be finite; the scores are too far from the background"
+        else:
+            found[ranking.source] = replace(one, values=in_order(ranking.scores, one.values))
+    if not any(one.informative for one in found.values()):
+        for ranking in rankings:
+            chosen = calibrator_for(ranking, calibrator_of, default)
+            if ranking.source in found and isinstance(chosen, BackgroundCalibrator):
+                found[ranking.source] = chosen.by_rank(ranking)
+    return found, failed
+
+
+def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
+    """`values` with rounding undone: where a score is lower its value is lower, if only by one bit.
+
+    Only for values that descend in truth (a calibrator that gives one value to all is left alone).
+    """
+    lost = np.flatnonzero((scores[:-1] > scores[1:]) & (values[:-1] == values[1:]))
+    if not len(lost) or values[0] == values[-1]:
+        return values
+    out = values.copy()
+    for row in range(int(lost[0]), len(out) - 1):
+        if scores[row] > scores[row + 1]:
+            out[row + 1] = min(out[row + 1], np.nextafter(out[row], -np.inf))
+        else:
+            out[row + 1] = min(out[row + 1], out[row])
+    return out
 
 
 def calibrator_for(ranking: Ranking, own: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -13,6 +14,9 @@ from phasegraph._typing import FloatArray
 from phasegraph.candidates import Candidates, SourceReport
 from phasegraph.errors import InvalidInputError
 
+_ARRAYS = (
+    "scores", "fused", "contributions", "calibrated", "weights", "bonuses", "priors", "rows", "accepted",
+)  # fmt: skip
 Reason = Literal["", "nothing_found", "could_not_look", "all_rejected"]
 
 
@@ -127,6 +131,12 @@ class Result:
     reason: Reason = ""
     warnings: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in _ARRAYS:
+            getattr(self, name).setflags(write=False)
+        object.__setattr__(self, "agreement", MappingProxyType(self.agreement))
+        object.__setattr__(self, "extras", MappingProxyType(self.extras))
 
     def __len__(self) -> int:
         return len(self.ids)
