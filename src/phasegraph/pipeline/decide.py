@@ -87,9 +87,9 @@ def _fuse(
 
 
 def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    wrong = next((one for one in rankings if not isinstance(one, Ranking)), None)
-    if isinstance(rankings, str) or wrong is not None:
-        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(wrong or rankings).__name__}")
+    kinds = [type(one).__name__ for one in rankings if not isinstance(one, Ranking)]
+    if kinds:
+        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {kinds[0]}")
     if pipeline.weights is None:
         return
     for ranking in rankings:
