@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from langchain_core.documents import Document
 
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.sources.answers import MalformedAnswerError
 
 BLOCK = "phasegraph"
@@ -24,10 +24,16 @@ class ScoredDocuments(list[Document]):
         One per document, in the source's own unit.
     searched : list of (Document, object) or None
         The score search from which scores are to be joined by id, where another search decided membership.
+    ranking : Ranking or None
+        The core's own ranking of them, where a source of the core found them.
+    payloads : mapping of str to Document or None
+        The ranking's documents by id.
     """
 
     scores: Sequence[object] | None = None
     searched: Sequence[tuple[Document, object]] | None = None
+    ranking: Ranking | None = None
+    payloads: Mapping[str, Document] | None = None
 
 
 class Payloads(Mapping[str, Document]):

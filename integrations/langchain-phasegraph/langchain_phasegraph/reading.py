@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from langchain_core.documents import Document
 
@@ -36,6 +36,9 @@ class Reader:
     def ranking(self, answer: object, limit: int | None, notes: list[str]) -> Ranking:
         """The answer as a ranking; what had to be handled is added to `notes`."""
         documents = unpack(answer)
+        if documents.ranking is not None:
+            payloads = documents.payloads or {}
+            return limited(replace(documents.ranking, source=self.name, payloads=payloads), limit)
         ids = self._ids(documents, notes)
         scores, order = self._scores(documents, ids)
         higher: bool | None = True

@@ -16,7 +16,9 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
 from langchain_phasegraph.documents import ScoredDocuments, unpack
+from langchain_phasegraph.graph import EntityGraphRetriever
 from phasegraph import InvalidTypeError
+from phasegraph.sources import Source
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
 _FETCHED = 20
@@ -106,6 +108,8 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
         return retriever.model_copy(update={"runnable": as_runnable(retriever.runnable), "fallbacks": others})
     if isinstance(retriever, Runnable):
         return retriever
+    if isinstance(retriever, Source) and not isinstance(retriever, type):
+        return EntityGraphRetriever(graph=retriever, name=getattr(retriever, "name", None))
     if callable(retriever) and not isinstance(retriever, type):
         name = getattr(retriever, "__name__", type(retriever).__name__)
         call = getattr(retriever, "__call__", retriever)  # noqa: B004 - an instance's coroutine method
@@ -129,6 +133,8 @@ def is_asynchronous(runnable: Runnable[str, Any]) -> bool:
     """Whether the class itself has an asynchronous search, rather than its sync one in a thread."""
     if isinstance(runnable, FunctionRetriever):
         return runnable.asynchronous
+    if isinstance(runnable, EntityGraphRetriever):
+        return False
     if isinstance(runnable, ScoredVectorStoreRetriever):
         return _overrides(runnable.vectorstore, VectorStore, "asimilarity_search_with_score")
     if isinstance(runnable, VectorStoreRetriever):

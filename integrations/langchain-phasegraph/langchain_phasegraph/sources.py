@@ -66,7 +66,7 @@ class RetrieverSource:
         for key in ("k", "limit"):
             if key in self.accepts and limit is not None:
                 keywords[key] = limit
-        if "given" in self.accepts and self.settings.needs:
+        if "given" in self.accepts:
             keywords["given"] = given
         if not keywords and limit is not None:
             runnable = _deepened(runnable, limit)

@@ -15,7 +15,7 @@ from phasegraph.adapters import plain, provenance
 
 @dataclass(slots=True)
 class Winner:
-    """A returned passage: the document of the heaviest source that returned it, and what the others hold.
+    """A returned passage: the document of the heaviest source that returned it with a text, and what the others hold.
 
     Parameters
     ----------
@@ -54,6 +54,8 @@ def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, Any]]]) -
             continue
         if winner is None:
             winner = Winner(name, document)
+        elif not winner.document.page_content:
+            winner = Winner(name, document, winner.others, winner.inner)
         elif document is not winner.document and document.page_content != winner.document.page_content:
             winner.others.append(name)
         if BLOCK in document.metadata:

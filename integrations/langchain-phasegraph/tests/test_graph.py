@@ -1,0 +1,177 @@
+"""The entity graph in LangChain: alone, and seeded by the vectors it is fused with."""
+
+import asyncio
+import json
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.language_models import FakeListChatModel, FakeListLLM
+from langchain_core.stores import InMemoryStore
+from langchain_core.vectorstores import InMemoryVectorStore
+from langchain_neo4j.graphs.graph_document import GraphDocument, Node, Relationship
+from langchain_stores import Fixed, ids_of
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, SourceSpec, extractions_of, text_model
+from phasegraph import InvalidInputError
+from phasegraph.graph import GraphSource, build_graph
+
+PASSAGES = [
+    Document("Vertigo is a film by Alfred Hitchcock.", id="film", metadata={"title": "Vertigo"}),
+    Document("Alfred Hitchcock was born in Leytonstone.", id="man", metadata={"title": "Alfred Hitchcock"}),
+    Document("Leytonstone is a part of London.", id="place", metadata={"title": "Leytonstone"}),
+    Document("Paris is a city.", id="other", metadata={"title": "Paris"}),
+]
+QUESTION = "Where was the director of Vertigo born?"
+
+
+def alone(**more):
+    return EntityGraphRetriever.from_documents(PASSAGES, **more)
+
+
+class TestEntityGraphRetriever(RetrieversIntegrationTests):
+    @property
+    def retriever_constructor(self):
+        return alone
+
+    @property
+    def retriever_constructor_params(self):
+        return {}
+
+    @property
+    def retriever_query_example(self):
+        return QUESTION
+
+
+async def test_it_finds_the_passage_that_shares_no_word_with_the_question_and_says_how():
+    found = {document.id: document for document in alone().invoke(QUESTION)}
+    assert {"film", "man", "place"} == set(found)
+    block = found["man"].metadata["phasegraph"]
+    assert ["entity", "alfred hitchcock"] in block["path"] or ["entity", "vertigo"] in block["path"]
+    assert 0 < block["score"] == found["man"].metadata["score"] <= 1
+    json.dumps(block, allow_nan=False)
+    assert await alone().ainvoke(QUESTION) == alone().invoke(QUESTION)
+
+
+def test_the_documents_are_copies_and_bare_on_request():
+    before = [document.model_copy(deep=True) for document in PASSAGES]
+    bare = alone(provenance=False, score_key=None).invoke(QUESTION)
+    assert before == PASSAGES
+    assert all(document in PASSAGES for document in bare)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 100])
+def test_k_is_a_field_and_a_keyword(k):
+    whole = alone(k=100).invoke(QUESTION)
+    assert ids_of(alone(k=k).invoke(QUESTION)) == ids_of(whole)[:k] == ids_of(alone().invoke(QUESTION, k=k))
+    assert ids_of(asyncio.run(alone().ainvoke(QUESTION, k=k))) == ids_of(whole)[:k]
+
+
+def stores():
+    vectors = InMemoryVectorStore(Fixed())
+    vectors.add_documents(PASSAGES)
+    pairs = InMemoryStore()
+    pairs.mset([(str(document.id), document) for document in PASSAGES])
+    by_id = {document.id: document for document in PASSAGES}
+    return [PASSAGES, by_id, vectors, pairs, lambda ids: [by_id[one] for one in ids], lambda ids: by_id]
+
+
+@pytest.mark.parametrize("source", range(6))
+def test_documents_come_from_lists_mappings_stores_and_functions(source):
+    graph = alone().graph
+    found = EntityGraphRetriever(graph=graph, documents=stores()[source]).invoke(QUESTION)
+    texts = {document.id: document.page_content for document in PASSAGES}
+    assert [document.page_content for document in found] == [texts[document.id] for document in found]
+
+
+def vector_store():
+    class Words(Fixed):
+        def embed_query(self, text):
+            return [float(word in text) + 0.01 for word in ("Vertigo", "film", "Paris", "city", "London", "born")]
+
+    store = InMemoryVectorStore(Words())
+    store.add_documents(PASSAGES)
+    return store
+
+
+async def test_fused_the_vectors_seed_the_walk_and_the_graph_states_its_background():
+    retriever = PhaseGraphRetriever(vector=vector_store(), graph=alone(), k=4)
+    result = retriever.explain(QUESTION)
+    reports = {report.source: report for report in result.reports}
+    assert (reports["graph"].calibration, reports["graph"].without) == ("stated", ())
+    assert dict(zip(result.candidates.sources, result.weights.tolist(), strict=True)) == {"graph": 0.75, "vector": 0.25}
+    found = retriever.invoke(QUESTION)
+    for document in found:
+        graph = document.metadata["phasegraph"]["sources"]["graph"]
+        assert graph["rank"] is None or graph["evidence"]["path"]
+        assert document.page_content in [one.page_content for one in PASSAGES]
+    assert await retriever.ainvoke(QUESTION) == found
+
+
+def test_a_core_source_is_fused_with_the_texts_of_the_other_source():
+    source = GraphSource(alone().graph)
+    expected = PhaseGraphRetriever(vector=vector_store(), graph=alone()).invoke(QUESTION)
+    found = PhaseGraphRetriever(vector=vector_store(), graph=source).invoke(QUESTION)
+    assert [d.page_content for d in found] == [d.page_content for d in expected]
+    assert [d.metadata["score"] for d in found] == [d.metadata["score"] for d in expected]
+
+
+def test_without_its_seeds_the_walk_goes_on_and_the_report_says_so():
+    def broken(query):
+        raise OSError
+
+    result = PhaseGraphRetriever(vector=broken, graph=alone()).explain(QUESTION)
+    assert result.ids
+    assert result.reports[0].without == ("vector",)
+    own = PhaseGraphRetriever(graph=SourceSpec(retriever=alone())).explain(QUESTION)
+    assert own.ids == result.ids
+
+
+def test_embeddings_of_the_passages_are_kept_with_the_graph():
+    retriever = alone(embeddings=vector_store().embeddings)
+    assert retriever.graph.embeddings.shape == (4, 6)
+    assert retriever.invoke(QUESTION)
+
+
+def test_graph_documents_become_extractions():
+    source = PASSAGES[0]
+    nodes = [Node(id="Vertigo", type="Film"), Node(id="Alfred Hitchcock", type="Person")]
+    found = extractions_of(
+        [
+            GraphDocument(
+                nodes=nodes, relationships=[Relationship(source=nodes[0], target=nodes[1], type="BY")], source=source
+            )
+        ]
+    )
+    assert (found[0].passage_id, found[0].entities) == ("film", ("vertigo", "alfred hitchcock"))
+    assert found[0].triples == (("Vertigo", "BY", "Alfred Hitchcock"),)
+    assert alone(extractions=found).graph.facts.nnz == 2
+    rows = [{"id": one.id, "text": one.page_content} for one in PASSAGES]
+    assert build_graph(rows, triples=found).facts.nnz == 2
+
+
+@pytest.mark.parametrize("model", [FakeListChatModel(responses=["answer"]), FakeListLLM(responses=["answer"])])
+def test_a_language_model_becomes_a_function_from_prompt_to_text(model):
+    text = text_model(model)("prompt")
+    assert (text, type(text)) == ("answer", str)
+
+
+def test_bad_arguments_are_errors_that_name_them():
+    graph = alone().graph
+    for arguments, named in (
+        ({"graph": 3}, "graph"),
+        ({}, "graph"),
+        ({"graph": graph, "documents": 3}, "documents"),
+        ({"graph": graph, "documents": ["text", 3]}, "documents"),
+        ({"graph": graph, "k": -1}, "k must"),
+        ({"graph": graph, "depth": 2}, "depth"),
+        ({"graph": graph, "embeddings": 3}, "embeddings"),
+    ):
+        with pytest.raises(InvalidInputError, match=named):
+            EntityGraphRetriever(**arguments)
+    with pytest.raises(InvalidInputError, match="model"):
+        text_model(len)
+    with pytest.raises(InvalidInputError, match="graph_documents"):
+        extractions_of([3])
+    with pytest.raises(InvalidInputError, match="query"):
+        alone().invoke(" ")
