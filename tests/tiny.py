@@ -53,3 +53,13 @@ def write_dataset(folder, queries=QUERIES):
     np.save(folder / "passages.f16.npy", _embed(texts, vocabulary))
     np.save(folder / "queries.f16.npy", _embed([q for _, q, _, _ in queries], vocabulary))
     return folder
+
+
+def many_queries():
+    """Three questions about every passage: enough to calibrate on, and for two parts."""
+    asks = ("What is", "Where is", "Tell me of")
+    return [
+        (f"n{row:02d}-{turn}", f"{ask} {title}?", [name], True)
+        for row, (name, title, _) in enumerate(PASSAGES)
+        for turn, ask in enumerate(asks)
+    ]

@@ -1,0 +1,71 @@
+"""The reproduction on a small data set: every study, both parts, the same twice."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny import many_queries, write_dataset
+
+from phasegraph.candidates import Ranking
+from phasegraph.cli import main
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.legs import Leg
+from phasegraph.reproduce.running import reproduce, run_study
+from phasegraph.reproduce.studies import STUDIES, configuration
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_dataset(tmp_path / "many", many_queries())
+
+
+def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
+    said = []
+    out = tmp_path / "out"
+    reproduce(folder, out, say=said.append)
+    pages = {path.stem for path in out.glob("*.md")}
+    assert pages == {study.name for study in STUDIES} | {"README"}
+    figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
+    assert set(figures) == {study.name for study in STUDIES}
+    assert set(figures["table-1"]["many"]) == {"tune", "confirm"}
+    text = (out / "table-1.md").read_text(encoding="utf-8")
+    assert "| phasegraph |" in text
+    assert any("left out" in line for line in said)
+
+
+def test_the_pages_are_the_same_twice(folder, tmp_path):
+    for name in ("one", "two"):
+        assert main(["reproduce", str(folder), "--out", str(tmp_path / name)]) == 0
+    for path in (tmp_path / "one").iterdir():
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+def test_a_folder_without_data_is_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="must hold data sets"):
+        reproduce(tmp_path, tmp_path / "out")
+
+
+def test_the_whole_graph_list_drowns_under_the_papers_rule_and_the_cap_cures_it(tmp_path):
+    """Two legs in opposite order: the longer the graph's list, the less its top counts under the paper's rule."""
+    dataset = load_dataset(write_dataset(tmp_path / "2wiki-made-up", many_queries()))
+    ids = [f"v{i:02d}" for i in range(49)]
+    long = [f"x{i:03d}" for i in range(400)]
+    vector, graph = [], []
+    for query in dataset.queries:
+        gold = query.judgement.hops[0][0]
+        vector.append(Ranking("vector", [*ids, gold], np.linspace(1.0, 0.1, 50)))
+        graph.append(Ranking("graph", [gold, *long], np.geomspace(1.0, 1e-6, 401)))
+    legs = {"vector": Leg("vector", tuple(vector), 0.0), "graph": Leg("graph", tuple(graph), 0.0)}
+    study = next(study for study in STUDIES if study.name == "pool-explosion")
+    table = run_study(study, dataset, legs)["confirm"]
+    means = {row.name: next(iter(row.means.values())) for row in table.rows}
+    assert means["graph"] == 1.0
+    assert means["paper's rule, whole graph list"] == 0.0
+    assert means["paper's rule, graph list cut at 30"] == 1.0
+
+
+def test_configurations_are_the_papers():
+    assert configuration("musique-openie") == (0.7, 30)
+    assert configuration("2wiki-small") == (0.4, 20)
+    assert configuration("other") == (0.7, 30)
