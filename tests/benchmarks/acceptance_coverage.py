@@ -178,9 +178,8 @@ def _fold(
 def certified(sources: Mapping[str, JudgedScores], splits: int = 200) -> None:
     """Half-splits by query: how often a certificate is given, and the realised risk on the other half."""
     print(f"\n{splits} half-splits by query: certified on one half, read on the other")
-    print(
-        f"{'source':<7}{'risk':<8}{'alpha':>6}{'given':>7}{'mean risk':>11}{'over alpha':>11}{'kept':>7}{'answered':>10}"
-    )
+    print(f"{'source':<7}{'risk':<8}{'alpha':>6}{'given':>7}{'mean risk':>11}{'over alpha':>11}", end="")
+    print(f"{'kept':>7}{'answered':>10}")
     for name, judged in sources.items():
         for risk, alpha in (("missed", 0.1), ("missed", 0.2), ("wrong", 0.3), ("wrong", 0.5)):
             rng = np.random.default_rng(0)

@@ -2,8 +2,9 @@
 
 python tests/benchmarks/selection_quality.py FOLDER… [--k 5] [--pool 50] [--legs vector,graph]
 
-Relevance is the fused value of the default pipeline over the legs divided by the best one's, or with ``--published`` its
-published score; the k are chosen from the first `pool`. Settings are shown on all queries, and each method's best on one half is read on the other.
+Relevance is the default pipeline's fused value over the legs, divided by the best one's (``--published``: its published
+score); the k are chosen from the first `pool`. Settings are shown on all queries, and each method's best on one half
+is read on the other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.legs import Bench, search_legs
 from phasegraph.evaluation.measures import full_support, recall
 from phasegraph.evaluation.significance import bootstrap_intervals, mcnemar_exact, wins_and_losses
-from phasegraph.selection import SelectionPolicy, unit_rows, vendi_score
+from phasegraph.selection import SelectionPolicy, scaled_relevance, unit_rows, vendi_score
 
 POLICIES: dict[str, list[SelectionPolicy]] = {
     "top": [SelectionPolicy("top")],
@@ -52,8 +53,7 @@ def pools(data: Dataset, names: Sequence[str], size: int, published: bool) -> li
     for row in range(len(data.queries)):
         result = pipeline.decide([legs[name].rankings[row] for name in names])
         rows = [where[identifier] for identifier in result.ids]
-        fused = np.maximum(result.fused, 0.0)
-        relevance = result.scores if published else fused / max(float(fused.max()), 1e-12)
+        relevance = result.scores if published else scaled_relevance(result.fused)
         out.append((relevance, data.passage_vectors[rows].astype(np.float64), tuple(result.ids)))
     return out
 

@@ -14,10 +14,10 @@ from phasegraph.selection import SelectionPolicy
 
 BARS = {(200, 10): 3.0, (2000, 20): 60.0}
 POLICIES = {
-    "log_det, mu .1": SelectionPolicy(mu=0.1),
-    "log_det, mu .5 (default)": SelectionPolicy(),
+    "log_det, mu .1 (default)": SelectionPolicy(),
+    "log_det, mu .5": SelectionPolicy(mu=0.5),
     "log_det, mu 2": SelectionPolicy(mu=2.0),
-    "log_det, mu .5, token budget": SelectionPolicy(budget=4000.0),
+    "log_det, token budget": SelectionPolicy(budget=4000.0),
     "von_neumann": SelectionPolicy("von_neumann"),
     "mmr": SelectionPolicy("mmr"),
     "top": SelectionPolicy("top"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.selection import METHODS, SelectionPolicy
+from phasegraph.selection import METHODS, SelectionPolicy, scaled_relevance
 
 EMBEDDINGS = np.array(
     [[1, 0, 0], [0.98, math.sqrt(1 - 0.98**2), 0], [0.6, 0.1, math.sqrt(0.63)], [0.2, 0.9, math.sqrt(0.15)]]
@@ -145,6 +145,15 @@ def test_no_weight_on_the_set_is_plain_order(seed: int, method: str, k: int) -> 
     relevance = np.sort(np.round(rng.random(10), 1))[::-1].copy()
     policy = SelectionPolicy(method, mu=0.0, penalty=0.0, balance=1.0)  # type: ignore[arg-type]
     assert policy.select(relevance, rng.normal(size=(10, 3)), k).rows.tolist() == list(range(min(k, 10)))
+
+
+def test_scaled_relevance_keeps_order_and_lies_in_zero_to_one() -> None:
+    assert scaled_relevance(np.array([4.0, 2.0, 0.0])).tolist() == [1.0, 0.5, 0.0]
+    assert scaled_relevance(np.array([-1.0, -3.0, -2.0])).tolist() == [1.0, 0.0, 0.5]
+    assert scaled_relevance(np.full(3, -2.0)).tolist() == [1.0, 1.0, 1.0]
+    assert scaled_relevance(np.empty(0)).shape == (0,)
+    with pytest.raises(InvalidInputError, match="finite"):
+        scaled_relevance(np.array([1.0, np.nan]))
 
 
 def test_what_was_given_is_not_changed() -> None:

@@ -5,7 +5,7 @@ maximises relevance plus a log-determinant of the set's similarities, which has 
 are baselines, a penalty variant, and the quantum document's rule to the letter.
 """
 
-from phasegraph.selection.policy import METHODS, SelectionPolicy, SelectionResult
+from phasegraph.selection.policy import METHODS, SelectionPolicy, SelectionResult, scaled_relevance
 from phasegraph.selection.similarity import (
     kernel_rows,
     redundancy,
@@ -22,6 +22,7 @@ __all__ = [
     "Superposition",
     "kernel_rows",
     "redundancy",
+    "scaled_relevance",
     "superposition",
     "unit_rows",
     "vendi_score",

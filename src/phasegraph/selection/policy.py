@@ -58,8 +58,9 @@ class SelectionPolicy:
         ``top`` takes the most relevant. ``mmr`` trades relevance against the nearest already picked.
         ``von_neumann`` maximises ``sum of relevance - penalty * tr(K ln K)`` and stops where nothing gains.
         ``legacy_entropy`` is the quantum document's, to the letter.
-    mu : float, default 0.5
-        >= 0; how much reading something new is worth. 0 is ``top``; large values ignore relevance.
+    mu : float, default 0.1
+        >= 0, in the unit of relevance; how much reading something new is worth. 0 is ``top``; large values ignore
+        relevance. The default is for relevance in [0, 1] as :func:`scaled_relevance` gives it.
     theta : float, default 1.0
         >= 0; how sharply similarity counts as the same reading.
     penalty : float, default 0.1
@@ -96,7 +97,7 @@ class SelectionPolicy:
     """
 
     method: Method = "log_det"
-    mu: float = 0.5
+    mu: float = 0.1
     theta: float = 1.0
     penalty: float = 0.1
     balance: float = 0.7
@@ -129,7 +130,7 @@ class SelectionPolicy:
         Parameters
         ----------
         relevance : (n,) array_like of float
-            Finite; >= 0 except for ``top``, ``mmr`` and ``von_neumann``. Rows come best first: of equals the
+            Finite, see :func:`scaled_relevance`; >= 0 except for ``top``, ``mmr`` and ``von_neumann``. Rows come best first: of equals the
             lowest row is picked.
         embeddings : (n, d) array_like of float or None
             Needed by ``log_det``, ``von_neumann`` and ``mmr`` unless `kernel` is given.
@@ -238,6 +239,38 @@ class SelectionPolicy:
         if unknown:
             raise InvalidInputError(f"SelectionPolicy has no field {unknown[0]!r}")
         return cls(**data)  # type: ignore[arg-type]
+
+
+def scaled_relevance(fused: FloatArray, /) -> FloatArray:
+    """Fused values as relevance in [0, 1], so that a selection's weights mean the same for every rule.
+
+    Parameters
+    ----------
+    fused : (n,) array_like of float
+        Finite.
+
+    Returns
+    -------
+    (n,) array of float
+        Divided by the largest; where one is negative, moved from the smallest to 0 first. All 1 where all are equal.
+
+    Notes
+    -----
+    Published scores are in [0, 1] too, but squeezed together at the top, where a weight on diversity that is
+    harmless here costs many relevant passages.
+
+    Examples
+    --------
+    >>> scaled_relevance([4.0, 2.0, 1.0]), scaled_relevance([1.0, 0.0, -1.0])
+    (array([1.  , 0.5 , 0.25]), array([1. , 0.5, 0. ]))
+    """
+    values = np.array(fused, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise InvalidInputError("fused must be a flat array of finite numbers")
+    if not len(values) or values.max() == values.min():
+        return np.ones(len(values))
+    low = min(float(values.min()), 0.0)
+    return np.asarray((values - low) / (float(values.max()) - low))
 
 
 def _check_number(name: str, value: object) -> None:
