@@ -1,0 +1,226 @@
+"""A LlamaIndex retriever as a source of the core."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
+
+from llama_index.retrievers.phasegraph.exchange import EXCHANGE, Exchange
+from llama_index.retrievers.phasegraph.knowledge import TripleNode, is_knowledge, keeps_text, store_of, with_own_chunks
+from llama_index.retrievers.phasegraph.reading import Found, Knowledge, Reader
+from llama_index.retrievers.phasegraph.searching import (
+    as_retriever,
+    decides_membership,
+    is_asynchronous,
+    prepared,
+    store_of_vectors,
+    unpack,
+)
+from phasegraph import InvalidTypeError, Ranking
+from phasegraph.adapters import Direction, known_direction
+from phasegraph.adapters.specs import SourceSpec
+from phasegraph.sources import Given
+from phasegraph.sources.answers import MalformedAnswerError
+from phasegraph.sources.protocol import AnySource, asearch_of, search_of
+
+TAG = "phasegraph_source"
+
+
+class RetrieverSource:
+    """One source between calls: what to ask, how to ask it, how to read it.
+
+    Parameters
+    ----------
+    name : str
+    spec : SourceSpec
+    """
+
+    def __init__(self, name: str, spec: SourceSpec) -> None:
+        self.name = name
+        self.spec = spec
+        given = spec.retriever
+        self.core = not hasattr(given, "retrieve") and (search_of(given) or asearch_of(given)) is not None
+        self.retriever: Any = given if self.core else as_retriever(given)
+        self.reader = Reader(name, spec, Direction(spec.higher_is_better, _known(self.retriever)), self._knowledge())
+        resolves_async = inspect.iscoroutinefunction(spec.resolve)
+        self.synchronous = not resolves_async and not getattr(self.retriever, "asynchronous", False)
+        self.asynchronous = is_asynchronous(self.retriever) and (spec.resolve is None or resolves_async)
+        if self.core:
+            self.synchronous = search_of(given) is not None and not resolves_async
+            self.asynchronous = asearch_of(given) is not None and (spec.resolve is None or resolves_async)
+        if resolves_async and not self.asynchronous:
+            raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
+
+    def bind(self, bundle: QueryBundle, notes: list[str]) -> AnySource:
+        """The source of one call, which gets a copy of `bundle`; what it notes goes to `notes`."""
+        if not self.synchronous:
+            return _AsyncBound(self, bundle, notes)
+        return _Both(self, bundle, notes) if self.asynchronous else _Bound(self, bundle, notes)
+
+    def read(self, hits: object, asked: Exchange, notes: list[str]) -> Ranking:
+        """The answer as a ranking: the retriever's own, nodes joined, where it handed one over."""
+        if not isinstance(hits, list):
+            raise MalformedAnswerError(f"malformed: a retriever must return a list of nodes; got {type(hits).__name__}")
+        if asked.ranking is None:
+            if decides_membership(self.retriever) and self.spec.score_fn is None and self.spec.score_key is None:
+                notes.append("rank only: the scores of its mode are not similarities")
+                hits = [NodeWithScore.model_construct(node=hit.node, score=None) for hit in hits]
+            return self.reader.ranking(hits, asked.limit, notes)
+        nodes = {hit.node.node_id: hit.node for hit in hits}
+        own, ids = asked.ranking, [one for one in asked.ranking.ids if one in nodes]
+        found = Found(ids, [nodes[one] for one in ids], _Paths(own.payloads))
+        return replace(own, source=self.name, payloads=found)
+
+    def _knowledge(self) -> Knowledge | None:
+        if not is_knowledge(self.retriever):
+            return None
+        return Knowledge(keeps_text(self.retriever), _is_exact(with_own_chunks(self.retriever, None)))
+
+
+class _Bound:
+    __slots__ = ("_bundle", "_notes", "_source")
+
+    def __init__(self, source: RetrieverSource, bundle: QueryBundle, notes: list[str]) -> None:
+        self._source = source
+        self._bundle = bundle
+        self._notes = notes
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        source = self._source
+        ranking: Ranking
+        if source.core:
+            ranking = source.retriever.search(query, limit, given)
+        else:
+            with _asking(source.name, limit, given) as asked:
+                hits = prepared(source.retriever, limit).retrieve(own_copy(self._bundle))
+            ranking = source.read(hits, asked, self._notes)
+        if not len(ranking):
+            return ranking
+        if source.spec.resolve is not None:
+            return _resolved(ranking, source.spec.resolve(ranking.ids), self._notes)
+        wanted, store = _texts_wanted(source, ranking)
+        return _resolved(ranking, {n.node_id: n for n in store.get_llama_nodes(wanted)}, []) if wanted else ranking
+
+
+class _AsyncBound(_Bound):
+    __slots__ = ()
+    search = None  # type: ignore[assignment]
+
+    async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
+        source = self._source
+        ranking: Ranking
+        if source.core:
+            ranking = await source.retriever.asearch(query, limit, given)
+        else:
+            with _asking(source.name, limit, given) as asked:
+                hits = await prepared(source.retriever, limit).aretrieve(own_copy(self._bundle))
+            ranking = source.read(hits, asked, self._notes)
+        if not len(ranking):
+            return ranking
+        if source.spec.resolve is not None:
+            found = await cast("Awaitable[object]", source.spec.resolve(ranking.ids))
+            return _resolved(ranking, found, self._notes)
+        wanted, store = _texts_wanted(source, ranking)
+        if not wanted:
+            return ranking
+        return _resolved(ranking, {n.node_id: n for n in await store.aget_llama_nodes(wanted)}, [])
+
+
+class _Both(_Bound):
+    __slots__ = ()
+    asearch = _AsyncBound.asearch
+
+
+class _Paths(Mapping[str, object]):
+    """What a ranking hands over by id, as evidence; worked out when asked for."""
+
+    def __init__(self, payloads: Mapping[str, object]) -> None:
+        self._payloads = payloads
+
+    def __getitem__(self, identifier: str) -> object:
+        return {"path": str(self._payloads[identifier])}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._payloads)
+
+    def __len__(self) -> int:
+        return len(self._payloads)
+
+
+def own_copy(bundle: QueryBundle) -> QueryBundle:
+    """A bundle of one's own: retrievers write their embedding into the one they are given."""
+    texts = bundle.custom_embedding_strs
+    return replace(bundle, custom_embedding_strs=None if texts is None else list(texts))
+
+
+@contextmanager
+def _asking(name: str, limit: int | None, given: Given) -> Iterator[Exchange]:
+    """Events and spans inside carry the source's name; our own kinds of retrievers find what is asked of them."""
+    asked = Exchange(limit, given)
+    token = EXCHANGE.set(asked)
+    try:
+        with instrument_tags({**active_instrument_tags.get(), TAG: name}):
+            yield asked
+    finally:
+        EXCHANGE.reset(token)
+
+
+def _known(retriever: Any) -> bool | None:
+    if is_knowledge(retriever) or type(retriever).__name__ in ("BM25Retriever", "CalibratedFusionRetriever"):
+        return True
+    store = store_of_vectors(retriever)
+    return None if store is None else known_direction(store)
+
+
+def _is_exact(retriever: Any) -> bool:
+    if hasattr(retriever, "sub_retrievers"):
+        return all(map(_is_exact, retriever.sub_retrievers))
+    return "_get_nodes_with_score" in vars(retriever)
+
+
+def _texts_wanted(source: RetrieverSource, ranking: Ranking) -> tuple[list[str], Any]:
+    """Ids of passages of which only a triple is at hand, and the store that may have their text."""
+    if source.reader.knowledge is None:
+        return [], None
+    store = store_of(source.retriever)
+    if store is None:
+        return [], None
+    return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)], store
+
+
+def _resolved(ranking: Ranking, found: object, notes: list[str]) -> Ranking:
+    """The ranking with these passages; a hit without one keeps its own node."""
+    passages = _by_id(ranking.ids, found)
+    missing = sum(one not in passages for one in ranking.ids)
+    if missing:
+        notes.append(f"resolve gave no passage for {missing} of {len(ranking)} ids")
+    payloads = ranking.payloads
+    ids = [one for one in ranking.ids if one in passages or one in payloads]
+    evidence = payloads.evidence if isinstance(payloads, Found) else _Paths(payloads)
+    nodes = [passages[one] if one in passages else cast("BaseNode", payloads[one]) for one in ids]
+    return replace(ranking, payloads=Found(ids, nodes, evidence))
+
+
+def _by_id(ids: Sequence[str], found: object) -> dict[str, BaseNode]:
+    if isinstance(found, Mapping):
+        pairs: Iterable[tuple[str, object]] = [(str(key), value) for key, value in found.items()]
+    else:
+        values = list(found) if isinstance(found, list | tuple) else unpack(found)
+        if len(values) != len(ids):
+            raise InvalidTypeError(
+                f"malformed: resolve must give one passage per id, or a mapping; got {len(values)} for {len(ids)}"
+            )
+        pairs = list(zip(ids, values, strict=True))
+    return {key: _as_node(key, value) for key, value in pairs if value is not None}
+
+
+def _as_node(key: str, value: object) -> BaseNode:
+    if isinstance(value, NodeWithScore):
+        return value.node
+    return value if isinstance(value, BaseNode) else TextNode(id_=key, text=str(value))

@@ -1,0 +1,128 @@
+"""A result, as nodes with their provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
+
+from llama_index.retrievers.phasegraph.knowledge import TripleNode
+from llama_index.retrievers.phasegraph.reading import BLOCK, Found
+from phasegraph import Result
+from phasegraph.adapters import plain, provenance
+
+
+@dataclass(slots=True)
+class Winner:
+    """A returned passage: the node of the heaviest source that has its text, and what the others hold.
+
+    Parameters
+    ----------
+    source : str
+        Whose node it is; ties between equal weights go by name.
+    node : BaseNode
+    others : list of str
+        Sources that returned another text under the same id.
+    inner : dict
+        What the sources say about how they found it, by source.
+    """
+
+    source: str
+    node: BaseNode
+    others: list[str] = field(default_factory=list)
+    inner: dict[str, Any] = field(default_factory=dict)
+
+
+def winners_of(result: Result) -> list[Winner]:
+    """One per id of the result, in order."""
+    rankings, weights = result.candidates.rankings, result.weights.tolist()
+    order = sorted(range(len(rankings)), key=lambda column: -weights[column])
+    columns = [(rankings[column].source, rankings[column].payloads) for column in order]
+    held = [(name, p.by_id, p.evidence) for name, p in columns if isinstance(p, Found)]
+    return [_winner(identifier, held) for identifier in result.ids]
+
+
+def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, BaseNode], Mapping[str, object]]]) -> Winner:
+    winner: Winner | None = None
+    inner: dict[str, Any] = {}
+    for name, held, evidence in columns:
+        node = held.get(identifier)
+        if node is None:
+            continue
+        if evidence and identifier in evidence:
+            inner[name] = evidence[identifier]
+        if BLOCK in node.metadata:
+            inner[name] = node.metadata[BLOCK]
+        if winner is None or isinstance(winner.node, TripleNode):
+            winner = Winner(name, node)
+        elif node is not winner.node and not isinstance(node, TripleNode) and _differ(node, winner.node):
+            winner.others.append(name)
+    if winner is None:
+        winner = Winner("", TextNode(id_=identifier, text=""))
+    winner.inner = inner
+    return winner
+
+
+def _differ(one: BaseNode, other: BaseNode) -> bool:
+    """Whether two nodes hold different texts; facts in front of the same passage do not count."""
+    if isinstance(one, TextNode) and isinstance(other, TextNode):
+        first, second = one.text, other.text
+    else:
+        first, second = one.get_content(), other.get_content()
+    return first != second and not first.endswith(second) and not second.endswith(first)
+
+
+def with_text_warnings(result: Result, winners: Sequence[Winner]) -> Result:
+    """The result, with a warning for each id under which sources returned different texts."""
+    found = [
+        f"id {identifier!r} has another text in {', '.join(winner.others)} than in {winner.source}, which was kept"
+        for identifier, winner in zip(result.ids, winners, strict=True)
+        if winner.others
+    ]
+    return replace(result, warnings=(*result.warnings, *found)) if found else result
+
+
+def nodes_of(result: Result, winners: Sequence[Winner], *, block: bool) -> list[NodeWithScore]:
+    """Copies of the winners' nodes, best first, the wrapped retrievers' own left as they are.
+
+    Parameters
+    ----------
+    result : Result
+    winners : sequence of Winner
+    block : bool
+        Whether to add the provenance under ``metadata["phasegraph"]``, a key that neither a model's prompt nor an
+        embedding reads.
+
+    Returns
+    -------
+    list of NodeWithScore
+        The published score is the node's score, a native float.
+    """
+    blocks: Sequence[dict[str, Any]] = provenance(result) if block else []
+    taken: set[str] = set()
+    out: list[NodeWithScore] = []
+    for row, (winner, score) in enumerate(zip(winners, result.scores.tolist(), strict=True)):
+        if block:
+            for name, inner in winner.inner.items():
+                blocks[row]["sources"][name]["evidence"] = plain(inner)
+        node = _copied(winner.node, result.ids[row], taken, blocks[row] if block else None)
+        taken.add(node.id_)
+        out.append(NodeWithScore(node=node, score=score))
+    return out
+
+
+def _copied(node: BaseNode, identifier: str, taken: set[str], block: dict[str, Any] | None) -> BaseNode:
+    """A node of its own: metadata, relationships and lists of keys are copies."""
+    metadata = dict(node.metadata)
+    metadata.pop(BLOCK, None)
+    update: dict[str, Any] = {"metadata": metadata, "relationships": dict(node.relationships)}
+    if block is not None:
+        metadata[BLOCK] = block
+        for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
+            keys = getattr(node, name)
+            update[name] = [*keys, BLOCK] if BLOCK not in keys else list(keys)
+    if not node.id_ or node.id_ in taken or isinstance(node, TripleNode):
+        update["id_"] = identifier
+    return node.model_copy(update=update)

@@ -1,0 +1,189 @@
+"""A fusing retriever's arguments, checked once and turned into what a call needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from phasegraph.adapters.provenance import with_notes
+from phasegraph.adapters.specs import SourceSpec
+from phasegraph.calibration import Calibrator
+from phasegraph.candidates import Ranking
+from phasegraph.errors import InvalidInputError
+from phasegraph.pipeline import Context, FusionPipeline, Result
+from phasegraph.pipeline.checks import check_weights_mapping
+from phasegraph.sources import Gathered, Gatherer
+from phasegraph.sources.gather import OnAllFailed
+from phasegraph.sources.protocol import AnySource
+
+Notes: TypeAlias = dict[str, list[str]]
+Bind: TypeAlias = Callable[[str, list[str]], AnySource]
+MakeContext: TypeAlias = Callable[[str], Context]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Gatherer and pipeline of one fusing retriever; the sources themselves are bound at each call.
+
+    Parameters
+    ----------
+    specs : mapping of str to SourceSpec
+        In name order.
+    asked : tuple of str
+        Those that a call asks: weight above 0, or needed by one that is.
+    gatherer : Gatherer
+    pipeline : FusionPipeline
+    context : callable or None
+        ``context(query)`` gives the core's ``Context``.
+
+    Examples
+    --------
+    >>> from phasegraph.sources import CallableSource
+    >>> plan = Plan.of({"v": SourceSpec(retriever=None)})
+    >>> plan.ask("who?", 1, lambda name, notes: CallableSource(name, lambda query, limit: [("a", 2.0)])).ids
+    ('a',)
+    """
+
+    specs: Mapping[str, SourceSpec]
+    asked: tuple[str, ...]
+    gatherer: Gatherer
+    pipeline: FusionPipeline
+    context: MakeContext | None = None
+
+    @classmethod
+    def of(
+        cls,
+        specs: Mapping[str, SourceSpec],
+        *,
+        k: int | None = None,
+        weights: Mapping[str, float] | None = None,
+        pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
+        limit: int | None = 50,
+        deadline: float | None = 10.0,
+        strict: bool = False,
+        on_all_failed: OnAllFailed = "raise",
+        context: MakeContext | None = None,
+    ) -> Plan:
+        """The plan of a retriever's arguments, or an error that names the field.
+
+        Parameters
+        ----------
+        specs : mapping of str to SourceSpec
+        k : int, optional
+            Default: the pipeline's.
+        weights, pipeline, limit, deadline, strict, on_all_failed, context
+            As in the retrievers.
+        """
+        settings = {name: spec.settings(limit, needs_of(name, spec, specs)) for name, spec in specs.items()}
+        gatherer = Gatherer(settings, deadline=deadline, strict=strict, on_all_failed=on_all_failed)
+        chosen = check_pipeline(pipeline, check_weights(weights, specs), specs, strict=strict)
+        if k is not None:
+            chosen = replace(chosen, k=k)
+        return cls(specs, _asked(gatherer, chosen), gatherer, chosen, context)
+
+    @property
+    def sizes(self) -> dict[str, int | None]:
+        """Stated size of each source's collection."""
+        return {name: spec.size for name, spec in self.specs.items()}
+
+    def with_calibrators(self, fitted: Mapping[str, Calibrator]) -> Plan:
+        """The same plan with these calibrators in place of, or besides, those it has."""
+        return replace(self, pipeline=replace(self.pipeline, calibrators={**self.pipeline.calibrators, **fitted}))
+
+    def with_pipeline(self, pipeline: FusionPipeline) -> Plan:
+        """The same plan, deciding by another pipeline."""
+        chosen = check_pipeline(pipeline, None, self.specs, strict=self.gatherer.strict)
+        return replace(self, pipeline=chosen, asked=_asked(self.gatherer, chosen))
+
+    def ask(self, query: str, k: int, bind: Bind) -> Result:
+        """Ask the sources and decide.
+
+        Parameters
+        ----------
+        query : str
+        k : int
+        bind : callable
+            ``bind(name, notes)`` gives the source of this call; what it notes goes to its report.
+        """
+        bound, notes = self._bind(bind)
+        return self._decide(self.gatherer.gather(bound, query), notes, query, k)
+
+    async def aask(self, query: str, k: int, bind: Bind) -> Result:
+        """As :meth:`ask`, on the caller's event loop."""
+        bound, notes = self._bind(bind)
+        return self._decide(await self.gatherer.agather(bound, query), notes, query, k)
+
+    def rankings(self, query: str, bind: Bind) -> Sequence[Ranking]:
+        """What the sources answer, undecided."""
+        return self.gatherer.gather(self._bind(bind)[0], query).rankings
+
+    async def arankings(self, query: str, bind: Bind) -> Sequence[Ranking]:
+        """As :meth:`rankings`."""
+        return (await self.gatherer.agather(self._bind(bind)[0], query)).rankings
+
+    def _bind(self, bind: Bind) -> tuple[dict[str, AnySource], Notes]:
+        notes: Notes = {name: [] for name in self.asked}
+        return {name: bind(name, notes[name]) for name in self.asked}, notes
+
+    def _decide(self, found: Gathered, notes: Notes, query: str, k: int) -> Result:
+        context = Context(query=query) if self.context is None else self.context(query)
+        reports = with_notes(found.reports, notes)
+        return self.pipeline.decide(found.rankings, context, reports=reports, k=k)
+
+
+def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
+    """Weights of all sources by name, or None where nobody gave one."""
+    own = {name: spec.weight for name, spec in specs.items() if spec.weight is not None}
+    if given is None:
+        return check_weights_mapping({name: own.get(name, 1.0) for name in specs}) if own else None
+    if own:
+        raise InvalidInputError(
+            f"weights must be given in one place; got weights= and SourceSpec.weight of {list(own)}"
+        )
+    checked = check_weights_mapping(given)
+    unknown = sorted(set(checked) - set(specs))
+    if unknown:
+        raise InvalidInputError(f"weights must be among the sources {list(specs)}; got {unknown}")
+    missing = sorted(set(specs) - set(checked))
+    if missing:
+        raise InvalidInputError(f"weights must name every source; got none for {missing}")
+    return checked
+
+
+def check_pipeline(
+    given: FusionPipeline | str | os.PathLike[str] | None,
+    weights: Mapping[str, float] | None,
+    specs: Mapping[str, SourceSpec],
+    *,
+    strict: bool = False,
+) -> FusionPipeline:
+    """The pipeline in use: the one given or read, with the weights and the strictness of the retriever."""
+    pipeline = FusionPipeline() if given is None else given
+    if not isinstance(pipeline, FusionPipeline):
+        pipeline = FusionPipeline.load(pipeline)
+    if weights is not None:
+        pipeline = replace(pipeline, weights=weights)
+    elif pipeline.weights is not None and not set(specs) <= set(pipeline.weights):
+        missing = sorted(set(specs) - set(pipeline.weights))
+        raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
+    return replace(pipeline, strict=True) if strict else pipeline
+
+
+def needs_of(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
+    """The needs a retriever declares itself, as far as there are such sources."""
+    declared = getattr(spec.retriever, "needs", ())
+    if spec.needs is not None or not isinstance(declared, list | tuple):
+        return ()
+    return tuple(need for need in declared if need in specs and need != name)
+
+
+def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
+    weights = pipeline.weights
+    wanted = [name for name in gatherer.settings if weights is None or weights[name] > 0]
+    if not wanted:
+        raise InvalidInputError("weights must not all be 0 for the sources at hand")
+    for name in wanted:
+        wanted.extend(need for need in gatherer.settings[name].needs if need not in wanted)
+    return tuple(sorted(wanted))
