@@ -48,10 +48,15 @@ def test_every_pair_is_found_with_its_cosine_and_no_other(n, threshold):
 def test_the_bound_saves_most_of_the_work_and_never_hides_a_pair():
     vectors = names(5000)
     unit = synonyms._unit(vectors, np.linalg.norm(vectors.astype(float), axis=1))
-    bounds = synonyms._bounding_vectors(unit, 0.85)
-    assert bounds.shape[1] < unit.shape[1]
+    bounds = synonyms._bounds(unit, 0.85)
+    assert bounds.head.shape[1] < unit.shape[1]
     cosines = unit[:600].astype(float) @ unit.T.astype(float)
-    assert (bounds[:600].astype(float) @ bounds.T.astype(float) >= cosines - 1e-6).all()
+    products = bounds.head[:600] @ bounds.head.T
+    assert (products >= cosines - 1e-6).all()
+    left, right = (rows.ravel() for rows in np.indices(cosines.shape))
+    closer = bounds.closer(left, right, products.ravel())
+    assert (closer >= cosines.ravel() - 3e-6).all()
+    assert closer.mean() < products.mean()
 
 
 @settings(max_examples=40, deadline=None)

@@ -2,7 +2,8 @@
 
 The leading k directions of the embeddings hold most of every vector. With ``x = head + tail``,
 ``cos(x, y) <= head_x · head_y + |tail_x| |tail_y|`` (Cauchy-Schwarz), which is the product of two vectors of
-k + 1 numbers. Pairs whose bound is below the threshold are done with; the few others are computed in full.
+k + 1 numbers. Pairs whose bound is below the threshold are done with; for the others the bound is drawn closer
+with some more directions, and the few that still pass are computed in full.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from numpy.typing import ArrayLike
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
-_TILE_ROWS, _TILE_COLUMNS = 1024, 4096
+_TILE = 512
 _CHUNK = 2048
-_SAMPLE = 1024
+_SAMPLE = 768
 _SLACK = 5e-5
 """More than float32 products and projections of unit vectors can be wrong by."""
-_EXACT_COST = 60.0
-"""A pair computed in full costs about as much as this many pairs in a product over all dimensions."""
-_HEADS = (32, 64, 96, 128, 160, 192, 256)
+_CLOSER_COST = 30.0
+"""A pair looked at again costs about as much as this many pairs in a product over all dimensions."""
+_HEADS = (32, 48, 64, 80, 96, 128, 192)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +94,10 @@ def synonym_pairs(
     if max_pairs < 0:
         raise InvalidInputError(f"max_pairs must be at least 0; got {max_pairs}")
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
-    bounds = _bounding_vectors(_unit(rows, lengths), threshold)
+    bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []
     count = 0
-    for left, right in _candidates(bounds, threshold - _SLACK, start):
+    for left, right in _batched(_candidates(bounds, threshold - _SLACK, start)):
         for part in _exactly(rows, lengths, left, right, threshold):
             found.append(part)
             count += len(part[0])
@@ -141,53 +142,95 @@ def _unit(rows: Any, lengths: FloatArray) -> Float32Array:
     return np.ascontiguousarray(unit)
 
 
-def _bounding_vectors(unit: Float32Array, threshold: float) -> Float32Array:
-    """(n, k + 1) vectors whose products bound the cosines from above; `unit` itself where that is cheapest."""
+@dataclass(frozen=True, eq=False)
+class _Bounds:
+    """Two sets of vectors: products of `head` bound the cosines, those of `middle` draw the bounds closer.
+
+    Parameters
+    ----------
+    head : (n, k + 1) array of float32
+        Leading coordinates, and the length of the rest.
+    middle : (n, m + 1) array of float32, or None
+        The coordinates after those, and the length of what is left then. None: `head` is the whole vector.
+    """
+
+    head: Float32Array
+    middle: Float32Array | None
+
+    def closer(self, left: IntArray, right: IntArray, bound: Float32Array) -> Float32Array:
+        """Closer bounds for some pairs."""
+        if self.middle is None:
+            return bound
+        tails = self.head[left, -1] * self.head[right, -1]
+        inner: Float32Array = np.einsum("ij,ij->i", self.middle[left], self.middle[right])
+        drawn: Float32Array = bound - tails + inner
+        return drawn
+
+
+def _bounds(unit: Float32Array, threshold: float) -> _Bounds:
+    """Bounds of the size that is cheapest for these vectors, by a sample."""
     n, d = unit.shape
     if n <= 2 * _SAMPLE:
-        return unit
+        return _Bounds(unit, None)
     sample = unit[:: max(1, n // (8 * _SAMPLE))]
     _, directions = np.linalg.eigh(sample.T @ sample)
     basis = np.ascontiguousarray(directions[:, ::-1])
-    few = unit[:: n // _SAMPLE]
+    few = unit[:: n // _SAMPLE][:_SAMPLE] @ basis
     best, kept = float(d), 0
-    for k in _HEADS:
-        if k >= d:
-            break
-        bounds = _with_tail(few, basis[:, :k])
+    for k in (k for k in _HEADS if k < d):
+        bounds = np.column_stack([few[:, :k], _rest(few[:, :k])])
         share = float((bounds @ bounds.T >= threshold - _SLACK).mean()) - 1.0 / len(few)
-        cost = k + 1 + share * _EXACT_COST * d
+        cost = k + 1 + share * _CLOSER_COST * d
         if cost < best:
             best, kept = cost, k
-    return _with_tail(unit, basis[:, :kept]) if kept else unit
+    if not kept:
+        return _Bounds(unit, None)
+    both = unit @ basis[:, : min(d, 2 * kept + 32)]
+    head = np.column_stack([both[:, :kept], _rest(both[:, :kept])])
+    return _Bounds(head, np.column_stack([both[:, kept:], _rest(both)]))
 
 
-def _with_tail(unit: Float32Array, basis: Float32Array) -> Float32Array:
-    """Coordinates in an orthonormal basis, and the length of what it leaves out, never too short."""
-    head = unit @ basis
-    tail = 1.0 - np.einsum("ij,ij->i", head, head, dtype=np.float64)
-    return np.column_stack([head, np.sqrt(np.maximum(tail, 0.0) + 1e-5).astype(np.float32)])
+def _rest(head: Float32Array) -> Float32Array:
+    """Length of what these coordinates leave out of unit vectors, never too short."""
+    rest = 1.0 - np.einsum("ij,ij->i", head, head, dtype=np.float64)
+    lengths: Float32Array = np.sqrt(np.maximum(rest, 0.0) + 1e-5).astype(np.float32)
+    return lengths
 
 
-def _candidates(bounds: Float32Array, least: float, start: int) -> Iterator[tuple[IntArray, IntArray]]:
+def _candidates(bounds: _Bounds, least: float, start: int) -> Iterator[tuple[IntArray, IntArray]]:
     """Pairs (left < right, right >= start) whose bound reaches `least`, tile by tile."""
-    n = len(bounds)
-    tile = np.empty((_TILE_ROWS, min(n, _TILE_COLUMNS)), dtype=np.float32)
-    for top in range(start, n, _TILE_ROWS):
-        lower = bounds[top : top + _TILE_ROWS]
-        for first in range(0, top + len(lower), _TILE_COLUMNS):
-            upper = bounds[first : first + _TILE_COLUMNS]
-            product = tile[: len(lower), : len(upper)]
-            if product.flags.c_contiguous:
-                np.matmul(lower, upper.T, out=product)
-            else:
-                product = lower @ upper.T
+    head, across = bounds.head, np.ascontiguousarray(bounds.head.T)
+    tile = np.empty(_TILE * _TILE, dtype=np.float32)
+    for top in range(start, len(head), _TILE):
+        lower = head[top : top + _TILE]
+        for first in range(0, top + len(lower), _TILE):
+            upper = across[:, first : first + _TILE]
+            product = tile[: len(lower) * upper.shape[1]].reshape(len(lower), upper.shape[1])
+            np.matmul(lower, upper, out=product)
             hits = np.flatnonzero(product >= np.float32(least))
-            if len(hits):
-                right, left = np.divmod(hits, len(upper))
-                right, left = right + top, left + first
-                ordered = left < right
-                yield left[ordered], right[ordered]
+            right, left = np.divmod(hits, upper.shape[1])
+            right, left = right + top, left + first
+            passed = bounds.closer(left, right, product.ravel()[hits]) >= np.float32(least)
+            passed &= left < right
+            yield left[passed], right[passed]
+
+
+def _batched(parts: Iterator[tuple[IntArray, IntArray]]) -> Iterator[tuple[IntArray, IntArray]]:
+    """The same pairs in fewer, larger parts."""
+    held: list[tuple[IntArray, IntArray]] = []
+    count = 0
+    for part in parts:
+        held.append(part)
+        count += len(part[0])
+        if count >= _CHUNK:
+            yield _joined(held)
+            held, count = [], 0
+    if held:
+        yield _joined(held)
+
+
+def _joined(parts: list[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
+    return np.concatenate([left for left, _ in parts]), np.concatenate([right for _, right in parts])
 
 
 def _exactly(
