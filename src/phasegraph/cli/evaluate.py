@@ -20,7 +20,7 @@ from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO, System, pipeline_sys
 from phasegraph.pipeline import FusionPipeline
 
 KNOWN = {**OWN_SYSTEMS, **PEERS}
-ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "hipporag2", "semflow")
+ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum")
 USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
 
 CalibrateOn = Annotated[

@@ -12,6 +12,7 @@ import numpy as np
 from phasegraph.candidates import Ranking, top_order
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.walks import FlowWalk, HippoWalk, as_ranking
 from phasegraph.graph import EntityGraph, build_graph
 from phasegraph.graph.source import GraphSource
 
@@ -127,8 +128,24 @@ def _graph(bench: Bench, given: Mapping[str, Leg]) -> Leg:
     )
 
 
+def _hipporag2(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    walk = HippoWalk(bench.dataset)
+    return bench.timed("hipporag2", lambda row: as_ranking("hipporag2", bench.dataset, walk.masses(row), bench.limit))
+
+
+def _semflow(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    walk = FlowWalk(bench.dataset)
+    return bench.timed("semflow", lambda row: as_ranking("semflow", bench.dataset, walk.masses(row), bench.limit))
+
+
 LEGS: Mapping[str, tuple[tuple[str, ...], Callable[[Bench, Mapping[str, Leg]], Leg]]] = MappingProxyType(
-    {"vector": ((), _vector), "bm25": ((), _bm25), "graph": (("vector",), _graph)}
+    {
+        "vector": ((), _vector),
+        "bm25": ((), _bm25),
+        "graph": (("vector",), _graph),
+        "hipporag2": ((), _hipporag2),
+        "semflow": ((), _semflow),
+    }
 )
 
 
@@ -152,8 +169,8 @@ def search_legs(bench: Bench, names: Iterable[str], known: Mapping[str, Leg] = M
     ------
     InvalidInputError
         For an unknown name.
-    MissingDependencyError
-        If a leg's package is not installed.
+    MissingDependencyError, InsufficientDataError
+        If a leg's package is not installed, or the data set lacks what it walks on.
     """
     found = dict(known)
 

@@ -93,6 +93,8 @@ def _own() -> dict[str, System]:
         leg_system("vector", "cosine alone"),
         leg_system("graph", "the walk alone"),
         leg_system("bm25", "BM25 alone"),
+        leg_system("hipporag2", "HippoRAG 2's walk alone, without a model's filter"),
+        leg_system("semflow", "SemFlowRAG's walk alone, without a model's filter"),
         pipeline_system("rrf", FusionPipeline.reciprocal_rank(), TWO, "equal weights, rank constant 60"),
         pipeline_system("weighted-rrf", weighted_rrf(design), TWO, "the design record's: graph .35"),
         pipeline_system("convex", convex({"vector": 0.7, "graph": 0.3}), TWO, "TM2C2, vector .7"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from types import MappingProxyType
 
-from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.legs import Bench, Leg, search_legs
 from phasegraph.evaluation.systems import System
 
@@ -49,7 +49,8 @@ def run_systems(
     Returns
     -------
     list of Answers, tuple of str
-        Those that ran, and a line for each that could not because a package is missing.
+        Those that ran, and a line for each that could not: a package is missing, or the data set lacks what a
+        leg walks on.
 
     Raises
     ------
@@ -64,11 +65,13 @@ def run_systems(
     left_out: list[str] = []
     for system in systems:
         try:
-            lacking = [leg for leg in system.legs if leg not in known]
-            known.update(search_legs(bench, lacking, known))
-            started = perf_counter()
-            batch = {leg: known[leg].rankings for leg in system.legs}
-            found = system.answer(bench.dataset, batch, k)
+            known.update(search_legs(bench, [leg for leg in system.legs if leg not in known], known))
+        except (MissingDependencyError, InsufficientDataError) as error:
+            left_out.append(f"{system.name}: {error}")
+            continue
+        started = perf_counter()
+        try:
+            found = system.answer(bench.dataset, {leg: known[leg].rankings for leg in system.legs}, k)
         except MissingDependencyError as error:
             left_out.append(f"{system.name}: {error}")
             continue
