@@ -103,7 +103,8 @@ def read_graph(
     placed, unplaced = _place(rows, found)
     records = [_foreign_record(row, placed.get(_passage_id(row), ())) for row in rows]
     stable = all(_named(row[0]) for row in rows)
-    # With a corpus, a fact that none of its passages vouches for may be another corpus's: it is not handed out.
+    # With a corpus, a fact that none of its passages vouches for may be another corpus's: it is not handed
+    # out.
     left = unplaced if corpus is None else ()
     return GraphRecords(_in_order(records), unplaced=left, stable_ids=stable)
 

@@ -1,0 +1,101 @@
+"""The walk's edges as the server works them out: the formulas of `EdgeWeights`, once, in Cypher.
+
+The same clauses feed the projection of a whole corpus and the neighbourhood of a few nodes, so that both walk
+the graph that `EntityGraph.adjacency` would hold. Weights are derived from counts as they are read: a new
+passage changes the rarity of its entities everywhere, and nothing stored goes stale.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phasegraph.graph.entity_graph import EdgeWeights
+from phasegraph.graph.entity_graph.weights import FEWEST_COMMON
+from phasegraph.graph.neo4j.connection import Neo4jConnection
+
+_FREQUENCY = "COUNT { (e)<-[:`PHASEGRAPH_MENTIONS`]-() }"
+_ANCHORED = "EXISTS { (e)<-[h:`PHASEGRAPH_MENTIONS`]-() WHERE h.home > 0 }"
+_PASSAGE = "MATCH (p:`PhasegraphPassage` {corpus: $corpus})"
+_ENTITY = "MATCH (e:`PhasegraphEntity` {corpus: $corpus})"
+
+COUNT = f"{_PASSAGE} RETURN count(p)"
+LOOKUP = f"""\
+CALL () {{
+{_PASSAGE} WHERE p.id IN $passages RETURN p.id AS name, null AS frequency, null AS anchored
+UNION ALL
+{_ENTITY} WHERE e.name IN $entities RETURN e.name AS name, {_FREQUENCY} AS frequency, {_ANCHORED} AS anchored }}
+RETURN name, frequency, anchored"""
+
+# One per kind of edge: where it starts, where it leads, the clauses that find it, its weight. An entity in
+# too many passages has no edges unless some passage is about it; one of a single passage is not entered from
+# there, which would only lead back.
+_CLAUSES = (
+    (
+        "p",
+        "e",
+        f"MATCH (p)-[:`PHASEGRAPH_MENTIONS`]->(e) WITH p, e, {_FREQUENCY} AS df "
+        f"WHERE df > 1 AND (df <= $most_common OR {_ANCHORED})",
+        "log(1.0 + toFloat($passage_count) / df) ^ $rarity_power",
+    ),
+    (
+        "e",
+        "p",
+        f"WITH e, {_FREQUENCY} AS df WHERE df <= $most_common OR {_ANCHORED} MATCH (e)<-[m:`PHASEGRAPH_MENTIONS`]-(p)",
+        "toFloat(m.count) ^ $count_power + CASE m.home WHEN 2 THEN $home WHEN 1 THEN $lead ELSE 0.0 END",
+    ),
+    ("e", "o", "MATCH (e)-[f:`PHASEGRAPH_FACT`]-(o) WHERE o <> e", "f.count * $fact"),
+    ("e", "o", "MATCH (e)-[s:`PHASEGRAPH_SYNONYM`]-(o) WHERE o <> e", "s.similarity * $synonym"),
+)
+_STARTS = {"p": (_PASSAGE, "p.id IN $passages"), "e": (_ENTITY, "e.name IN $entities")}
+_NAMES = {"p": "p.id", "e": "e.name", "o": "o.name"}
+
+
+def neighbourhood_statement() -> str:
+    """Return the statement for the out-edges of ``$passages`` and ``$entities``.
+
+    Rows hold: whether the edges start at a passage, whether they lead to one, the start's name, the ends'
+    names, their weights.
+    """
+    parts = []
+    for start, end, clauses, weight in _CLAUSES:
+        match, only = _STARTS[start]
+        kinds = f"{str(start == 'p').lower()} AS from_passage, {str(end == 'p').lower()} AS to_passage"
+        ends = f"collect({_NAMES[end]}) AS names, collect({weight}) AS weights"
+        parts.append(f"{match} WHERE {only} {clauses}\nRETURN {kinds}, {_NAMES[start]} AS name, {ends}")
+    joined = "\nUNION ALL\n".join(parts)
+    return f"CALL () {{\n{joined} }}\nRETURN from_passage, to_passage, name, names, weights"
+
+
+def projection_statement() -> str:
+    """Return the statement that projects a whole corpus into a named graph of GDS."""
+    parts = [
+        f"{match} RETURN {start} AS source, null AS target, 0.0 AS weight" for start, (match, _) in _STARTS.items()
+    ]
+    for start, end, clauses, weight in _CLAUSES:
+        match, _ = _STARTS[start]
+        parts.append(f"{match} {clauses}\nRETURN {start} AS source, {end} AS target, {weight} AS weight")
+    joined = "\nUNION ALL\n".join(parts)
+    return (
+        f"CALL () {{\n{joined} }}\n"
+        "RETURN gds.graph.project($graph, source, target, {relationshipProperties: {weight: weight}}) AS projected"
+    )
+
+
+def edge_parameters(corpus: str, passage_count: int, weights: EdgeWeights) -> dict[str, Any]:
+    """Return the values both statements share."""
+    return {
+        "corpus": corpus,
+        "passage_count": passage_count,
+        "most_common": max(weights.common_share * passage_count, FEWEST_COMMON),
+        "rarity_power": weights.rarity_power,
+        "count_power": weights.count_power,
+        "home": weights.home,
+        "lead": weights.lead,
+        "fact": weights.fact,
+        "synonym": weights.synonym,
+    }
+
+
+def count_passages(connection: Neo4jConnection, corpus: str, *, deadline: float | None = None) -> int:
+    """Return how many passages a corpus has."""
+    return int(connection.read(COUNT, {"corpus": corpus}, deadline=deadline)[0][0])

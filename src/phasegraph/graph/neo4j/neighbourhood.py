@@ -1,0 +1,281 @@
+"""The part of a stored graph that one query's walk needs, fetched where the walk's mass goes.
+
+Each round fetches the out-edges of the nodes that hold most mass and walks again over all that has been
+fetched. A node whose edges are not here yet restarts the walk; what it would have sent on is the share of the
+walk that is not known, and the rounds end when that share is small or the budget of nodes is spent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, cast
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph.candidates import Ranking
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph
+from phasegraph.graph.linking import RelevanceRows, relevance
+from phasegraph.graph.neo4j.connection import Neo4jConnection
+from phasegraph.graph.neo4j.edges import edge_parameters, neighbourhood_statement
+from phasegraph.graph.pagerank import PageRankResult, WalkOperator
+from phasegraph.graph.pagerank.reset import as_seeds
+from phasegraph.graph.pagerank.rows import StaticRows
+from phasegraph.graph.pagerank.solve import push_settings, run_push
+
+_STATEMENT = neighbourhood_statement()
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """How far a walk may fetch.
+
+    Parameters
+    ----------
+    nodes : int, default 4000
+        Nodes whose edges are fetched at most, at least 1.
+    per_round : int, default 1000
+        Of them in one statement at most, at least 1.
+    unknown : float, default 0.002
+        Share of the mass at nodes without edges here at which no more is fetched, in [0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is out of range.
+    """
+
+    nodes: int = 4000
+    per_round: int = 1000
+    unknown: float = 0.002
+
+    def __post_init__(self) -> None:
+        for name in ("nodes", "per_round"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidInputError(f"{name} must be an integer of at least 1; {value!r:.40} was given")
+        if not 0.0 <= self.unknown <= 1.0:
+            raise InvalidInputError(f"unknown must lie in [0, 1]; {self.unknown!r:.40} was given")
+
+
+@dataclass(frozen=True, eq=False)
+class PartialGraph:
+    """Some nodes of a stored graph, with as much of `EntityGraph` as linking, walking and trails look at.
+
+    Parameters
+    ----------
+    passages : sequence of str
+        Ids; nodes 0 to P - 1. A ``range`` where only their number counts.
+    entities : tuple of str
+        Names; nodes P to P + E - 1.
+    passage_rows, entity_rows : mapping of str to int
+        Their rows.
+    frequency : (E,) array of int
+        How many passages of the whole corpus mention each entity.
+    anchored : (E,) array of bool
+        Whether some passage is about it.
+    adjacency : sparse matrix, optional
+        Edges fetched so far.
+    """
+
+    passages: Sequence[Any]
+    entities: tuple[str, ...]
+    passage_rows: Mapping[str, int]
+    entity_rows: Mapping[str, int]
+    frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))
+    adjacency: Any = None
+    embeddings: None = None
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.passages) + len(self.entities)
+
+    @cached_property
+    def operator(self) -> WalkOperator:
+        """The edges, prepared for walks."""
+        return WalkOperator.from_adjacency(self.adjacency)
+
+    def as_graph(self) -> EntityGraph:
+        """Return this under the type whose attributes it has."""
+        return cast(EntityGraph, self)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalWalk:
+    """A walk over what was fetched.
+
+    Parameters
+    ----------
+    graph : PartialGraph
+        What was fetched.
+    walked : PageRankResult
+        Its masses.
+    gains : (n,) array of float or None
+        How readily each node was entered.
+    unknown : float
+        Share of the mass that stands at nodes whose edges were not fetched.
+    fetched, rounds : int
+        Nodes whose edges were fetched, and in how many statements.
+    complete : bool
+        Whether `unknown` came down to what was asked for.
+    """
+
+    graph: PartialGraph
+    walked: PageRankResult
+    gains: FloatArray | None
+    unknown: float
+    fetched: int
+    rounds: int
+    complete: bool
+
+
+class _Fetched:
+    """Nodes seen so far, as (is a passage, name), and the edges of those that were asked for."""
+
+    def __init__(self) -> None:
+        self.rows: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        self.edges: list[tuple[bool, str, bool, Sequence[str], Sequence[float]]] = []
+        self.asked: set[tuple[bool, str]] = set()
+
+    def see(self, is_passage: bool, names: Iterable[str]) -> None:
+        """Give every new name a row; row order is the order of arrival, which the statement's rows decide."""
+        rows = self.rows[is_passage]
+        for name in names:
+            rows.setdefault(name, len(rows))
+
+    def take(self, rows: Iterable[list[Any]]) -> None:
+        """Keep what one statement returned."""
+        for from_passage, to_passage, name, names, weights in rows:
+            self.see(to_passage, names)
+            self.edges.append((from_passage, name, to_passage, names, weights))
+
+    def graph(self) -> PartialGraph:
+        """Return all of it, entities after passages."""
+        entities, passages = self.rows
+        count = len(passages)
+        base = (count, 0)
+        lengths = np.array([len(each[3]) for each in self.edges], dtype=np.intp)
+        starts = np.array([self.rows[e[0]][e[1]] + base[e[0]] for e in self.edges], dtype=np.intp)
+        ends = [self.rows[each[2]][name] + base[each[2]] for each in self.edges for name in each[3]]
+        weights = [weight for each in self.edges for weight in each[4]]
+        size = count + len(entities)
+        matrix = sparse.csr_array((weights, (np.repeat(starts, lengths), ends)), shape=(size, size), dtype=np.float64)
+        return PartialGraph(
+            tuple(passages),
+            tuple(entities),
+            MappingProxyType(dict(passages)),
+            MappingProxyType(dict(entities)),
+            adjacency=matrix,
+        )
+
+
+def walk_neighbourhood(
+    connection: Neo4jConnection,
+    corpus: str,
+    passage_count: int,
+    passages: Mapping[str, float],
+    entities: Mapping[str, float],
+    *,
+    follow_probability: float,
+    weights: EdgeWeights | None = None,
+    ranking: Ranking | None = None,
+    tolerance: float = 1e-6,
+    settings: FetchSettings | None = None,
+    deadline: float | None = None,
+) -> LocalWalk:
+    """Walk from weighted seeds, fetching edges as the walk comes to them.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where the corpus lies.
+    corpus : str
+        A corpus of our own schema.
+    passage_count : int
+        How many passages it has.
+    passages, entities : mapping of str to float
+        Seeds by id and by name, with positive masses that need not sum to 1; at least one.
+    follow_probability : float
+        Of walking on, in [0, 1).
+    weights : EdgeWeights, optional
+        How counts become weights.
+    ranking : Ranking, optional
+        A dense ranking: passages nearer to the query are then entered more readily.
+    tolerance : float, default 1e-6
+        Mass per out-edge below which the walk goes no further.
+    settings : FetchSettings, optional
+        The budget.
+    deadline : float, optional
+        Seconds for all rounds together; None takes the connection's. No round is begun after two thirds of
+        it.
+
+    Returns
+    -------
+    LocalWalk
+        The walk and how much of it is not known.
+
+    Raises
+    ------
+    StoreError
+        If the server fails.
+    """
+    limits = FetchSettings() if settings is None else settings
+    push = push_settings(follow_probability, tolerance, 0, None, "numpy")
+    values = edge_parameters(corpus, passage_count, EdgeWeights() if weights is None else weights)
+    seconds = connection.deadline if deadline is None else deadline
+    began, rounds = time.monotonic(), 0
+    seen = _Fetched()
+    seen.see(True, passages)
+    seen.see(False, entities)
+    wanted = [(True, name) for name in passages] + [(False, name) for name in entities]
+    while True:
+        left = max(seconds - (time.monotonic() - began), 0.01)
+        seen.take(_fetch(connection, values, wanted, left))
+        seen.asked.update(wanted)
+        rounds += 1
+        graph = seen.graph()
+        gains = None if ranking is None else relevance(graph.as_graph(), ranking)
+        rows = StaticRows(graph.operator) if gains is None else RelevanceRows(graph.operator, gains)
+        nodes = [graph.passage_rows[name] for name in passages]
+        nodes += [graph.entity_rows[name] + len(graph.passages) for name in entities]
+        seeds = as_seeds((np.array(nodes), [*passages.values(), *entities.values()]), graph.size)
+        walked = run_push(rows, graph.operator.pool, seeds, push, None)
+        open_nodes = _open_nodes(graph, walked, seen.asked)
+        unknown = float(sum(mass for mass, _ in open_nodes))
+        complete = unknown <= limits.unknown
+        budget = min(limits.per_round, limits.nodes - len(seen.asked))
+        if complete or budget < 1 or time.monotonic() - began > seconds * 2 / 3:
+            return LocalWalk(graph, walked, gains, unknown, len(seen.asked), rounds, complete)
+        wanted = [node for _, node in open_nodes[:budget]]
+
+
+def _fetch(
+    connection: Neo4jConnection, values: Mapping[str, Any], wanted: Sequence[tuple[bool, str]], seconds: float
+) -> list[list[Any]]:
+    names = {
+        "passages": [name for is_passage, name in wanted if is_passage],
+        "entities": [name for is_passage, name in wanted if not is_passage],
+    }
+    return connection.read(_STATEMENT, {**values, **names}, deadline=seconds)
+
+
+def _open_nodes(
+    graph: PartialGraph, walked: PageRankResult, asked: set[tuple[bool, str]]
+) -> list[tuple[float, tuple[bool, str]]]:
+    """Nodes with mass whose edges were not fetched, most mass first, ties by name."""
+    count = len(graph.passages)
+    found = []
+    for node, mass in zip(walked.nodes.tolist(), walked.values.tolist(), strict=True):
+        key = (True, graph.passages[node]) if node < count else (False, graph.entities[node - count])
+        if key not in asked and mass > 0:
+            found.append((mass, key))
+    found.sort(key=lambda each: (-each[0], each[1]))
+    return found
