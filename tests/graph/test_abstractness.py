@@ -45,7 +45,7 @@ def test_truncated_min_max_agrees_with_numpys_quantiles_and_keeps_the_order(valu
 def random_case(seed, dimensions=70):
     rng = np.random.default_rng(seed)
     mentions = sparse.random_array((30, 40), density=0.08, rng=rng).tocsr()
-    return mentions, rng.normal(size=(30, dimensions)).astype(np.float32)
+    return mentions, rng.normal(size=(30, dimensions))
 
 
 @settings(max_examples=25, deadline=None)
@@ -57,9 +57,16 @@ def test_abstractness_is_the_trace_of_the_covariance(seed, ddof):
     np.testing.assert_allclose(abstractness(mentions, passages, ddof=ddof), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_short_floats_are_summed_in_float32(dtype):
+    mentions, passages = random_case(4)
+    short = (passages + 1).astype(dtype)
+    np.testing.assert_allclose(abstractness(mentions, short), abstractness(mentions, short.astype(float)), rtol=1e-5)
+
+
 def test_a_common_shift_changes_nothing_even_a_large_one():
     mentions, passages = random_case(5)
-    shifted = passages.astype(float) + 1e5
+    shifted = passages + 1e5
     np.testing.assert_allclose(abstractness(mentions, shifted), abstractness(mentions, passages), rtol=1e-6)
 
 

@@ -20,7 +20,7 @@ from phasegraph._typing import FloatArray, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.synonyms import finite_rows
 
-_COLUMNS = 64
+_ROWS = 4096
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
@@ -76,7 +76,7 @@ def abstractness(
     mentions : (P, E) sparse matrix
         Non-zero where the passage mentions the entity; how often does not matter.
     passages : (P, d) array of float
-        Embeddings of the passages, finite.
+        Embeddings of the passages, finite; float64 is summed in float64, anything shorter in float32.
     ddof : {0, 1}
         0 for the population covariance (SemFlowRAG), 1 for the unbiased one.
     shrinkage : float
@@ -118,7 +118,7 @@ def abstractness(
     counts = np.diff(members.indptr).astype(np.float64)
     several = counts > 1
     variance = np.zeros(len(counts))
-    variance[several] = _scatter(members, vectors, counts)[several] / (counts[several] - ddof)
+    variance[several] = _scatter(members[several], vectors) / (counts[several] - ddof)
     if shrinkage == 0:
         return variance
     level = prior
@@ -183,16 +183,17 @@ def _interpolated(ordered: FloatArray, level: float) -> float:
     return float(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
 
 
-def _scatter(members: Any, vectors: Any, counts: FloatArray) -> FloatArray:
-    """Summed squared distance of each entity's passages to their mean, a few columns at a time."""
-    total = np.zeros(members.shape[0])
-    divisor = np.maximum(counts, 1.0)[:, None]
-    for start in range(0, vectors.shape[1], _COLUMNS):
-        block = vectors[:, start : start + _COLUMNS].astype(np.float64)
-        block -= block.mean(axis=0)
-        sums = members @ block
-        total += members @ np.einsum("ij,ij->i", block, block)
-        total -= np.einsum("ij,ij->i", sums, sums / divisor)
+def _scatter(members: Any, vectors: Any) -> FloatArray:
+    """Summed squared distance of each row's passages to their mean, some rows at a time."""
+    centred = vectors.astype(np.float64 if vectors.dtype.itemsize > 4 else np.float32)
+    centred -= vectors.mean(axis=0, dtype=np.float64).astype(centred.dtype)
+    squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+    total: FloatArray = members @ squares
+    counts = np.diff(members.indptr)
+    for first in range(0, len(total), _ROWS):
+        rows = members[first : first + _ROWS].astype(centred.dtype)
+        sums = rows @ centred
+        total[first : first + _ROWS] -= np.einsum("ij,ij->i", sums, sums) / counts[first : first + _ROWS]
     return np.maximum(total, 0.0)
 
 
