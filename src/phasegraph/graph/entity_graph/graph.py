@@ -137,12 +137,18 @@ def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int]) -> Csr:
 
 
 def _frozen(matrix: Csr) -> Csr:
-    """The same matrix with int32 indices and arrays that cannot be written to."""
-    parts = [matrix.data, matrix.indices.astype(np.int32, copy=False), matrix.indptr]
-    views = [part.view() for part in parts]
-    for view in views:
-        view.flags.writeable = False
-    return sparse.csr_array(tuple(views), shape=matrix.shape)
+    """A matrix of the same arrays with int32 indices, none of which can be written to."""
+    out = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    out.data = _read_only(matrix.data)
+    out.indices = _read_only(matrix.indices.astype(np.int32, copy=False))
+    out.indptr = _read_only(matrix.indptr.astype(np.int32 if matrix.nnz < 2**31 else np.int64, copy=False))
+    return out
+
+
+def _read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
@@ -180,6 +186,5 @@ def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
     if np.abs(lengths[lengths > 0] - 1).max(initial=0.0) > 1e-6:
         divisors = np.where(lengths > 0, lengths, 1).astype(np.float32)
         vectors = np.divide(vectors, divisors[:, None], dtype=np.float32)
-    frozen = np.ascontiguousarray(vectors).view()
-    frozen.flags.writeable = False
+    frozen: Float32Array = _read_only(np.ascontiguousarray(vectors))
     return frozen

@@ -51,9 +51,8 @@ class Extraction:
             names = getattr(self, field)
             if isinstance(names, str):
                 raise InvalidTypeError(f"{field} of passage {self.passage_id!r} must be a list; got {names!r}")
-            wrong = next((name for name in names if not isinstance(name, str)), None)
-            if wrong is not None:
-                raise InvalidTypeError(f"{field} of passage {self.passage_id!r} must be strings; got {wrong!r}")
+            if not all(isinstance(name, str) for name in names):
+                raise InvalidTypeError(f"{field} of passage {self.passage_id!r} must be strings; got {names!r:.120}")
             object.__setattr__(self, field, tuple(names))
         object.__setattr__(self, "triples", tuple(_triple(self.passage_id, each) for each in self.triples))
 
@@ -65,9 +64,8 @@ def _triple(passage_id: str, given: object) -> Triple:
         raise InvalidInputError(
             f"triples of passage {passage_id!r} must have three parts; got {len(given)}: {given!r:.120}"
         )
-    wrong = next((part for part in given if not isinstance(part, str)), None)
-    if wrong is not None:
-        raise InvalidTypeError(f"triples of passage {passage_id!r} must hold strings; got {wrong!r}")
+    if not all(isinstance(part, str) for part in given):
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must hold strings; got {given!r:.120}")
     subject, predicate, obj = given
     return subject, predicate, obj
 

@@ -25,7 +25,7 @@ although because however not no yes do does did has have had can will would coul
 into over under between among about against through than such so out only according born died january february
 march april june july august september october november december monday tuesday wednesday thursday friday
 saturday sunday early late following despite upon within without along unlike like though once more several
-still just nor yet later another any every few here hers him me us now less located others whose well being
+still just nor yet later another any every few here hers him me now less located others whose well being
 having today s
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())

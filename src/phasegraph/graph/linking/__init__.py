@@ -1,6 +1,19 @@
 """Query to seeds: where a walk restarts, and which passages it prefers on its way."""
 
 from phasegraph.graph.linking.relevance import RelevanceRows, relevance
+from phasegraph.graph.linking.resets import RESETS, FactIndex, ResetRecipe, fact_reset, reset_by_name
 from phasegraph.graph.linking.seeds import LinkSettings, Seeding, link, query_entities
 
-__all__ = ["LinkSettings", "RelevanceRows", "Seeding", "link", "query_entities", "relevance"]
+__all__ = [
+    "RESETS",
+    "FactIndex",
+    "LinkSettings",
+    "RelevanceRows",
+    "ResetRecipe",
+    "Seeding",
+    "fact_reset",
+    "link",
+    "query_entities",
+    "relevance",
+    "reset_by_name",
+]

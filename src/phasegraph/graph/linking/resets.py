@@ -1,0 +1,191 @@
+"""Published reset distributions, by name: seeds from the facts nearest to the query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from phasegraph._typing import Float32Array, FloatArray, Int32Array
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph import EntityGraph, normalise_name
+from phasegraph.graph.entity_graph.graph import checked_embeddings
+from phasegraph.graph.linking.seeds import Seeding
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRecipe:
+    """The numbers of one published reset distribution.
+
+    Parameters
+    ----------
+    passage_weight : float
+        Mass of the passage with the highest similarity; the lowest gets 0, the others lie between.
+    top_facts : int
+        Facts that give seeds.
+    top_entities : int
+        Entities that stay seeds.
+    """
+
+    passage_weight: float
+    top_facts: int
+    top_entities: int
+
+
+RESETS: Mapping[str, ResetRecipe] = MappingProxyType(
+    {
+        "hipporag2": ResetRecipe(0.05, 5, 5),
+        "semflowrag": ResetRecipe(0.08, 5, 5),
+        "semflowrag-paper": ResetRecipe(0.08, 12, 20),
+    }
+)
+"""HippoRAG 2 and SemFlowRAG as released, and SemFlowRAG with its paper's numbers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FactIndex:
+    """Facts that can be found by embedding.
+
+    Parameters
+    ----------
+    ends : (F, 2) array of int32
+        Rows of `EntityGraph.entities`: subject and object.
+    embeddings : (F, d) array of float32
+        L2-normalised, of the facts as text.
+    """
+
+    ends: Int32Array
+    embeddings: Float32Array
+
+    @classmethod
+    def of(cls, graph: EntityGraph, facts: Iterable[tuple[str, str, str]], embeddings: Any) -> FactIndex:
+        """Match facts with a graph.
+
+        Parameters
+        ----------
+        graph : EntityGraph
+        facts : iterable of (subject, predicate, object)
+            Those of which an end is no entity of the graph are left out.
+        embeddings : (F, d) array_like of float
+            One row per fact given.
+
+        Returns
+        -------
+        FactIndex
+
+        Raises
+        ------
+        InvalidInputError
+            If the rows do not match the facts, or hold NaN.
+        """
+        rows = graph.entity_rows
+        ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in facts]
+        vectors = checked_embeddings("fact embeddings", embeddings, len(ends))
+        pairs = np.array(ends, dtype=np.int32).reshape(-1, 2)
+        known = (pairs >= 0).all(axis=1)
+        return cls(pairs[known], vectors[known])
+
+
+def fact_reset(
+    graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
+) -> Seeding:
+    """The reset distribution of HippoRAG 2, which SemFlowRAG shares.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    ends : (F, 2) array of int
+        Entity rows of the facts that are kept.
+    fact_scores : (F,) array of float
+        Their similarities to the query, min-max scaled over all facts.
+    similarities : (P,) array of float
+        Of all passages to the query.
+    recipe : ResetRecipe
+
+    Returns
+    -------
+    Seeding
+        Entities first passages next; empty only where all masses are 0.
+
+    Raises
+    ------
+    InvalidInputError
+        If lengths do not fit.
+
+    Notes
+    -----
+    A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
+    is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
+    adds its min-max scaled similarity times the passage weight. Facts are the `top_facts` with the highest score;
+    the papers have a language model filter them first.
+
+    References
+    ----------
+    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
+
+    Examples
+    --------
+    >>> from phasegraph.graph import Extraction, graph_from_extractions
+    >>> graph = graph_from_extractions(["0", "1"], [Extraction("0", ["b", "c"]), Extraction("1", ["b"])])
+    >>> seeds = fact_reset(graph, np.array([[0, 1]]), np.array([0.9]), np.array([1.0, 0.0]), RESETS["semflowrag"])
+    >>> seeds.nodes.tolist(), seeds.masses.round(3).tolist()
+    ([3, 2, 0], [0.9, 0.45, 0.08])
+    """
+    if len(ends) != len(fact_scores) or len(similarities) != len(graph.passages):
+        raise InvalidInputError(
+            f"there must be one score per fact and one similarity per passage; got {len(fact_scores)} for {len(ends)} "
+            f"facts, {len(similarities)} for {len(graph.passages)} passages"
+        )
+    best = np.lexsort((np.arange(len(ends)), -np.asarray(fact_scores)))[: recipe.top_facts]
+    found: dict[int, list[float]] = {}
+    for fact in best.tolist():
+        for entity in ends[fact].tolist():
+            mass = float(fact_scores[fact]) / max(int(graph.frequency[entity]), 1)
+            found.setdefault(entity, []).append(mass)
+    means = sorted(((-sum(each) / len(each), entity) for entity, each in found.items()))[: recipe.top_entities]
+    nodes = np.array([entity + len(graph.passages) for _, entity in means], dtype=np.intp)
+    scaled = recipe.passage_weight * _min_max(np.asarray(similarities, dtype=np.float64))
+    nodes = np.concatenate([nodes, np.arange(len(scaled))])
+    masses = np.concatenate([[-mass for mass, _ in means], scaled])
+    held = masses > 0
+    reason = "" if held.any() else "no fact and no passage stands out for the query"
+    return Seeding(nodes[held], masses[held], reason)
+
+
+def reset_by_name(name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray) -> Seeding:
+    """A published reset distribution for a query's embedding.
+
+    Parameters
+    ----------
+    name : str
+        Key of ``RESETS``.
+    graph : EntityGraph
+    facts : FactIndex
+    vector : (d,) array_like of float
+        The query's embedding.
+    similarities : (P,) array of float
+
+    Returns
+    -------
+    Seeding
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name.
+    """
+    if name not in RESETS:
+        raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
+    scores = _min_max((facts.embeddings @ np.asarray(vector, dtype=np.float32)).astype(np.float64))
+    return fact_reset(graph, facts.ends, scores, similarities, RESETS[name])
+
+
+def _min_max(values: FloatArray) -> FloatArray:
+    """Scaled to [0, 1]; a constant array becomes ones."""
+    if not len(values):
+        return values
+    low, high = float(values.min()), float(values.max())
+    return np.ones(len(values)) if high == low else (values - low) / (high - low)

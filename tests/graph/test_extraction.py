@@ -1,0 +1,140 @@
+"""Names from text: by gazetteer, by capital letters, the same with and without the automaton."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.extraction import (
+    Extraction,
+    Gazetteer,
+    RuleExtractor,
+    find_names,
+    lead_name,
+    normalise_name,
+    split_words,
+    title_names,
+)
+
+NONE = Gazetteer()
+WORDS = st.sampled_from(["New", "York", "new", "york", "The", "the", "of", "Bank", "bank", "7", "St", "U.S.", "Éire", "s"])
+GAPS = st.sampled_from([" ", ", ", ". ", "-", "'", "\n", " (", ") ", " & "])
+TEXTS = st.lists(st.tuples(WORDS, GAPS), max_size=25).map(lambda pairs: "".join(word + gap for word, gap in pairs))
+NAMES = st.lists(st.lists(WORDS, min_size=1, max_size=4).map(" ".join), max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Teutberga was a queen of Lotharingia.", ["teutberga", "lotharingia"]),
+        ("He studied at the University of Paris in 1920.", ["university of paris"]),
+        ("However, Today was fine on Monday.", []),
+        ("She met Dennis Quaid and James Caan.", ["dennis quaid", "james caan"]),
+        ("Theodred's bishop, Bo's son.", ["theodred", "bo"]),
+        ("J. R. R. Tolkien and Dr. Watson of St. Mary's", ["j r r tolkien", "dr watson of st mary"]),
+        ("the U.S. Senate", ["us senate"]),
+        ("Ludwig van Beethoven, Charles de Gaulle", ["ludwig van beethoven", "charles de gaulle"]),
+        ("no names here 1999 2 x", []),
+        ("", []),
+    ],
+)
+def test_capitalised_runs_are_names(text, names):
+    assert find_names(text, NONE) == names
+
+
+def test_a_known_name_is_found_by_longest_match():
+    known = Gazetteer(["New York", "New York City", "York"])
+    assert find_names("New York City, York, New York", known) == ["new york city", "york", "new york"]
+
+
+def test_a_known_name_crosses_what_a_capitalised_run_does_not():
+    assert find_names("Lambert, Margrave of Tuscany, died.", Gazetteer(["Lambert, Margrave of Tuscany"])) == [
+        "lambert margrave of tuscany"
+    ]
+
+
+def test_common_words_that_spell_a_title_are_no_name():
+    known = Gazetteer(["Accident", "Love Story", "The What"])
+    assert find_names("an accident, a love story, the what", known) == []
+    assert find_names("They saw Love Story after an Accident.", known) == ["love story", "accident"]
+
+
+def test_a_query_may_write_a_long_name_in_lower_case():
+    known = Gazetteer(["Ada Lovelace"])
+    assert find_names("who was ada lovelace", known, lenient=True) == ["ada lovelace"]
+    assert find_names("who was ada lovelace", known) == []
+
+
+def test_the_users_own_names_are_known():
+    extract = RuleExtractor(["pydantic v2", "BERT"])
+    assert extract("1", "", "They moved to Pydantic V2 from BERT.").entities == ("pydantic v2", "bert")
+
+
+@given(TEXTS, NAMES, st.booleans())
+def test_the_automaton_finds_exactly_what_the_slower_search_finds(text, names, lenient):
+    words = split_words(text)
+    pytest.importorskip("ahocorasick")
+    quick, slow = Gazetteer(names, matcher="automaton"), Gazetteer(names, matcher="python")
+    assert quick.find(words, lenient=lenient) == slow.find(words, lenient=lenient)
+
+
+@given(TEXTS, NAMES)
+def test_names_found_are_normalised_and_do_not_depend_on_the_order_of_the_gazetteer(text, names):
+    found = find_names(text, Gazetteer(names))
+    assert found == find_names(text, Gazetteer(names[::-1]))
+    assert all(normalise_name(name) == name for name in found if not name.startswith("s ") and " s" not in name)
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_read(text):
+    words = split_words(text)
+    assert len(words.texts) == len(words.capital) == len(words.joined)
+    RuleExtractor()("1", text, text)
+
+
+@pytest.mark.parametrize(
+    ("title", "names"),
+    [
+        ("Fall (Serena Ryder song)", ("fall serena ryder song", "fall")),
+        ("John, King of England", ("john king of england", "john")),
+        ("The Beatles", ("the beatles", "beatles")),
+        ("(brackets)", ("brackets",)),
+        ("  ", ()),
+    ],
+)
+def test_a_title_has_other_forms(title, names):
+    assert title_names(title) == names
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "name"),
+    [
+        ("", "Khong Island is the largest island.", "khong island"),
+        ("Keala Settle", "Keala Joan Settle (born 1975) sings.", "keala joan settle"),
+        ("Paris", "London is a city.", ""),
+        ("", "The first of them was late.", ""),
+        ("", "Nobody knows.", ""),
+        ("", "", ""),
+        ("", "He was there.", ""),
+    ],
+)
+def test_a_passage_starts_with_what_it_is_about(title, text, name):
+    assert lead_name(title, text) == name
+
+
+def test_a_triple_must_have_three_parts_and_the_message_names_the_passage():
+    with pytest.raises(InvalidInputError, match=r"triples of passage 'p7' must have three parts; got 2"):
+        Extraction("p7", triples=[("a", "b")])
+    with pytest.raises(InvalidTypeError, match="p7"):
+        Extraction("p7", triples=[("a", "b", 3)])
+    with pytest.raises(InvalidTypeError, match="p7"):
+        Extraction("p7", triples=["abc"])
+    with pytest.raises(InvalidTypeError, match="p7"):
+        Extraction("p7", entities="ada")
+
+
+def test_an_unknown_matcher_is_refused():
+    with pytest.raises(InvalidInputError, match="matcher"):
+        Gazetteer(["a"], matcher="regex")

@@ -1,0 +1,154 @@
+"""The walk as a source: what it finds, what it says about it, and what it does without help."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from phasegraph import Ranking
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph import Extraction, GraphSource, WalkSettings, build_graph, graph_from_extractions
+from phasegraph.graph.linking import link, relevance
+from phasegraph.sources import Source
+
+PASSAGES = [
+    {"id": "film", "title": "Vertigo", "text": "Vertigo is a film by Alfred Hitchcock with James Stewart."},
+    {"id": "man", "title": "Alfred Hitchcock", "text": "Alfred Hitchcock was born in Leytonstone, a part of London."},
+    {"id": "town", "title": "Leytonstone", "text": "Leytonstone lies in the east of London."},
+    {"id": "city", "title": "Paris", "text": "Paris lies on the Seine."},
+    {"id": "river", "title": "Seine", "text": "The Seine is a river; Paris lies on it."},
+]
+VECTORS = np.array([[1.0, 0.1, 0.0], [0.6, 0.8, 0.0], [0.0, 1.0, 0.2], [0.0, 0.0, 1.0], [0.1, 0.0, 1.0]])
+GRAPH = build_graph(PASSAGES, embeddings=VECTORS)
+QUERY = "In which town was the director of Vertigo born?"
+
+
+def handed(*ids):
+    return {"vector": Ranking("vector", list(ids), [0.9 - 0.1 * rank for rank in range(len(ids))])}
+
+
+def exact(graph, query, given, vector=None, follow=0.75):
+    """The stationary mass by brute force: a linear system over all nodes."""
+    seeds = link(graph, query, given.get("vector"))
+    reset = np.zeros(graph.size)
+    reset[seeds.nodes] = seeds.masses
+    reset /= reset.sum()
+    gains = relevance(graph, given.get("vector"), vector)
+    steps = graph.adjacency.toarray().astype(float) * (1.0 if gains is None else gains)
+    sums = steps.sum(axis=1)
+    steps[sums == 0] = reset
+    steps[sums > 0] /= sums[sums > 0, None]
+    return np.linalg.solve(np.eye(graph.size) - follow * steps.T, (1 - follow) * reset)
+
+
+def test_it_is_a_source():
+    assert isinstance(GraphSource(GRAPH), Source)
+
+
+def test_the_walk_finds_the_last_hop_that_the_ranking_misses():
+    found = GraphSource(GRAPH).search(QUERY, 3, handed("film", "city"))
+    assert set(found.ids) >= {"film", "man"}
+    assert "man" not in handed("film", "city")["vector"].ids
+
+
+@pytest.mark.parametrize("vector", [None, [0.7, 0.7, 0.1]])
+@pytest.mark.parametrize("given_ranking", [{}, handed("film", "river"), handed("city")])
+def test_masses_are_those_of_the_exact_walk(vector, given_ranking):
+    source = GraphSource(GRAPH, embedder=lambda query: vector, walk=WalkSettings(tolerance=1e-12))
+    if vector is None:
+        source = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-12))
+    found = source.search(QUERY, 5, given_ranking)
+    mass = exact(GRAPH, QUERY, given_ranking, vector)
+    for name, score in zip(found.ids, found.scores, strict=True):
+        assert score == pytest.approx(mass[GRAPH.passage_rows[name]], abs=1e-9)
+
+
+def test_the_background_is_that_of_all_passages():
+    found = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-13)).search(QUERY, 1, handed("film"))
+    logs = np.log(exact(GRAPH, QUERY, handed("film"))[:5] + 1e-4)
+    assert found.background.transform == "log"
+    assert found.background.floor == 1e-4
+    assert found.background.location == pytest.approx(logs.mean(), abs=1e-6)
+    assert found.background.scale == pytest.approx(logs.std(), abs=1e-6)
+    assert found.size == 5
+
+
+def test_a_passage_comes_with_the_path_that_reached_it():
+    found = GraphSource(GRAPH).search(QUERY, 5, {})
+    trail = found.payloads["town"]
+    assert str(trail).endswith("leytonstone > [town]")
+    assert trail.path[0].name == "vertigo"
+    assert [step.name for step, _ in trail.seeds] == ["vertigo"]
+    assert sum(share for _, share in trail.seeds) == pytest.approx(1)
+    assert set(found.payloads) == set(found.ids)
+
+
+def test_without_a_ranking_names_are_enough():
+    assert GraphSource(GRAPH).search("Alfred Hitchcock", 1, {"vector": None}).ids == ("man",)
+
+
+def test_nothing_to_start_from_is_an_empty_ranking_with_its_reason():
+    found = GraphSource(GRAPH).search("which of them?", 10, {})
+    assert len(found) == 0
+    assert found.reason == "the query names no entity of the graph and no ranking was handed over"
+    assert found.size == 5
+
+
+def test_passages_of_a_ranking_that_are_not_in_the_graph_are_passed_over():
+    one = GraphSource(GRAPH).search("which?", 5, handed("film"))
+    other = GraphSource(GRAPH).search("which?", 5, {"vector": Ranking("vector", ["gone", "film"], [0.95, 0.9])})
+    assert one.ids == other.ids
+
+
+def test_the_order_of_passages_does_not_matter():
+    there = GraphSource(GRAPH).search(QUERY, 5, handed("film"))
+    back = GraphSource(build_graph(PASSAGES[::-1])).search(QUERY, 5, handed("film"))
+    assert there.ids == back.ids
+    np.testing.assert_allclose(there.scores, back.scores, rtol=1e-9)
+
+
+def test_a_passage_without_names_sends_its_mass_back_to_the_seeds():
+    graph = graph_from_extractions(["lone", "other"], [Extraction("other", ["ada"])])
+    found = GraphSource(graph).search("which?", 5, {"vector": Ranking("vector", ["lone"], [0.9])})
+    assert found.ids == ("lone",)
+    assert found.scores.tolist() == pytest.approx([1.0])
+
+
+def test_nearer_passages_are_preferred_along_the_way():
+    graph = build_graph(
+        [{"id": "a", "title": "Ada", "text": "One."}, {"id": "b", "title": "Ada", "text": "Two."}], embeddings=np.eye(2)
+    )
+    found = GraphSource(graph, embedder=lambda query: [0.2, 0.9]).search("Ada", 2, {})
+    assert found.ids == ("b", "a")
+    plain = GraphSource(graph, embedder=lambda query: [0.2, 0.9], walk=WalkSettings(relevance=False))
+    assert len(set(plain.search("Ada", 2, {}).scores.tolist())) == 1
+
+
+def test_ties_are_broken_by_id_and_the_limit_is_kept():
+    graph = graph_from_extractions(list("cab"), [Extraction(name, ["ada"]) for name in "cab"])
+    assert GraphSource(graph).search("Ada", 2, {}).ids == ("a", "b")
+
+
+@pytest.mark.parametrize("query", ["", "  ", None])
+def test_a_blank_query_is_refused(query):
+    with pytest.raises(InvalidInputError, match="query must be text"):
+        GraphSource(GRAPH).search(query, 5, {})
+
+
+@pytest.mark.parametrize("limit", [0, -1, True])
+def test_a_limit_below_one_is_refused(limit):
+    with pytest.raises(InvalidInputError, match="limit must be at least 1"):
+        GraphSource(GRAPH).search("Ada", limit, {})
+
+
+def test_what_it_is_made_of_is_checked():
+    with pytest.raises(InvalidTypeError, match="graph must be an EntityGraph"):
+        GraphSource("graph")
+    with pytest.raises(InvalidTypeError, match="name must be"):
+        GraphSource(GRAPH, name=" ")
+    with pytest.raises(InvalidTypeError, match="needs must be a list"):
+        GraphSource(GRAPH, needs="vector")
+    with pytest.raises(InvalidInputError, match="floor"):
+        WalkSettings(floor=0.0)
+    with pytest.raises(InvalidInputError, match="follow_probability"):
+        WalkSettings(follow_probability=1.0)
