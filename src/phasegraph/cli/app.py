@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from phasegraph.cli.demo import demo
 from phasegraph.cli.evaluate import evaluate
 from phasegraph.cli.explain import explain
 from phasegraph.cli.fuse import fuse
@@ -16,5 +17,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (evaluate, tune, fuse, explain, reproduce):
+for command in (demo, evaluate, tune, fuse, explain, reproduce):
     app.command()(command)

@@ -37,10 +37,11 @@ def explain(
     result = chosen.decide([legs[name].rankings[0] for name in names], Context(query=query.text), k=k)
     if json_to is not None:
         write_json(_as_dict(result, query), json_to)
-    _show(result, query, dataset, console(beside_json=json_to == "-"))
+    show_result(result, query, dataset, console(beside_json=json_to == "-"))
 
 
-def _show(result: Result, query: Query, dataset: Dataset, to: Console) -> None:
+def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
+    """Print one answer: the sources, their agreement, and the evidence of the first `top` passages."""
     titles = {passage.id: passage.title for passage in dataset.passages}
     gold = {passage for hop in query.judgement.hops for passage in hop}
     to.print(query.text, style="bold", markup=False)
@@ -51,7 +52,7 @@ def _show(result: Result, query: Query, dataset: Dataset, to: Console) -> None:
     for line in result.warnings:
         to.print(f"  warning: {line}", markup=False)
     columns = ["source", "rank", "score", "calibrated", "weight", "contribution"]
-    for name in result.ids:
+    for name in result.ids[:top]:
         evidence = result.evidence(name)
         mark = " (judged relevant)" if name in gold else ""
         title = f"{evidence.position}. {name} {titles[name]!r}{mark}: score {evidence.score:.4f}"
