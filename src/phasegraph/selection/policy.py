@@ -130,8 +130,8 @@ class SelectionPolicy:
         Parameters
         ----------
         relevance : (n,) array_like of float
-            Finite, see :func:`scaled_relevance`; >= 0 except for ``top``, ``mmr`` and ``von_neumann``. Rows come best first: of equals the
-            lowest row is picked.
+            Finite, best as :func:`scaled_relevance` gives it; >= 0 except for ``top``, ``mmr`` and
+            ``von_neumann``. Rows come best first: of equals the lowest row is picked.
         embeddings : (n, d) array_like of float or None
             Needed by ``log_det``, ``von_neumann`` and ``mmr`` unless `kernel` is given.
         k : int
