@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.specs import SourceSpec, as_specs
@@ -153,7 +153,7 @@ def holds(candidate: object, target: object, depth: int = 0) -> bool:
     """Whether `target` is `candidate`, or inside it."""
     if candidate is target:
         return True
-    if depth > _DEEPEST or candidate is None:
+    if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):
         return False
     inner = [getattr(candidate, name, None) for name in _INNER]
     for held in (getattr(candidate, name, None) for name in ("retrievers", "fallbacks")):

@@ -21,7 +21,7 @@ from phasegraph import InvalidTypeError
 from phasegraph.sources import Source
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
-_FETCHED = 20
+_FETCHED, _DEFAULT_K = 20, 4
 
 
 class ScoredVectorStoreRetriever(VectorStoreRetriever):
@@ -182,5 +182,5 @@ def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredD
 def _score_search(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of the score search: the same filter, and deep enough to hold every member."""
     kept = {key: value for key, value in settings.items() if key not in _MEMBERSHIP_ONLY}
-    depth = settings.get("fetch_k", _FETCHED if "fetch_k" in settings or "score_threshold" not in settings else 0)
-    return {**kept, "k": max(depth, settings.get("k", 4))}
+    depth = 0 if "score_threshold" in settings else settings.get("fetch_k", _FETCHED)
+    return {**kept, "k": max(depth, settings.get("k", _DEFAULT_K))}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from langchain_core.documents import Document
@@ -22,16 +22,16 @@ class Winner:
     source : str
         Whose document it is; ties between equal weights go by name.
     document : Document
-    others : list of str
+    others : tuple of str
         Sources that returned another text under the same id.
-    inner : dict
-        Provenance that the sources' documents already carried, by source.
+    inner : tuple of (str, object)
+        Provenance that the sources' documents already carried, with the source's name.
     """
 
     source: str
     document: Document
-    others: list[str] = field(default_factory=list)
-    inner: dict[str, Any] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    inner: tuple[tuple[str, Any], ...] = ()
 
 
 def winners_of(result: Result) -> list[Winner]:
@@ -57,9 +57,9 @@ def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, Any]]]) -
         elif not winner.document.page_content:
             winner = Winner(name, document, winner.others, winner.inner)
         elif document is not winner.document and document.page_content != winner.document.page_content:
-            winner.others.append(name)
+            winner.others = (*winner.others, name)
         if BLOCK in document.metadata:
-            winner.inner[name] = document.metadata[BLOCK]
+            winner.inner = (*winner.inner, (name, document.metadata[BLOCK]))
     return Winner("", Document(page_content="", id=identifier)) if winner is None else winner
 
 
@@ -116,6 +116,6 @@ def _take_out(metadata: dict[str, Any], score_key: str | None) -> None:
 
 def _with_inner(block: dict[str, Any], winner: Winner) -> dict[str, Any]:
     """The block, with the provenance that a source's document already carried."""
-    for name, inner in winner.inner.items():
+    for name, inner in winner.inner:
         block["sources"][name]["evidence"] = plain(inner)
     return block

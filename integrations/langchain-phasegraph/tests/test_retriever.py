@@ -224,6 +224,11 @@ def test_configurable_fields_of_a_source_reach_it(store):
     assert ids_of(asyncio.run(retriever.ainvoke("what?", config))) == ["p3"]
 
 
+def test_its_own_fields_can_be_made_configurable():
+    retriever = two().configurable_fields(k=ConfigurableField(id="k"))
+    assert len(retriever.invoke("q", {"configurable": {"k": 2}})) == 2
+
+
 def test_a_source_of_weight_zero_is_not_asked():
     retriever = PhaseGraphRetriever(
         vector=lambda q: pairs(a=1.0),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +12,7 @@ from phasegraph.candidates import Ranking, SourceReport
 from phasegraph.pipeline import Result
 from phasegraph.pipeline.parts import cap_ranking
 
+_SHORT = 512
 Column: TypeAlias = tuple[list[float | None], list[float | None]]
 
 
@@ -82,22 +82,34 @@ def _column(result: Result, column: int) -> Column:
     ranking = result.candidates.rankings[column]
     hit_of = np.full(len(result.candidates), -1, dtype=np.intp)
     hit_of[result.candidates.positions[column]] = np.arange(len(ranking))
-    raw = ranking.scores if ranking.raw is None else ranking.raw
+    scores = _indexable(ranking.scores)
+    raw = scores if ranking.raw is None else _indexable(ranking.raw)
     ranks: list[float | None] = []
     given: list[float | None] = []
     for hit in hit_of[result.rows].tolist():
+        if hit < 0:
+            ranks.append(None)
+            given.append(None)
+            continue
         value = float(raw[hit])
-        ranks.append(_rank(ranking.scores, hit) if hit >= 0 else None)
-        given.append(value if hit >= 0 and value == value else None)
+        ranks.append(_rank(ranking, scores, hit))
+        given.append(value if value == value else None)
     return ranks, given
 
 
-def _rank(scores: FloatArray, hit: int) -> float:
+def _indexable(values: FloatArray) -> list[float] | FloatArray:
+    """What single values are read from fastest: a list where it is short."""
+    found: list[float] | FloatArray = values.tolist() if len(values) <= _SHORT else values
+    return found
+
+
+def _rank(ranking: Ranking, scores: list[float] | FloatArray, hit: int) -> float:
     """Rank from 1 of a hit among scores in falling order; ties share their mean rank."""
     value = scores[hit]
     if (hit == 0 or scores[hit - 1] != value) and (hit + 1 == len(scores) or scores[hit + 1] != value):
         return hit + 1.0
-    return float((-scores).searchsorted(-value, "left") + (-scores).searchsorted(-value, "right") + 1) / 2.0
+    rising = -ranking.scores
+    return float(rising.searchsorted(-value, "left") + rising.searchsorted(-value, "right") + 1) / 2.0
 
 
 def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
@@ -117,7 +129,12 @@ def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str
 
 
 def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
-    return replace(report, notes=(*report.notes, *notes)) if notes else report
+    if not notes:
+        return report
+    return SourceReport(
+        report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
+        report.dropped, report.calibration, report.without, (*report.notes, *notes),
+    )  # fmt: skip
 
 
 def contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
