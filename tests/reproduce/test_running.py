@@ -25,7 +25,7 @@ def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
     out = tmp_path / "out"
     reproduce(folder, out, say=said.append)
     pages = {path.stem for path in out.glob("*.md")}
-    assert pages == {study.name for study in STUDIES} | {"README"}
+    assert pages == {study.name for study in STUDIES} | {"README", "robust-default"}
     figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
     assert set(figures) == {study.name for study in STUDIES}
     assert set(figures["table-1"]["many"]) == {"tune", "confirm"}

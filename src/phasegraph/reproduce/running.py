@@ -14,11 +14,12 @@ from phasegraph.evaluation.experiment import Table, compare, run_systems
 from phasegraph.evaluation.legs import Bench, Leg, search_legs
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.parts import split_by_id
-from phasegraph.evaluation.systems import THREE
+from phasegraph.evaluation.systems import THREE, TWO
 from phasegraph.pipeline.parts import cap_ranking
 from phasegraph.reproduce.findings import FINDINGS
 from phasegraph.reproduce.page import Page, p_value, share, table
 from phasegraph.reproduce.published import ablation_page, thresholds_page
+from phasegraph.reproduce.robust import robust_bench, robust_page, standings
 from phasegraph.reproduce.studies import STUDIES, Study
 
 SETS = ("musique", "2wiki")
@@ -62,6 +63,7 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
         figures[study.name] = {
             name: {part: one.to_dict() for part, one in parts.items()} for name, parts in of_study.items()
         }
+    pages += _robust(root, say)
     published = root / "published"
     if (published / "sscc.json").is_file():
         say("published: thresholds and ablation")
@@ -83,6 +85,17 @@ def _datasets(root: Path, say: Say) -> dict[str, Dataset]:
         else:
             say(f"left out: {root / name} (not there)")
     return found
+
+
+def _robust(root: Path, say: Say) -> list[Page]:
+    """The page on the default's regret, over every data set there is."""
+    folders = [root] if (root / "corpus.jsonl").is_file() else sorted(p.parent for p in root.glob("*/corpus.jsonl"))
+    found = []
+    for folder in folders:
+        say(f"{folder.name}: regret and a wrong graph")
+        dataset = load_dataset(folder)
+        found += standings(dataset, search_legs(robust_bench(dataset), TWO))
+    return [robust_page(found)] if found else []
 
 
 def search_whole(dataset: Dataset) -> dict[str, Leg]:

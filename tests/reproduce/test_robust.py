@@ -1,0 +1,54 @@
+"""Regret and harm, on lists where both are known beforehand."""
+
+import numpy as np
+import pytest
+from tiny import many_queries, write_dataset
+
+from phasegraph.candidates import Ranking
+from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.legs import Leg
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.reproduce.robust import robust_page, standings
+
+VECTOR_ONLY = FusionPipeline(weights={"vector": 1.0, "graph": 0.0})
+GRAPH_ONLY = FusionPipeline(weights={"vector": 0.0, "graph": 1.0})
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return load_dataset(write_dataset(tmp_path / "many", many_queries()))
+
+
+@pytest.fixture
+def legs(dataset):
+    """Vectors find nothing; the graph finds the gold passage of its own query first."""
+    noise = [f"x{row:02d}" for row in range(30)]
+    vector = [Ranking("vector", noise, np.linspace(1.0, 0.5, 30)) for _ in dataset.queries]
+    graph = [
+        Ranking("graph", [q.judgement.hops[0][0], *noise[::-1]], np.geomspace(1, 0.1, 31)) for q in dataset.queries
+    ]
+    return {"vector": Leg("vector", tuple(vector), 0.0), "graph": Leg("graph", tuple(graph), 0.0)}
+
+
+def test_regret_is_to_the_best_of_the_three(dataset, legs):
+    blind = standings(dataset, legs, VECTOR_ONLY, limits=(20,))[0]
+    assert blind.regret == (1.0, 1.0, 1.0)
+    seeing = standings(dataset, legs, GRAPH_ONLY, limits=(20,))[0]
+    assert seeing.regret == (0.0, 0.0, 0.0)
+
+
+def test_a_pipeline_that_ignores_the_graph_is_not_harmed_by_a_wrong_one(dataset, legs):
+    turned = {"vector": legs["graph"], "graph": legs["vector"]}
+    turned = {
+        name: Leg(name, tuple(Ranking(name, r.ids, r.scores) for r in leg.rankings), 0.0)
+        for name, leg in turned.items()
+    }
+    safe, reckless = (standings(dataset, turned, one, limits=(20,))[0] for one in (VECTOR_ONLY, GRAPH_ONLY))
+    assert safe.harm == 0.0
+    assert reckless.harm == 1.0
+
+
+def test_the_page_names_the_worst(dataset, legs):
+    text = robust_page(standings(dataset, legs, VECTOR_ONLY, limits=(10, 20))).text()
+    assert "Largest regret: +100.0 points, on many" in text
+    assert "Largest harm of a wrong graph: +0.0 points" in text
