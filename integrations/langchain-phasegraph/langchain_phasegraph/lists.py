@@ -96,8 +96,8 @@ def fuse_lists(
 
     Examples
     --------
-    >>> lists = {"a": [Document("one", id="1"), Document("two", id="2")], "b": [Document("two", id="2")]}
-    >>> [document.id for document in fuse_lists(k=1).invoke(lists)]
+    >>> one, two, three = (Document("text", id=name) for name in ("1", "2", "3"))
+    >>> [document.id for document in fuse_lists(k=1).invoke({"a": [one, two], "b": [two, three]})]
     ['2']
     """
     chosen = FusionPipeline() if pipeline is None else pipeline
