@@ -1,6 +1,19 @@
 """Calibrated fusion of any LlamaIndex retrievers: the public names and nothing else."""
 
 from llama_index.retrievers.phasegraph.base import CalibratedFusionRetriever
+from llama_index.retrievers.phasegraph.graph import EntityGraphRetriever
+from llama_index.retrievers.phasegraph.lists import PhaseGraphPostprocessor
+from llama_index.retrievers.phasegraph.lookup import text_model
+from llama_index.retrievers.phasegraph.property_graph import PropertyGraphRecords, read_property_graph
 from phasegraph.adapters.specs import Reading, SourceSpec
 
-__all__ = ["CalibratedFusionRetriever", "Reading", "SourceSpec"]
+__all__ = [
+    "CalibratedFusionRetriever",
+    "EntityGraphRetriever",
+    "PhaseGraphPostprocessor",
+    "PropertyGraphRecords",
+    "Reading",
+    "SourceSpec",
+    "read_property_graph",
+    "text_model",
+]

@@ -13,6 +13,7 @@ from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
+from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of, with_text_warnings
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Result
@@ -121,7 +122,7 @@ class CalibratedFusionRetriever(BaseRetriever):
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         self._similarity_top_k = self._plan.pipeline.k
         self._on_result = _callable("on_result", on_result)
-        self._provenance = _flag("provenance", provenance)
+        self._provenance = check_flag("provenance", provenance)
 
     @property
     def similarity_top_k(self) -> int:
@@ -262,10 +263,4 @@ def _one_count(similarity_top_k: int | None, k: int | None) -> int | None:
 def _callable(name: str, value: Any) -> Any:
     if value is not None and not callable(value):
         raise InvalidTypeError(f"{name} must be a function or None; got {value!r}")
-    return value
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
     return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -78,7 +78,7 @@ def chunk_of(triplet: Triplet) -> str | None:
 def keeps_text(retriever: object) -> bool:
     """Whether its hits are passages, facts in front, rather than triples."""
     if isinstance(retriever, PGRetriever):
-        return all(map(keeps_text, retriever.sub_retrievers))
+        return any(map(keeps_text, retriever.sub_retrievers))
     return bool(getattr(retriever, "include_text", False))
 
 
@@ -97,12 +97,10 @@ def passage_id(hit: NodeWithScore, keeps: bool) -> str | None:
     return node.ref_doc_id
 
 
-def facts_by_passage(ids: Sequence[str], hits: Iterable[NodeWithScore]) -> dict[str, dict[str, list[str]]]:
+def facts_by_passage(ids: Sequence[str], hits: Iterable[NodeWithScore]) -> dict[str, Mapping[str, object]]:
     """The triples found of each passage, in order, each once."""
-    found: dict[str, dict[str, list[str]]] = {}
+    found: dict[str, dict[str, None]] = {}
     for identifier, hit in zip(ids, hits, strict=True):
         if isinstance(hit.node, TripleNode):
-            facts = found.setdefault(identifier, {"facts": []})["facts"]
-            if hit.node.text not in facts:
-                facts.append(hit.node.text)
-    return found
+            found.setdefault(identifier, {})[hit.node.text] = None
+    return {identifier: {"facts": list(facts)} for identifier, facts in found.items()}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from llama_index.core.schema import BaseNode, NodeWithScore
 
@@ -12,8 +13,30 @@ from phasegraph import Ranking
 from phasegraph.adapters import Direction, Identities, contradicts, limited
 from phasegraph.adapters.payloads import Payloads
 from phasegraph.adapters.specs import Reading
+from phasegraph.graph.source import Trail
 
 BLOCK = "phasegraph"
+Evidence: TypeAlias = Mapping[str, Mapping[str, object]]
+
+
+class Paths(Mapping[str, Mapping[str, object]]):
+    """The paths that led to passages, as plain values, each worked out when it is asked for."""
+
+    def __init__(self, trails: Mapping[str, object]) -> None:
+        self._trails = trails
+
+    def __getitem__(self, identifier: str) -> Mapping[str, object]:
+        trail = self._trails[identifier]
+        if not isinstance(trail, Trail):
+            return {"path": str(trail)}
+        seeds = {step.name: share for step, share in trail.seeds}
+        return {"path": str(trail), "steps": [[step.kind, step.name] for step in trail.path], "seeds": seeds}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trails)
+
+    def __len__(self) -> int:
+        return len(self._trails)
 
 
 class Found(Payloads[BaseNode]):
@@ -21,7 +44,9 @@ class Found(Payloads[BaseNode]):
 
     __slots__ = ("evidence",)
 
-    def __init__(self, ids: Sequence[str], nodes: Sequence[BaseNode], evidence: Mapping[str, object]) -> None:
+    def __init__(
+        self, ids: Sequence[str], nodes: Sequence[BaseNode], evidence: Mapping[str, Mapping[str, object]]
+    ) -> None:
         super().__init__(ids, nodes)
         self.evidence = evidence
 
@@ -62,7 +87,9 @@ class Reader:
         higher = self._higher(scores, notes) if scores is not None else True
         if scores is None and len(hits):
             notes.append("rank only: it returns no scores")
-        evidence = facts_by_passage(ids, hits) if self.knowledge is not None else {}
+        evidence: Evidence = {}
+        if self.knowledge is not None:
+            evidence = facts_by_passage(ids, hits)
         found = Ranking.from_hits(
             self.name,
             ids,

@@ -102,6 +102,8 @@ def is_asynchronous(retriever: Any) -> bool:
     """Whether the class itself has an asynchronous search, rather than one that blocks the event loop."""
     if isinstance(retriever, FunctionRetriever):
         return retriever.asynchronous
+    if getattr(retriever, "in_worker", False) is True:
+        return False
     if isinstance(retriever, PGRetriever):
         return all(map(is_asynchronous, retriever.sub_retrievers))
     if isinstance(retriever, BasePGRetriever):
@@ -175,3 +177,10 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
         return frozenset(inspect.signature(function).parameters)
     except (TypeError, ValueError):
         return frozenset()
+
+
+def check_flag(name: str, value: object) -> bool:
+    """`value` as True or False, or an error that names the argument."""
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
+    return value

@@ -13,7 +13,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags, instr
 
 from llama_index.retrievers.phasegraph.exchange import EXCHANGE, Exchange
 from llama_index.retrievers.phasegraph.knowledge import TripleNode, is_knowledge, keeps_text, store_of, with_own_chunks
-from llama_index.retrievers.phasegraph.reading import Found, Knowledge, Reader
+from llama_index.retrievers.phasegraph.reading import Found, Knowledge, Paths, Reader
 from llama_index.retrievers.phasegraph.searching import (
     as_retriever,
     decides_membership,
@@ -72,10 +72,7 @@ class RetrieverSource:
                 notes.append("rank only: the scores of its mode are not similarities")
                 hits = [NodeWithScore.model_construct(node=hit.node, score=None) for hit in hits]
             return self.reader.ranking(hits, asked.limit, notes)
-        nodes = {hit.node.node_id: hit.node for hit in hits}
-        own, ids = asked.ranking, [one for one in asked.ranking.ids if one in nodes]
-        found = Found(ids, [nodes[one] for one in ids], _Paths(own.payloads))
-        return replace(own, source=self.name, payloads=found)
+        return replace(asked.ranking, source=self.name)
 
     def _knowledge(self) -> Knowledge | None:
         if not is_knowledge(self.retriever):
@@ -137,22 +134,6 @@ class _Both(_Bound):
     asearch = _AsyncBound.asearch
 
 
-class _Paths(Mapping[str, object]):
-    """What a ranking hands over by id, as evidence; worked out when asked for."""
-
-    def __init__(self, payloads: Mapping[str, object]) -> None:
-        self._payloads = payloads
-
-    def __getitem__(self, identifier: str) -> object:
-        return {"path": str(self._payloads[identifier])}
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._payloads)
-
-    def __len__(self) -> int:
-        return len(self._payloads)
-
-
 def own_copy(bundle: QueryBundle) -> QueryBundle:
     """A bundle of one's own: retrievers write their embedding into the one they are given."""
     texts = bundle.custom_embedding_strs
@@ -202,7 +183,7 @@ def _resolved(ranking: Ranking, found: object, notes: list[str]) -> Ranking:
         notes.append(f"resolve gave no passage for {missing} of {len(ranking)} ids")
     payloads = ranking.payloads
     ids = [one for one in ranking.ids if one in passages or one in payloads]
-    evidence = payloads.evidence if isinstance(payloads, Found) else _Paths(payloads)
+    evidence = payloads.evidence if isinstance(payloads, Found) else Paths(payloads)
     nodes = [passages[one] if one in passages else cast("BaseNode", payloads[one]) for one in ids]
     return replace(ranking, payloads=Found(ids, nodes, evidence))
 

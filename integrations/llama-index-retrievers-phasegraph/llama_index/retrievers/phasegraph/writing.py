@@ -9,7 +9,7 @@ from typing import Any
 from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
 
 from llama_index.retrievers.phasegraph.knowledge import TripleNode
-from llama_index.retrievers.phasegraph.reading import BLOCK, Found
+from llama_index.retrievers.phasegraph.reading import BLOCK, Evidence, Found
 from phasegraph import Result
 from phasegraph.adapters import plain, provenance
 
@@ -44,7 +44,7 @@ def winners_of(result: Result) -> list[Winner]:
     return [_winner(identifier, held) for identifier in result.ids]
 
 
-def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, BaseNode], Mapping[str, object]]]) -> Winner:
+def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, BaseNode], Evidence]]) -> Winner:
     winner: Winner | None = None
     inner: dict[str, Any] = {}
     for name, held, evidence in columns:
@@ -106,23 +106,32 @@ def nodes_of(result: Result, winners: Sequence[Winner], *, block: bool) -> list[
     for row, (winner, score) in enumerate(zip(winners, result.scores.tolist(), strict=True)):
         if block:
             for name, inner in winner.inner.items():
-                blocks[row]["sources"][name]["evidence"] = plain(inner)
-        node = _copied(winner.node, result.ids[row], taken, blocks[row] if block else None)
-        taken.add(node.id_)
+                blocks[row]["sources"][name]["evidence"] = inner
+        keeps = bool(winner.node.id_) and winner.node.id_ not in taken and not isinstance(winner.node, TripleNode)
+        identifier = winner.node.id_ if keeps else result.ids[row]
+        taken.add(identifier)
+        node = own_node(winner.node, identifier, blocks[row] if block else None)
         out.append(NodeWithScore(node=node, score=score))
     return out
 
 
-def _copied(node: BaseNode, identifier: str, taken: set[str], block: dict[str, Any] | None) -> BaseNode:
-    """A node of its own: metadata, relationships and lists of keys are copies."""
+def own_node(node: BaseNode, identifier: str, block: Mapping[str, Any] | None) -> BaseNode:
+    """A node of its own: metadata, relationships and lists of keys are copies.
+
+    Parameters
+    ----------
+    node : BaseNode
+    identifier : str
+        Its id.
+    block : mapping, optional
+        For ``metadata["phasegraph"]``; the key is excluded from prompts and embeddings.
+    """
     metadata = dict(node.metadata)
     metadata.pop(BLOCK, None)
-    update: dict[str, Any] = {"metadata": metadata, "relationships": dict(node.relationships)}
+    update: dict[str, Any] = {"id_": identifier, "metadata": metadata, "relationships": dict(node.relationships)}
     if block is not None:
-        metadata[BLOCK] = block
+        metadata[BLOCK] = plain(block)
         for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
             keys = getattr(node, name)
             update[name] = [*keys, BLOCK] if BLOCK not in keys else list(keys)
-    if not node.id_ or node.id_ in taken or isinstance(node, TripleNode):
-        update["id_"] = identifier
     return node.model_copy(update=update)
