@@ -12,7 +12,11 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import EdgeWeights, EntityGraph, Extraction, build_graph, graph_from_extractions
 
 FILMS = [
-    {"id": "film", "title": "Vertigo (film)", "text": "Vertigo is a film by Alfred Hitchcock. Vertigo has James Stewart."},
+    {
+        "id": "film",
+        "title": "Vertigo (film)",
+        "text": "Vertigo is a film by Alfred Hitchcock. Vertigo has James Stewart.",
+    },
     {"id": "man", "title": "Alfred Hitchcock", "text": "Alfred Hitchcock was born in London."},
     {"id": "town", "title": "London", "text": "London is a town. Many came to London."},
 ]
@@ -74,7 +78,9 @@ def test_an_entity_everyone_mentions_has_no_edges_unless_a_passage_is_about_it()
 
 
 def test_facts_are_counted_both_ways_and_their_ends_are_mentioned():
-    triples = {"film": [("Alfred Hitchcock", "directed", "Vertigo"), ("Vertigo", "by", "Alfred Hitchcock"), ("X", "is", "x")]}
+    triples = {
+        "film": [("Alfred Hitchcock", "directed", "Vertigo"), ("Vertigo", "by", "Alfred Hitchcock"), ("X", "is", "x")]
+    }
     graph = build_graph(FILMS, triples=triples)
     row, column = graph.entity_rows["alfred hitchcock"], graph.entity_rows["vertigo"]
     assert graph.facts[row, column] == graph.facts[column, row] == 2

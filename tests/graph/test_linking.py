@@ -34,8 +34,13 @@ GRAPH = build_graph(
 # The golden graph of the published walks: passages 0 to 4, entities a to d.
 GOLDEN = graph_from_extractions(
     list("01234"),
-    [Extraction("0", ["a", "b"]), Extraction("1", ["a", "b"]), Extraction("2", ["a", "c"]), Extraction("3", ["a", "d"])]
-    + [Extraction("4", ["d"])],
+    [
+        Extraction("0", ["a", "b"]),
+        Extraction("1", ["a", "b"]),
+        Extraction("2", ["a", "c"]),
+        Extraction("3", ["a", "d"]),
+        Extraction("4", ["d"]),
+    ],
 )
 
 

@@ -6,13 +6,21 @@ import re
 from collections.abc import Iterable
 
 from phasegraph.graph.entity_graph.records import Extraction
-from phasegraph.graph.entity_graph.words import CONNECTIVES, STOP_WORDS, capitalised_spans, normalise_name, split_words
+from phasegraph.graph.entity_graph.words import (
+    CONNECTIVES,
+    STOP_WORDS,
+    Words,
+    capitalised_spans,
+    normalise_name,
+    split_words,
+)
 from phasegraph.graph.extraction.gazetteer import Gazetteer, Matcher
 
 _BRACKET = re.compile(r"\s*\([^()]*\)\s*$")
 _VERB = re.compile(r"\b(?:is|was|are|were|refers|may refer|born)\b|\(")
 _ARTICLES = frozenset({"the", "a", "an"})
 _LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
+_TITLE_CASE = 0.7
 
 
 def title_names(title: str) -> tuple[str, ...]:
@@ -118,25 +126,49 @@ class RuleExtractor:
         )
 
 
-def find_names(text: str, gazetteer: Gazetteer, *, lenient: bool = False) -> list[str]:
-    """Normalised names in a text, gazetteer names first, each once for every time it stands there.
+def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
+    """Normalised names in a text, each once for every time it stands there.
 
     Parameters
     ----------
     text : str
     gazetteer : Gazetteer
-    lenient : bool
-        For queries: a gazetteer's names of several words count in lower case, too.
+    query : bool
+        Whether this is a question: a gazetteer's names of several words count in lower case, too, and a name of
+        one word does not count inside a longer run of capitalised words.
 
     Returns
     -------
     list of str
+        Names of the gazetteer first.
+
+    Notes
+    -----
+    A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
+    it is part of ("London" beside "University of London").
+
+    Examples
+    --------
+    >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
+    ['queen mary', 'london', 'university of london']
     """
     words = split_words(text)
-    known = gazetteer.find(words, lenient=lenient)
+    known = gazetteer.find(words, lenient=query)
     taken = bytearray(len(words.texts))
     for start, end in known:
-        taken[start:end] = b"\x01" * (end - start)
-    spans = known + capitalised_spans(words, taken)
+        if end - start > 1:
+            taken[start:end] = b"\x01" * (end - start)
+    runs = capitalised_spans(words, taken)
+    inside = {place for start, end in runs if end - start > 1 for place in range(start, end)}
+    if inside and query and not _title_case(words):
+        known = [(start, end) for start, end in known if end - start > 1 or start not in inside]
+    alone = {start for start, end in known if end - start == 1 and start not in inside}
+    spans = known + [(start, end) for start, end in runs if start not in alone]
     names = (" ".join(words.texts[start:end]) for start, end in spans)
     return [name for name in names if len(name) > 1]
+
+
+def _title_case(words: Words) -> bool:
+    """Whether nearly every word after the first is capitalised, so that capitals tell nothing."""
+    rest = words.capital[1:]
+    return sum(rest) > _TITLE_CASE * len(rest)

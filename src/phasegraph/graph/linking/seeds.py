@@ -104,7 +104,8 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
     Notes
     -----
     Names are found as in passages, with the graph's entities as gazetteer; names of several words are found in
-    lower case, too. A query that is nothing but a name counts in any case.
+    lower case, too, and those of one word only where they stand alone. A query that is nothing but a name counts in
+    any case.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
     ['ada lovelace']
     """
     places = graph.entity_rows
-    names = dict.fromkeys(find_names(query, _gazetteer(graph), lenient=True))
+    names = dict.fromkeys(find_names(query, _gazetteer(graph), query=True))
     whole = normalise_name(query)
     if whole in places:
         names = {whole: None}
