@@ -38,7 +38,7 @@ class EdgeWeights:
     common_share : float, default 0.05
         Entities in more than this share of the passages (and in more than ten), that no passage is about, have
         no edges.
-    fact : float, default 1
+    fact : float, default 0.2
         Weight of an entity-to-entity edge per triple that joins the two.
     synonym : float, default 1
         Weight of a synonym edge of similarity 1; others in proportion.
@@ -59,7 +59,7 @@ class EdgeWeights:
     rarity_power: float = 2.0
     count_power: float = 0.5
     common_share: float = 0.05
-    fact: float = 1.0
+    fact: float = 0.2
     synonym: float = 1.0
 
     def __post_init__(self) -> None:

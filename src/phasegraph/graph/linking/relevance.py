@@ -107,6 +107,11 @@ class RelevanceRows:
         """(n,) array of int32: the same, at least 1."""
         return self.graph.costs
 
+    @property
+    def stationary(self) -> None:
+        """Not known: it depends on the query."""
+        return None
+
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """Targets and what each gets."""
         graph = self.graph
