@@ -35,7 +35,7 @@ def demo(
     to = console(beside_json=json_to == "-")
     if question is not None:
         dataset, result = ask(question, data)
-        show_result(result, Query("typed", question, Judgement("typed", ())), dataset, to)
+        show_result(result, Query("typed", question, Judgement("typed", ())), dataset, to, top=5)
         return
     done = run_demo(data, progress)
     if json_to is not None:

