@@ -119,7 +119,8 @@ def test_a_declared_direction_comes_before_the_known_one_and_that_before_the_inf
 
 def test_a_direction_is_inferred_once_and_remembered():
     direction = Direction()
-    assert direction.of([1.0, 1.0, 1.0])[0] is None
+    assert direction.of([1.0, 1.0, 1.0]) == (True, "uninformative: its scores do not differ")
+    assert direction.of([2.0, 1.0, 3.0])[0] is None
     assert direction.of([1.0, 2.0])[0] is False
     assert direction.higher_is_better is None
     assert direction.of([3.0, 2.0, 1.0])[0] is True

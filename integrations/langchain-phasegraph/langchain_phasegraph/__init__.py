@@ -4,7 +4,7 @@ from langchain_phasegraph.extraction import extractions_of, text_model
 from langchain_phasegraph.graph import EntityGraphRetriever
 from langchain_phasegraph.lists import fuse_lists
 from langchain_phasegraph.retriever import PhaseGraphRetriever
-from langchain_phasegraph.specs import Reading, SourceSpec
+from phasegraph.adapters.specs import Reading, SourceSpec
 
 __all__ = [
     "EntityGraphRetriever",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -34,33 +34,6 @@ class ScoredDocuments(list[Document]):
     searched: Sequence[tuple[Document, object]] | None = None
     ranking: Ranking | None = None
     payloads: Mapping[str, Document] | None = None
-
-
-class Payloads(Mapping[str, Document]):
-    """Documents by id, the first of each; indexed when first asked."""
-
-    __slots__ = ("_documents", "_ids", "_index")
-
-    def __init__(self, ids: Sequence[str], documents: Sequence[Document]) -> None:
-        self._ids = ids
-        self._documents = documents
-        self._index: dict[str, Document] | None = None
-
-    @property
-    def by_id(self) -> dict[str, Document]:
-        """The documents as a plain dictionary."""
-        if self._index is None:
-            self._index = dict(zip(reversed(self._ids), reversed(self._documents), strict=True))
-        return self._index
-
-    def __getitem__(self, identifier: str) -> Document:
-        return self.by_id[identifier]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by_id)
-
-    def __len__(self) -> int:
-        return len(self.by_id)
 
 
 def unpack(answer: object) -> ScoredDocuments:

@@ -11,10 +11,10 @@ from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_phasegraph.documents import check_documents
 from langchain_phasegraph.reading import Reader
-from langchain_phasegraph.specs import Reading
 from langchain_phasegraph.writing import documents_of, winners_of
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result, SourceReport
 from phasegraph.adapters import Direction, with_notes
+from phasegraph.adapters.specs import Reading
 from phasegraph.pipeline.checks import check_count, check_weights_mapping
 
 

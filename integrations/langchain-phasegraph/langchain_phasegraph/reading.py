@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from langchain_core.documents import Document
 
-from langchain_phasegraph.documents import BLOCK, Payloads, ScoredDocuments, unpack
-from langchain_phasegraph.specs import Reading
+from langchain_phasegraph.documents import BLOCK, ScoredDocuments, unpack
 from phasegraph import Ranking
 from phasegraph.adapters import Direction, Identities, contradicts, limited
+from phasegraph.adapters.payloads import Payloads
+from phasegraph.adapters.specs import Reading
 
 SCORE_KEYS: Mapping[str, bool | None] = {
     "relevance_score": True,

@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from pydantic import Field, PrivateAttr, model_validator
 
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
-from langchain_phasegraph.plan import Plan
+from langchain_phasegraph.plan import Asking
 from langchain_phasegraph.writing import documents_of
 from phasegraph import Context, FusionPipeline, PhasegraphWarning, Ranking, Result
 from phasegraph.adapters import check_queries, fit_calibrators, with_progress
@@ -83,19 +83,19 @@ class PhaseGraphRetriever(CheckedRetriever):
     on_result: Callable[[Result], Any] | None = None
     context: Callable[[str], Context] | None = None
 
-    _plan: Plan = PrivateAttr()
+    _asking: Asking = PrivateAttr()
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
-        self._plan = Plan.of(self)
+        self._asking = Asking.of(self)
         if self.pipeline is not None and "k" not in self.model_fields_set:
-            self.__dict__["k"] = self._plan.pipeline.k
+            self.__dict__["k"] = self._asking.pipeline.k
         return self
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        result, winners = self._plan.ask(query, self._wanted(k), config_of(run_manager))
+        result, winners = self._asking.ask(query, self._wanted(k), config_of(run_manager))
         if self.on_result is not None:
             self._tell(result)
         return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
@@ -103,7 +103,7 @@ class PhaseGraphRetriever(CheckedRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
-        result, winners = await self._plan.aask(query, self._wanted(k), config_of(run_manager))
+        result, winners = await self._asking.aask(query, self._wanted(k), config_of(run_manager))
         if self.on_result is not None:
             told = self._tell(result)
             if inspect.isawaitable(told):
@@ -125,11 +125,11 @@ class PhaseGraphRetriever(CheckedRetriever):
         Result
             ``result.evidence(id)`` says why a document stands where it stands.
         """
-        return self._plan.ask(query, self._wanted(k), None)[0]
+        return self._asking.ask(query, self._wanted(k), None)[0]
 
     async def aexplain(self, query: str, k: int | None = None) -> Result:
         """As :meth:`explain`."""
-        return (await self._plan.aask(query, self._wanted(k), None))[0]
+        return (await self._asking.aask(query, self._wanted(k), None))[0]
 
     def calibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
         """Fit each source's reference calibrator from unlabelled queries.
@@ -147,25 +147,25 @@ class PhaseGraphRetriever(CheckedRetriever):
             Itself, fitted. Sources that state their background or give ranks only are left as they are.
         """
         texts = check_queries(queries)
-        rankings = [one for query in with_progress(texts, progress) for one in self._plan.rankings(query)]
+        rankings = [one for query in with_progress(texts, progress) for one in self._asking.rankings(query)]
         self._fit(rankings)
         return self
 
     async def acalibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
         """As :meth:`calibrate`."""
         texts = check_queries(queries)
-        rankings = [one for query in with_progress(texts, progress) for one in await self._plan.arankings(query)]
+        rankings = [one for query in with_progress(texts, progress) for one in await self._asking.arankings(query)]
         self._fit(rankings)
         return self
 
     @property
     def fusion(self) -> FusionPipeline:
         """The pipeline that decides, with the weights and calibrators in use."""
-        return self._plan.pipeline
+        return self._asking.pipeline
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted pipeline, weights and `k` included, to one JSON file."""
-        self._plan.pipeline.save(path)
+        self._asking.pipeline.save(path)
 
     def load(self, path: str | os.PathLike[str]) -> Self:
         """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer."""
@@ -173,9 +173,9 @@ class PhaseGraphRetriever(CheckedRetriever):
         return self
 
     def _fit(self, rankings: Sequence[Ranking]) -> None:
-        plan = self._plan.with_calibrators(fit_calibrators(rankings, self._plan.sizes))
-        self.__dict__["pipeline"] = plan.pipeline
-        self._plan = plan
+        fitted = self._asking.with_calibrators(fit_calibrators(rankings, self._asking.plan.sizes))
+        self.__dict__["pipeline"] = fitted.pipeline
+        self._asking = fitted
 
     def _wanted(self, k: int | None) -> int:
         return check_count("k", self.k if k is None else k)

@@ -20,9 +20,9 @@ from langchain_phasegraph.searching import (
     is_synchronous,
     parameters_of,
 )
-from langchain_phasegraph.specs import SourceSpec
 from phasegraph import InvalidTypeError, Ranking
 from phasegraph.adapters import Direction, known_direction
+from phasegraph.adapters.specs import SourceSpec
 from phasegraph.sources import Given, SourceSettings
 from phasegraph.sources.protocol import AnySource
 

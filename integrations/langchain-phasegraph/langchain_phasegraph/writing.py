@@ -8,9 +8,10 @@ from typing import Any
 
 from langchain_core.documents import Document
 
-from langchain_phasegraph.documents import BLOCK, Payloads
+from langchain_phasegraph.documents import BLOCK
 from phasegraph import Result
 from phasegraph.adapters import plain, provenance
+from phasegraph.adapters.payloads import Payloads
 
 
 @dataclass(slots=True)

@@ -156,8 +156,9 @@ def test_scores_that_are_all_none_leave_the_ranks():
 @pytest.mark.parametrize("scores", [[1.0] * 6, [1000.0] * 6, [0.0] * 6])
 def test_a_constant_source_adds_no_order_of_its_own(scores):
     constant = [(Document(i, id=i), score) for i, score in zip("fedcba", scores, strict=True)]
-    spec = SourceSpec(retriever=lambda q: constant, higher_is_better=True)
-    assert ids_of(PhaseGraphRetriever(vector=good, graph=spec).invoke("q"))[:5] == list("abcde")
+    retriever = PhaseGraphRetriever(vector=good, graph=lambda q: constant)
+    assert ids_of(retriever.invoke("q"))[:5] == list("abcde")
+    assert retriever.explain("q").reports[0].notes == ("uninformative: its scores do not differ",)
 
 
 @pytest.mark.parametrize("size", [1, 2])

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from phasegraph._typing import FloatArray
 from phasegraph.candidates import Ranking
 
 _REMEMBERED_HITS = 3
@@ -34,12 +35,7 @@ def infer_direction(scores: Sequence[object], /) -> bool | None:
     >>> infer_direction([0.9, 0.5, 0.5]), infer_direction([0.002, 0.586, 3.96]), infer_direction([1.0, 1.0])
     (True, False, None)
     """
-    ranking = Ranking.from_hits("order", [str(row) for row in range(len(scores))], list(scores))
-    if ranking.rank_only or not len(ranking):
-        return None
-    rows = np.array([int(identifier) for identifier in ranking.ids])
-    values = ranking.scores[np.argsort(rows)]
-    steps = np.diff(values)
+    steps = np.diff(_finite(scores))
     if not (steps != 0).any():
         return None
     if (steps <= 0).all():
@@ -89,7 +85,8 @@ class Direction:
     Notes
     -----
     An answer of at least three hits in one order is remembered for good; one of two hits is believed for itself
-    only. Safe for any number of threads: they all infer from best-first answers.
+    only. Scores that do not differ need no direction: they are taken as they are. Safe for any number of threads: they
+    all infer from best-first answers.
 
     Examples
     --------
@@ -129,12 +126,27 @@ class Direction:
             return self._known, _note(self._known, "known for this store")
         if self._inferred is None:
             found = infer_direction(scores)
+            if found is None and not _differ(scores):
+                return True, "uninformative: its scores do not differ"
             if found is None:
                 return None, "rank only: its scores do not tell whether higher or lower is better; declare it"
             if len(scores) < _REMEMBERED_HITS:
                 return found, _note(found, "inferred from the order of its scores")
             self._inferred = found
         return self._inferred, _note(self._inferred, "inferred from the order of its scores")
+
+
+def _finite(scores: Sequence[object]) -> FloatArray:
+    """The usable scores in the order they came."""
+    ranking = Ranking.from_hits("order", [str(row) for row in range(len(scores))], list(scores))
+    if ranking.rank_only:
+        return np.empty(0)
+    return ranking.scores[np.argsort([int(identifier) for identifier in ranking.ids])]
+
+
+def _differ(scores: Sequence[object]) -> bool:
+    values = _finite(scores)
+    return bool((values != values[:1]).any())
 
 
 def _note(higher: bool, origin: str) -> str:

@@ -11,7 +11,7 @@ from phasegraph.adapters.provenance import with_notes
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.calibration import Calibrator
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.pipeline import Context, FusionPipeline, Result
 from phasegraph.pipeline.checks import check_weights_mapping
 from phasegraph.sources import Gathered, Gatherer
@@ -130,7 +130,8 @@ class Plan:
     def _decide(self, found: Gathered, notes: Notes, query: str, k: int) -> Result:
         context = Context(query=query) if self.context is None else self.context(query)
         reports = with_notes(found.reports, notes)
-        return self.pipeline.decide(found.rankings, context, reports=reports, k=k)
+        wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
+        return self.pipeline.decide(found.rankings, context, reports=reports, k=wanted)
 
 
 def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
@@ -162,6 +163,8 @@ def check_pipeline(
     """The pipeline in use: the one given or read, with the weights and the strictness of the retriever."""
     pipeline = FusionPipeline() if given is None else given
     if not isinstance(pipeline, FusionPipeline):
+        if not isinstance(pipeline, str | os.PathLike):
+            raise InvalidTypeError(f"pipeline must be a FusionPipeline or a path; got {type(pipeline).__name__}")
         pipeline = FusionPipeline.load(pipeline)
     if weights is not None:
         pipeline = replace(pipeline, weights=weights)
