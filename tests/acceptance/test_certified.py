@@ -143,6 +143,12 @@ def test_promising_scores_say_how_many_labels_it_would_take() -> None:
         certify_threshold(judged, alpha=0.2)
 
 
+def test_missed_hits_that_no_threshold_can_avoid_cannot_be_certified() -> None:
+    """Ties: everything or nothing. With a certificate for everything only, the lowest threshold is given."""
+    judged = JudgedScores([1.0, 1.0] * 40, [0, 1] * 40, np.repeat(np.arange(40), 2))
+    assert certify_threshold(judged, risk="missed", alpha=0.2).value == 1.0
+
+
 def test_a_certified_threshold_says_what_it_is() -> None:
     judged = _draw(np.random.default_rng(7), 400, False)
     found = certify_threshold(judged, alpha=0.3, delta=0.1, sources=("vector", "graph"))

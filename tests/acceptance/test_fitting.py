@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from phasegraph.acceptance import (
     JudgedScores,
+    Threshold,
     area_under_curve,
     fit_global_threshold,
     fit_grid,
@@ -92,6 +93,12 @@ def test_one_level_for_all_sources_accepts_what_each_ecdf_does() -> None:
     for name, one in judged.items():
         share = np.searchsorted(np.sort(one.scores), one.scores, side="right") / len(one)
         np.testing.assert_array_equal(one.scores >= found[name].value, share >= level)
+
+
+def test_a_level_that_a_source_never_reaches_accepts_nothing_of_it() -> None:
+    judged = {"a": JudgedScores([1.0, 1.0, 1.0, 2.0], [0, 0, 0, 1]), "b": JudgedScores([0.0, 5.0], [0, 1])}
+    found = fit_global_threshold(judged, fit=lambda one: Threshold(1.5))
+    assert all(found[name].value > one.scores.max() for name, one in judged.items())
 
 
 def test_one_level_ignores_the_unit_of_a_source() -> None:

@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phasegraph.acceptance import JudgedScores, query_losses
+from phasegraph import Ranking
+from phasegraph.acceptance import JudgedScores, judge, query_losses
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 
 
@@ -73,6 +74,30 @@ def test_bad_input_is_refused(scores: list, labels: list, queries: list | None, 
 def test_queries_must_be_usable_as_keys() -> None:
     with pytest.raises(InvalidTypeError, match="hashable"):
         JudgedScores([0.1, 0.2], [0, 1], [["a"], ["b"]])
+
+
+def test_rankings_are_judged_query_by_query() -> None:
+    answers = {
+        "q": Ranking("v", ["a", "b"], [0.9, 0.5]),
+        "none": Ranking("v", [], np.empty(0)),
+        "r": Ranking("v", ["b"], [0.4]),
+    }
+    judged = judge(answers, {"q": {"b"}, "none": {"a"}, "r": set(), "other": {"z"}})
+    assert judged.scores.tolist() == [0.9, 0.5, 0.4]
+    assert judged.labels.tolist() == [False, True, False]
+    assert judged.names == ("q", "r")
+    with pytest.raises(InvalidInputError, match="'r' is not"):
+        judge(answers, {"q": {"b"}, "none": set()})
+    with pytest.raises(InsufficientDataError, match="at least one"):
+        judge({}, {})
+
+
+def test_no_query_left_and_unknown_risks_are_refused() -> None:
+    judged = JudgedScores([0.1, 0.2], [0, 1])
+    with pytest.raises(InsufficientDataError, match="at least one"):
+        judged.only(np.array([False, False]))
+    with pytest.raises(InvalidInputError, match="risk"):
+        query_losses(judged, np.array([0.0]), risk="both")  # type: ignore[arg-type]
 
 
 def test_one_query_cannot_be_split() -> None:

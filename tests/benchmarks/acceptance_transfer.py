@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from phasegraph.acceptance import (
     fit_global_threshold,
     fit_grid,
     fit_threshold,
+    judge,
     query_losses,
 )
 from phasegraph.errors import InsufficientDataError
@@ -39,20 +41,22 @@ RESAMPLES = 4000
 def judged_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows: list[int], scale: str) -> Judged:
     """Hits of the queries in `rows`, by source; scores raw or calibrated against each source's own background."""
     calibrator = FusionPipeline().calibrator
+    relevant = gold_of(data)
     out = {}
     for name, found in rankings.items():
-        scores: list[float] = []
-        labels: list[int] = []
-        queries: list[str] = []
+        answers = {}
         for row in rows:
             ranking = found[row]
-            gold = {identifier for hop in data.queries[row].judgement.hops for identifier in hop}
-            values = calibrator(ranking).values if scale == "background" else ranking.scores
-            scores.extend(np.asarray(values, dtype=float).tolist())
-            labels.extend(int(identifier in gold) for identifier in ranking.ids)
-            queries.extend([data.queries[row].id] * len(ranking))
-        out[name] = JudgedScores(scores, labels, queries)
+            if scale == "background":
+                ranking = Ranking(name, ranking.ids, calibrator(ranking).values)
+            answers[data.queries[row].id] = ranking
+        out[name] = judge(answers, relevant)
     return out
+
+
+def gold_of(data: Dataset) -> dict[str, set[str]]:
+    """Gold passages of every query."""
+    return {query.id: {identifier for hop in query.judgement.hops for identifier in hop} for query in data.queries}
 
 
 def one_for_all(judged: Judged) -> Values:
@@ -144,16 +148,9 @@ def drift(judged: Judged, test: Judged) -> None:
 
 def fused_hits(data: Dataset, rankings: Mapping[str, tuple[Ranking, ...]], rows: list[int]) -> JudgedScores:
     """Published scores of the default pipeline's 50 best."""
-    scores: list[float] = []
-    labels: list[int] = []
-    queries: list[str] = []
-    for row in rows:
-        result = FusionPipeline().decide([found[row] for found in rankings.values()], k=50)
-        gold = {identifier for hop in data.queries[row].judgement.hops for identifier in hop}
-        scores.extend(result.scores.tolist())
-        labels.extend(int(identifier in gold) for identifier in result.ids)
-        queries.extend([data.queries[row].id] * len(result.ids))
-    return JudgedScores(scores, labels, queries)
+    pipeline = replace(FusionPipeline(), k=50)
+    answers = {data.queries[row].id: pipeline.decide([found[row] for found in rankings.values()]) for row in rows}
+    return judge(answers, gold_of(data))
 
 
 def main() -> None:

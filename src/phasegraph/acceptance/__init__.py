@@ -16,7 +16,7 @@ from phasegraph.acceptance.fitting import (
     fit_threshold,
     sscc_threshold,
 )
-from phasegraph.acceptance.judged import JudgedScores, query_losses
+from phasegraph.acceptance.judged import JudgedScores, judge, query_losses
 from phasegraph.acceptance.outcome import AcceptanceOutcome, Certificate, correct_once
 from phasegraph.acceptance.policy import AcceptancePolicy
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
@@ -40,6 +40,7 @@ __all__ = [
     "fit_grid",
     "fit_threshold",
     "hoeffding_bentkus",
+    "judge",
     "queries_needed",
     "query_losses",
     "revoke_on_drift",

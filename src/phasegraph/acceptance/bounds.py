@@ -17,7 +17,7 @@ _BETS = np.array([0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
 
 
 def hoeffding_bentkus(losses: FloatArray, level: float, /) -> FloatArray:
-    """p-value per column by the tighter of Hoeffding's and Bentkus's inequality.
+    """P-value per column by the tighter of Hoeffding's and Bentkus's inequality.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def hoeffding_bentkus(losses: FloatArray, level: float, /) -> FloatArray:
 
 
 def betting(losses: FloatArray, level: float, /) -> FloatArray:
-    """p-value per column from an average of seven fixed bets against the hypothesis.
+    """P-value per column from an average of seven fixed bets against the hypothesis.
 
     Parameters
     ----------

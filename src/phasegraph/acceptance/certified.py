@@ -110,17 +110,11 @@ def certify_threshold(
     .. [1] Angelopoulos et al., Learn then test, arXiv:2110.01052.
     .. [2] Bates et al., Distribution-free, risk-controlling prediction sets, arXiv:2101.02703.
     """
-    check_level("alpha", alpha)
-    check_level("delta", delta)
-    if risk not in _PROMISES:
-        raise InvalidInputError(f"risk must be 'wrong' or 'missed'; got {risk!r}")
-    if bound not in _BOUNDS:
-        raise InvalidInputError(f"bound must be one of {sorted(_BOUNDS)}; got {bound!r}")
+    _check_names(risk, bound)
     if ordering is not None:
         require_separate(ordering, judged)
     halves = 2 if risk == "wrong" and ordering is None else 1
     _require_enough(judged, alpha, delta, halves)
-    test = judged
     if risk == "missed":
         choice = _highest_safe(judged, alpha, delta, _BOUNDS[bound])
     else:
@@ -155,17 +149,35 @@ def certify_sources(
 ) -> dict[str, Threshold]:
     """One certified threshold a source, all of them holding together with probability at least 1 - `delta`.
 
-    Each is certified at `delta` divided by the number of sources; at `delta` each, three sources fail
-    together up to 14 % of the time. Certifying the final set once is cheaper where the whole set is judged.
+    Parameters
+    ----------
+    judged : mapping of str to JudgedScores
+        By source name.
+    risk : {"wrong", "missed"}, default "wrong"
+        As in :func:`certify_threshold`.
+    alpha : float
+        Highest risk of each source, in (0, 1).
+    delta : float, default 0.05
+        Probability that any of the risks is higher, in (0, 1); each source gets its share of it.
+    bound : {"hoeffding-bentkus", "betting"}, default "hoeffding-bentkus"
+        As in :func:`certify_threshold`.
+    rng : int, default 0
+        Draws the halves.
 
     Returns
     -------
     dict of str to Threshold
+        By source name, ascending.
 
     Raises
     ------
     InsufficientDataError
         If one of them cannot be certified; the message names the source.
+
+    Notes
+    -----
+    Certified at `delta` each, three sources fail together up to 14 % of the time. Certifying the final set once is
+    cheaper where the whole set is judged.
     """
     out = {}
     for name in sorted(judged):
@@ -232,7 +244,16 @@ def _described(losses: FloatArray, value: float | None) -> _Choice:
     return _Choice(value, float(counted.mean()) if len(counted) else math.nan, share)
 
 
+def _check_names(risk: str, bound: str) -> None:
+    if risk not in _PROMISES:
+        raise InvalidInputError(f"risk must be 'wrong' or 'missed'; got {risk!r}")
+    if bound not in _BOUNDS:
+        raise InvalidInputError(f"bound must be one of {sorted(_BOUNDS)}; got {bound!r}")
+
+
 def _require_enough(judged: JudgedScores, alpha: float, delta: float, halves: int) -> None:
+    check_level("alpha", alpha)
+    check_level("delta", delta)
     least = halves * queries_needed(alpha, delta)
     if judged.query_count < least:
         raise InsufficientDataError(

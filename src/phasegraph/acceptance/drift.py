@@ -127,7 +127,15 @@ def revoke_on_drift(
 
     Parameters
     ----------
-    threshold, scores, queries, labels, level
+    threshold : Threshold
+        A fitted one.
+    scores : (n,) array_like of float
+        Of new hits, in the same unit; finite.
+    queries : (n,) sequence of hashable
+        The query of each hit.
+    labels : (n,) sequence of {0, 1}, optional
+        As in :func:`check_drift`.
+    level : float, default 0.01
         As in :func:`check_drift`.
     strict : bool, default False
         Raise instead of warn.
@@ -137,15 +145,15 @@ def revoke_on_drift(
     Threshold
         The same one, or a revoked copy.
 
-    Warns
-    -----
-    PhasegraphWarning
-        If it was revoked.
-
     Raises
     ------
     DegradedError
         If it would have been revoked and `strict` is set.
+
+    Warns
+    -----
+    PhasegraphWarning
+        If it was revoked.
     """
     report = check_drift(threshold, scores, queries, labels=labels, level=level)
     if not report.drifted:

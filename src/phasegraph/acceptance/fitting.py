@@ -189,7 +189,18 @@ def ecdf(reference: FloatArray, scores: FloatArray, /) -> FloatArray:
 
 
 def area_under_curve(judged: JudgedScores, /) -> float:
-    """Probability that a relevant hit outscores an irrelevant one, ties counting half; in [0, 1]."""
+    """Probability that a relevant hit outscores an irrelevant one, ties counting half.
+
+    Parameters
+    ----------
+    judged : JudgedScores
+        Hits of all queries together.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+    """
     _, inverse, counts = np.unique(judged.scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
     positives = judged.positives

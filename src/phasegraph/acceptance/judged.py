@@ -6,9 +6,9 @@ here keeps the query a hit belongs to, and splits by query only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -16,6 +16,18 @@ from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 
 Risk = Literal["wrong", "missed"]
+
+
+class Scored(Protocol):
+    """Ids with a score each: a Ranking (one source's scores) or a Result (published scores)."""
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """(n,) ids."""
+
+    @property
+    def scores(self) -> FloatArray:
+        """(n,) scores, higher is better."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +110,22 @@ class JudgedScores:
         return int(self.labels.sum())
 
     def only(self, kept: BoolArray, /) -> JudgedScores:
-        """The hits of the queries marked in `kept` (one flag per query)."""
+        """The hits of some of the queries.
+
+        Parameters
+        ----------
+        kept : (q,) array of bool
+            One flag per query, in the order of `names`.
+
+        Returns
+        -------
+        JudgedScores
+
+        Raises
+        ------
+        InsufficientDataError
+            If no hit is left, or labels of one kind only.
+        """
         rows = np.flatnonzero(kept[self.groups])
         renumbered = np.cumsum(kept) - 1
         arrays = {
@@ -118,7 +145,16 @@ class JudgedScores:
         return part
 
     def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
-        """Two halves of the queries, drawn by `rng`; no query is in both.
+        """Two halves of the queries; no query is in both.
+
+        Parameters
+        ----------
+        rng : int or numpy.random.Generator, default 0
+            Draws the halves.
+
+        Returns
+        -------
+        (JudgedScores, JudgedScores)
 
         Raises
         ------
@@ -141,6 +177,43 @@ def _check_labels(labels: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> 
         raise InsufficientDataError(
             f"a threshold needs relevant and irrelevant hits to tell apart; all {len(labels)} are {kind}"
         )
+
+
+def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]], /) -> JudgedScores:
+    """Judged scores of one source's rankings, or of whole results, of queries whose relevant passages are known.
+
+    Parameters
+    ----------
+    answers : mapping of str to Ranking or Result
+        By query; an empty one adds no hit.
+    relevant : mapping of str to collection of str
+        By query, the ids of all its relevant passages; may be empty, but every query must be in it.
+
+    Returns
+    -------
+    JudgedScores
+
+    Raises
+    ------
+    InvalidInputError
+        If a query has no judgement.
+    InsufficientDataError
+        If no hit is relevant, or every hit is.
+
+    Examples
+    --------
+    >>> from phasegraph.candidates import Ranking
+    >>> judged = judge({"q": Ranking("v", ["a", "b"], [0.9, 0.5])}, {"q": {"b"}})
+    >>> judged.scores, judged.labels
+    (array([0.9, 0.5]), array([False,  True]))
+    """
+    missing = [query for query in answers if query not in relevant]
+    if missing:
+        raise InvalidInputError(f"every query must be judged; {missing[0]!r} is not")
+    scores = [np.asarray(answer.scores, dtype=np.float64) for answer in answers.values()]
+    labels = [identifier in relevant[query] for query, answer in answers.items() for identifier in answer.ids]
+    queries = [query for query, answer in answers.items() for _ in answer.ids]
+    return JudgedScores(np.concatenate(scores) if scores else np.empty(0), np.array(labels, dtype=bool), queries)
 
 
 def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[object, ...], IntArray]:

@@ -136,7 +136,22 @@ class Threshold:
         return score >= self.value
 
     def revoke(self, reason: str, /) -> Threshold:
-        """The same threshold with its promise withdrawn."""
+        """The same threshold with its promise withdrawn.
+
+        Parameters
+        ----------
+        reason : str
+            Not blank.
+
+        Returns
+        -------
+        Threshold
+
+        Raises
+        ------
+        InvalidInputError
+            If `reason` is blank.
+        """
         if not reason.strip():
             raise InvalidInputError("Threshold.revoke needs a reason that is not blank")
         return replace(self, revoked=reason)

@@ -61,8 +61,12 @@ def comb_med(
 
     Parameters
     ----------
-    values, weights, missing
-        As in :func:`comb_anz`.
+    values : (n, m) array of float
+        On a common scale; NaN = not returned.
+    weights : (m,) array of float, optional
+        >= 0; default 1 each. A source of weight 0 does not count.
+    missing : ignored
+        A source that lacks a candidate does not count, by the rule's definition.
 
     Returns
     -------

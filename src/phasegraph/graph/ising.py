@@ -114,8 +114,14 @@ def ising_rerank(
         As from :func:`entity_links`.
     blend : float, default 0.15
         In [0, 1]; 0 is the order of `scores`. The paper reports that from .25 on it disrupts.
-    field, coupling, temperature, force
-        As in :func:`mean_field`.
+    field : float, default 1
+        As in :func:`mean_field`, like the three that follow.
+    coupling : float, default 0.5
+        >= 0.
+    temperature : float, default 1
+        > 0.
+    force : bool, default False
+        Iterate even where the fixed point may not be the only one.
 
     Returns
     -------

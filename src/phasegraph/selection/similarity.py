@@ -113,12 +113,17 @@ def von_neumann_entropy(rows: FloatArray, /) -> float:
 
 
 def vendi_score(rows: FloatArray, /) -> float:
-    """Effective number of different passages: exp of the entropy, 1 to n, 0 for none.
+    """Effective number of different passages: exp of the entropy.
 
     Parameters
     ----------
     rows : (n, d) array of float
         Of length 1.
+
+    Returns
+    -------
+    float
+        1 to n; 0 for none.
 
     References
     ----------
@@ -133,7 +138,18 @@ def vendi_score(rows: FloatArray, /) -> float:
 
 
 def redundancy(rows: FloatArray, /) -> float:
-    """``tr(K ln K)`` of the set's similarities: 0 if all are orthogonal, 2 ln 2 for a pair of duplicates."""
+    """``tr(K ln K)`` of the set's similarities, in nats.
+
+    Parameters
+    ----------
+    rows : (n, d) array of float
+        Of length 1.
+
+    Returns
+    -------
+    float
+        0 if all are orthogonal, 2 ln 2 for a pair of duplicates, n ln n at most.
+    """
     return float(_x_log_x(_eigenvalues(rows)).sum()) if len(rows) else 0.0
 
 
