@@ -10,7 +10,9 @@ from phasegraph.candidates import Ranking
 from phasegraph.cli import main
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.legs import Leg
+from phasegraph.evaluation.legs import Bench, Leg, search_legs
+from phasegraph.evaluation.systems import TWO
+from phasegraph.reproduce.paper import paper_page
 from phasegraph.reproduce.running import reproduce, run_study
 from phasegraph.reproduce.studies import STUDIES, configuration
 
@@ -25,7 +27,7 @@ def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
     out = tmp_path / "out"
     reproduce(folder, out, say=said.append)
     pages = {path.stem for path in out.glob("*.md")}
-    assert pages == {study.name for study in STUDIES} | {"README", "robust-default"}
+    assert pages == {study.name for study in STUDIES} | {"README", "robust-default", "paper-statistics"}
     figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
     assert set(figures) == {study.name for study in STUDIES}
     assert set(figures["table-1"]["many"]) == {"tune", "confirm"}
@@ -69,3 +71,21 @@ def test_configurations_are_the_papers():
     assert configuration("musique-openie") == (0.7, 30)
     assert configuration("2wiki-small") == (0.4, 20)
     assert configuration("other") == (0.7, 30)
+
+
+def test_the_papers_statistics_are_recomputed_from_its_counts():
+    text = paper_page().text()
+    assert "| 11 | 2 | 0.0225 | .023 |" in text
+    assert "| 52 | 67.5 to 86.9 | upper end 87.2 |" in text
+    assert "changes the fused weights by 0." in text
+    assert "0.0819940192" in text
+    assert "| 50 | 0.471232 | 0.060538 |" in text
+    assert "| 2000 | 0.498816 | 0.001501 |" in text
+
+
+def test_bending_the_scores_changes_nothing_that_keeps_ranks_only(folder):
+    dataset = load_dataset(folder)
+    study = next(study for study in STUDIES if study.name == "table-2-calibration")
+    table = run_study(study, dataset, search_legs(Bench(dataset, 12), TWO))["tune"]
+    plain, bent = (table.found[f"own-list percentile, boltzmann{end}"] for end in ("", ", scores bent by exp(5s)"))
+    assert plain == bent

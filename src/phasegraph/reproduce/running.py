@@ -18,6 +18,7 @@ from phasegraph.evaluation.systems import THREE, TWO
 from phasegraph.pipeline.parts import cap_ranking
 from phasegraph.reproduce.findings import FINDINGS
 from phasegraph.reproduce.page import Page, p_value, share, table
+from phasegraph.reproduce.paper import paper_page
 from phasegraph.reproduce.published import ablation_page, thresholds_page
 from phasegraph.reproduce.robust import robust_bench, robust_page, standings
 from phasegraph.reproduce.studies import STUDIES, Study
@@ -63,12 +64,12 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
         figures[study.name] = {
             name: {part: one.to_dict() for part, one in parts.items()} for name, parts in of_study.items()
         }
-    pages += _robust(root, say)
+    pages += [*_robust(root, say), paper_page()]
     published = root / "published"
     if (published / "sscc.json").is_file():
         say("published: thresholds and ablation")
         pages += [thresholds_page(published), ablation_page(published)]
-    elif not pages:
+    elif not datasets:
         raise InvalidInputError(f"{root}: must hold data sets ({', '.join(SETS)}) or 'published'; it has neither")
     else:
         say(f"left out: {published} (not there)")

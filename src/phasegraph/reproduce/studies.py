@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from phasegraph.calibration import Calibrator, ListCalibrator, fit_reference_ecdf
 from phasegraph.candidates import Ranking
-from phasegraph.evaluation.systems import OWN_SYSTEMS, THREE, TWO, System, convex, pipeline_system, weighted_rrf
+from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.systems import (
+    OWN_SYSTEMS,
+    THREE,
+    TWO,
+    Answer,
+    Batch,
+    System,
+    convex,
+    pipeline_system,
+    weighted_rrf,
+)
 from phasegraph.pipeline import FusionPipeline
 
 Rankings = Mapping[str, Sequence[Ranking]]
@@ -88,7 +101,22 @@ def calibrations(dataset: str, other: Rankings) -> list[System]:
             found.append(pipeline_system(f"{label}, {rule}", _pipeline(dataset, name, rule, cap), TWO))
         fitted = replace(_pipeline(dataset, "percentile", rule, cap), calibrators=reference)
         found.append(pipeline_system(f"reference ECDF, {rule}", fitted, TWO))
+    paper = pipeline_system("", _pipeline(dataset, "percentile", "boltzmann", cap), TWO)
+    found.append(System("own-list percentile, boltzmann, scores bent by exp(5s)", TWO, _bent(paper)))
     return found
+
+
+def _bent(system: System) -> Answer:
+    """The same system on scores passed through exp(5s): what keeps ranks only does not notice."""
+
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+        bent = {
+            name: [Ranking(name, one.ids, np.exp(5 * (one.scores - one.scores.max(initial=0)))) for one in lists]
+            for name, lists in batch.items()
+        }
+        return system.answer(dataset, bent, k)
+
+    return answer
 
 
 def temperatures(dataset: str, other: Rankings) -> list[System]:
