@@ -106,7 +106,8 @@ def load_dataset(folder: str | Path) -> Dataset:
 
     Notes
     -----
-    Where ``hop_alternatives`` is given (per hop, the ids any of which will do), it is what counts.
+    Where ``hop_alternatives`` is given (per hop, the ids any of which will do), it is what counts. A hop that
+    repeats counts once, at its last place.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -211,7 +212,8 @@ def _read_queries(file: Path, known: set[str]) -> tuple[Query, ...]:
 
 
 def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]) -> tuple[tuple[str, ...], ...]:
-    hops: tuple[tuple[str, ...], ...] = tuple((h,) for h in id_list(file, line, row.get("hops"), "hops"))
+    ids = id_list(file, line, row.get("hops"), "hops", repeats=True)
+    hops: tuple[tuple[str, ...], ...] = tuple((passage,) for passage in ids)
     listed = row.get("hop_alternatives")
     if listed is not None:
         if not isinstance(listed, list) or len(listed) != len(hops):
@@ -221,7 +223,7 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
         for passage in hop:
             if passage not in known:
                 raise wrong(file, line, f"a judged passage must be in corpus.jsonl; {passage!r} is not")
-    return hops
+    return tuple(dict.fromkeys(reversed(hops)))[::-1]
 
 
 def _read_triples(

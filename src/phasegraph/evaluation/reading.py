@@ -57,13 +57,13 @@ def flag_field(path: Path, line: int, row: Mapping[str, object], name: str, defa
     return value
 
 
-def id_list(path: Path, line: int, value: object, name: str) -> tuple[str, ...]:
-    """A field that must be a list of ids, each at most once, at least one."""
+def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = False) -> tuple[str, ...]:
+    """A field that must be a list of at least one id, each at most once unless `repeats`."""
     if not isinstance(value, list) or not value:
         raise wrong(path, line, f"{name!r} must be a list of at least one id; got {value!r}")
     for item in value:
         if not isinstance(item, str) or not item:
             raise wrong(path, line, f"{name!r} must hold ids (text); got {item!r}")
-    if len(set(value)) != len(value):
+    if not repeats and len(set(value)) != len(value):
         raise wrong(path, line, f"{name!r} must not repeat an id; got {value!r}")
     return tuple(value)

@@ -51,8 +51,8 @@ def paper_page() -> Page:
             table(["list of", "temperature", "weight of the first"], _weights()),
             "For an untied list the temperature depends on the list's length alone and tends to 1/2, so the rule is "
             "close to the square of the percentile, normalised. The weight of the first passage falls like 3/n: two "
-            "lists of different length are fused with other weights than the ones written down, and a cap on one list changes "
-            "its weight.",
+            "lists of different length are fused with other weights than the ones written down, and a cap on one list "
+            "changes its weight.",
         ),
     )
 
@@ -73,9 +73,9 @@ def _ranks_only() -> str:
     return (
         "Percentile ranks of a source's own list are a function of ranks, ties and length, and of nothing else: "
         f"passing fifty scores through exp(5s) changes the fused weights by {float(np.abs(plain - bent).max()):g}. "
-        "That they keep magnitude, or that the temperature follows the spread of the scores, is not so: the fifth of ten gets "
-        f"{number(fifth, 10)} whether the list is flat or "
-        "falls off sharply. It is rank fusion with another curve."
+        "That they keep magnitude, or that the temperature follows the spread of the scores, is not so: the fifth of "
+        f"ten gets {number(fifth, 10)} whether the list is flat or falls off sharply. It is rank fusion with another "
+        "curve."
     )
 
 
