@@ -9,7 +9,7 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
@@ -18,6 +18,7 @@ from pydantic import PrivateAttr
 from langchain_phasegraph.documents import ScoredDocuments, unpack
 from langchain_phasegraph.graph import EntityGraphRetriever
 from phasegraph import InvalidTypeError
+from phasegraph.adapters import known_direction
 from phasegraph.sources import Source
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
@@ -104,8 +105,7 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
     if isinstance(retriever, RunnableBindingBase):
         return retriever.model_copy(update={"bound": as_runnable(retriever.bound)})
     if isinstance(retriever, RunnableWithFallbacks):
-        others = [as_runnable(one) for one in retriever.fallbacks]
-        return retriever.model_copy(update={"runnable": as_runnable(retriever.runnable), "fallbacks": others})
+        return _with_fallbacks(retriever)
     if isinstance(retriever, Runnable):
         return retriever
     if isinstance(retriever, Source) and not isinstance(retriever, type):
@@ -121,6 +121,13 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
     )
 
 
+def _with_fallbacks(retriever: RunnableWithFallbacks[str, Any]) -> Runnable[str, Any]:
+    """The same with its scores, unless its stores count in different directions."""
+    first, *others = (as_runnable(one) for one in (retriever.runnable, *retriever.fallbacks))
+    directions = {known_direction(getattr(one, "vectorstore", None)) for one in (first, *others)}
+    return retriever.model_copy(update={"runnable": first, "fallbacks": others}) if len(directions) == 1 else retriever
+
+
 def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
     """Names of a function's parameters; none where it does not tell."""
     try:
@@ -129,35 +136,8 @@ def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
         return frozenset()
 
 
-def is_asynchronous(runnable: Runnable[str, Any]) -> bool:
-    """Whether the class itself has an asynchronous search, rather than its sync one in a thread."""
-    if isinstance(runnable, FunctionRetriever):
-        return runnable.asynchronous
-    if isinstance(runnable, EntityGraphRetriever):
-        return False
-    if isinstance(runnable, ScoredVectorStoreRetriever):
-        return _overrides(runnable.vectorstore, VectorStore, "asimilarity_search_with_score")
-    if isinstance(runnable, VectorStoreRetriever):
-        own = type(runnable)._aget_relevant_documents is not VectorStoreRetriever._aget_relevant_documents
-        return own or _overrides(runnable.vectorstore, VectorStore, "asimilarity_search")
-    if isinstance(runnable, RunnableBindingBase):
-        return is_asynchronous(runnable.bound)
-    if isinstance(runnable, RunnableLambda):
-        return hasattr(runnable, "afunc")
-    if isinstance(runnable, BaseRetriever) and not _overrides(runnable, BaseRetriever, "ainvoke"):
-        own_search = type(runnable)._aget_relevant_documents
-        return not own_search.__qualname__.startswith("BaseRetriever.")
-    return _overrides(runnable, Runnable, "ainvoke")
-
-
-def is_synchronous(runnable: Runnable[str, Any]) -> bool:
-    """Whether it can be asked without an event loop."""
-    if isinstance(runnable, FunctionRetriever):
-        return not runnable.asynchronous
-    return not isinstance(runnable, RunnableLambda) or hasattr(runnable, "func")
-
-
-def _overrides(instance: object, base: type, method: str) -> bool:
+def overrides(instance: object, base: type, method: str) -> bool:
+    """Whether the instance's class has a method of its own in place of the base's."""
     return getattr(type(instance), method, None) is not getattr(base, method)
 
 
@@ -169,7 +149,7 @@ def _is_plain(retriever: VectorStoreRetriever) -> bool:
         and kind._aget_relevant_documents is VectorStoreRetriever._aget_relevant_documents
         and kind.invoke is BaseRetriever.invoke
         and kind.ainvoke is BaseRetriever.ainvoke
-        and _overrides(retriever.vectorstore, VectorStore, "similarity_search_with_score")
+        and overrides(retriever.vectorstore, VectorStore, "similarity_search_with_score")
     )
 
 

@@ -7,19 +7,13 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_phasegraph.documents import unpack
+from langchain_phasegraph.kinds import accepted, deepened, is_asynchronous, is_synchronous, leaves
 from langchain_phasegraph.reading import Reader
-from langchain_phasegraph.searching import (
-    FunctionRetriever,
-    ScoredVectorStoreRetriever,
-    as_runnable,
-    is_asynchronous,
-    is_synchronous,
-    parameters_of,
-)
+from langchain_phasegraph.searching import as_runnable
 from phasegraph import InvalidTypeError, Ranking
 from phasegraph.adapters import Direction, known_direction
 from phasegraph.adapters.specs import SourceSpec
@@ -43,10 +37,9 @@ class RetrieverSource:
         self.spec = spec
         self.settings = settings
         self.runnable = as_runnable(spec.retriever)
-        store = getattr(_innermost(self.runnable), "vectorstore", None)
-        direction = Direction(spec.higher_is_better, None if store is None else known_direction(store))
-        self.reader = Reader(name, spec, direction)
-        self.accepts = _accepted(self.runnable)
+        store = getattr(leaves(self.runnable)[0], "vectorstore", None)
+        self.reader = Reader(name, spec, Direction(spec.higher_is_better, known_direction(store)))
+        self.accepts = accepted(self.runnable)
         resolves_async = inspect.iscoroutinefunction(spec.resolve)
         self.synchronous = is_synchronous(self.runnable) and not resolves_async
         self.asynchronous = is_asynchronous(self.runnable) and (spec.resolve is None or resolves_async)
@@ -59,9 +52,14 @@ class RetrieverSource:
             return _AsyncBound(self, config, notes)
         return _Both(self, config, notes) if self.asynchronous else _Bound(self, config, notes)
 
-    def arguments(self, limit: int | None, given: Given) -> tuple[Runnable[str, Any], dict[str, Any]]:
-        """What to invoke, and the keyword arguments it takes."""
+    def arguments(
+        self, limit: int | None, given: Given, config: RunnableConfig
+    ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
+        """What to invoke, with which configuration, and the keyword arguments it takes."""
         runnable = self.runnable
+        if isinstance(runnable, DynamicRunnable):
+            prepared, config = runnable.prepare(config)
+            runnable = as_runnable(prepared)
         keywords: dict[str, Any] = {}
         for key in ("k", "limit"):
             if key in self.accepts and limit is not None:
@@ -69,8 +67,8 @@ class RetrieverSource:
         if "given" in self.accepts:
             keywords["given"] = given
         if not keywords and limit is not None:
-            runnable = _deepened(runnable, limit)
-        return runnable, keywords
+            runnable = deepened(runnable, limit)
+        return runnable, config, keywords
 
 
 class _Bound:
@@ -83,8 +81,8 @@ class _Bound:
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
-        runnable, keywords = source.arguments(limit, given)
-        ranking = source.reader.ranking(runnable.invoke(query, self._config, **keywords), limit, self._notes)
+        runnable, config, keywords = source.arguments(limit, given, self._config)
+        ranking = source.reader.ranking(runnable.invoke(query, config, **keywords), limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking
         return _resolved(ranking, source.spec.resolve(ranking.ids), self._notes)
@@ -100,8 +98,8 @@ class _AsyncBound:
 
     async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
-        runnable, keywords = source.arguments(limit, given)
-        answer = await runnable.ainvoke(query, self._config, **keywords)
+        runnable, config, keywords = source.arguments(limit, given, self._config)
+        answer = await runnable.ainvoke(query, config, **keywords)
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking
@@ -149,31 +147,3 @@ def _by_id(ids: Sequence[str], found: object) -> dict[str, Document]:
         for key, value in pairs
         if value is not None
     }
-
-
-def _innermost(runnable: Runnable[str, Any]) -> object:
-    while hasattr(runnable, "bound"):
-        runnable = runnable.bound
-    return runnable
-
-
-def _accepted(runnable: Runnable[str, Any]) -> frozenset[str]:
-    """Keyword arguments among k, limit and given that its ``invoke`` hands on."""
-    inner = _innermost(runnable)
-    if isinstance(inner, FunctionRetriever):
-        return inner.accepts
-    if isinstance(inner, ScoredVectorStoreRetriever):
-        return frozenset({"k"})
-    if isinstance(inner, BaseRetriever) and inner._expects_other_args:
-        names = parameters_of(inner._get_relevant_documents)
-        return (names | {"k"} if "kwargs" in names and hasattr(inner, "vectorstore") else names) & {"k", "given"}
-    return frozenset()
-
-
-def _deepened(runnable: Runnable[str, Any], limit: int) -> Runnable[str, Any]:
-    """The retriever itself, or a copy with a larger ``k`` where its own is a field and smaller than `limit`."""
-    if isinstance(runnable, BaseRetriever):
-        own = getattr(runnable, "k", None)
-        if isinstance(own, int) and own < limit and "k" in type(runnable).model_fields:
-            return runnable.model_copy(update={"k": limit})
-    return runnable

@@ -6,6 +6,7 @@ import json
 import pytest
 from langchain_community.retrievers import BM25Retriever
 from langchain_core.documents import Document
+from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_stores import ORDER, STORES, ids_of, in_memory, passages
 
@@ -159,9 +160,36 @@ def test_an_overridden_search_is_called_as_it_is(store):
     assert ids_of(PhaseGraphRetriever(vector=Own(vectorstore=store)).invoke("what?")) == ["mine"]
 
 
-def test_a_configured_and_retried_retriever_keeps_its_scores(store):
-    bound = store.as_retriever().with_config(tags=["x"]).with_retry()
-    fallen = store.as_retriever().with_fallbacks([store.as_retriever()])
-    for retriever in (bound, fallen):
-        block = PhaseGraphRetriever(vector=retriever).invoke("what?")[0].metadata["phasegraph"]
-        assert block["sources"]["vector"]["raw"] == pytest.approx(0.9998, abs=1e-3)
+def wrapped(store):
+    own = store.as_retriever()
+    return {
+        "configured": own.with_config(tags=["x"]),
+        "retried": own.with_config(tags=["x"]).with_retry(),
+        "with fallbacks": own.with_fallbacks([store.as_retriever()]),
+        "configurable": own.configurable_fields(search_kwargs=ConfigurableField(id="search_kwargs")),
+        "configured configurable": own.configurable_fields(tags=ConfigurableField(id="t")).with_config(tags=["x"]),
+    }
+
+
+@pytest.mark.parametrize("kind", list(wrapped(in_memory())))
+async def test_a_wrapped_retriever_keeps_its_scores_and_takes_the_limit(store, kind):
+    retriever = PhaseGraphRetriever(vector=wrapped(store)[kind], limit=7)
+    expected = PhaseGraphRetriever(vector=store, limit=7).invoke("what?")
+    assert len(expected) == 7
+    if kind == "configured configurable":
+        assert ids_of(retriever.invoke("what?")) == ids_of(expected)
+    else:
+        assert retriever.invoke("what?") == expected == await retriever.ainvoke("what?")
+
+
+def test_stores_that_count_in_different_directions_leave_the_ranks(store):
+    other = STORES["Chroma l2"]()
+    mixed = store.as_retriever().with_fallbacks([other.as_retriever()])
+    retriever = PhaseGraphRetriever(vector=mixed, limit=9)
+    assert ids_of(retriever.invoke("what?")) == ids_of(store.similarity_search("what?", k=9))
+    assert retriever.explain("what?").reports[0].notes == ("rank only: it returns no scores",)
+
+
+def test_a_bound_bm25_takes_the_limit_too():
+    bm25 = BM25Retriever.from_documents(passages()).with_config(tags=["x"])
+    assert len(PhaseGraphRetriever(retrievers={"bm25": bm25}).explain("p3").candidates.ids) == 9
