@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from phasegraph.acceptance import JudgedScores, Threshold, check_drift, fit_threshold, revoke_on_drift
 from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, PhasegraphWarning
@@ -83,3 +84,15 @@ def test_input_that_cannot_be_tested_is_refused() -> None:
         check_drift(threshold, [0.1] * 9, range(9), labels=[2] * 9)
     with pytest.raises(InvalidInputError, match="level"):
         check_drift(threshold, [0.1] * 9, range(9), level=0.0)
+
+
+def test_the_test_statistic_agrees_with_scipy() -> None:
+    rng = np.random.default_rng(6)
+    threshold = _fitted(rng)
+    scores, names, _ = _draw(rng, 90, shift=0.02)
+    report = check_drift(threshold, scores, names)
+    assert threshold.reference is not None
+    tops = [scores[names == name].max() for name in range(90)]
+    expected = stats.ks_2samp(threshold.reference.tops, tops, method="asymp")
+    assert report.statistics["best score"] == pytest.approx(expected.statistic)
+    assert report.p_values["best score"] == pytest.approx(expected.pvalue, abs=0.05)

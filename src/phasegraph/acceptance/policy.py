@@ -109,7 +109,7 @@ class AcceptancePolicy:
         scores : (n,) array of float
             Published scores in [0, 1].
         answered : tuple of str
-            Sources that answered, with or without hits in the pool.
+            Sources that answered; an empty source counts as one that did not.
 
         Returns
         -------
