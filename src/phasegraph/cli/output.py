@@ -39,8 +39,9 @@ def write_json(state: object, target: str) -> None:
 
 
 def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table: first column to the left, the others to the right."""
-    table = RichTable(title=Text(title), title_justify="left")
+    """A line and a table under it: first column to the left, the others to the right."""
+    to.print(Text(title, style="bold"))
+    table = RichTable()
     for place, column in enumerate(columns):
         table.add_column(Text(column), justify="left" if place == 0 else "right", no_wrap=place == 0)
     for row in rows:
