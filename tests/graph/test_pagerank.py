@@ -99,9 +99,22 @@ def test_chebyshev_agrees_with_power_on_undirected_graphs(case, follow):
 def test_a_push_is_a_lower_bound_and_knows_its_error(case, tolerance, polish):
     matrix, reset = case
     exact = solve(matrix, reset, "power", tolerance=1e-13).mass
-    walk = solve(matrix, reset, "push", tolerance=tolerance, polish=polish)
+    walk = solve(matrix, reset, "push", tolerance=tolerance, polish=polish, complete=False)
     assert (walk.mass <= exact + 1e-12).all()
     assert np.abs(walk.mass - exact).sum() == pytest.approx(walk.residual, abs=1e-11)
+
+
+@settings(max_examples=40, deadline=None)
+@given(graphs(undirected=True), st.sampled_from([1e-2, 1e-3, 1e-6]))
+def test_a_completed_push_errs_by_at_most_twice_its_residual_and_keeps_the_same_nodes(case, tolerance):
+    matrix, reset = case
+    exact = solve(matrix, reset, "power", tolerance=1e-13).mass
+    plain = solve(matrix, reset, "push", tolerance=tolerance, complete=False)
+    walk = solve(matrix, reset, "push", tolerance=tolerance)
+    assert np.array_equal(walk.nodes, plain.nodes)
+    assert walk.residual == plain.residual
+    assert np.abs(walk.mass - exact).sum() <= 2 * walk.residual + 1e-11
+    assert 1 - walk.residual - 1e-12 <= walk.mass.sum() <= 1 + 1e-12
 
 
 @settings(max_examples=30, deadline=None)
@@ -176,6 +189,17 @@ def test_the_work_of_a_push_is_bounded_by_its_tolerance_and_not_by_the_graph(see
         assert walk.edges_scanned <= 1 / (0.5 * 1e-5)
         assert walk.nodes_touched < size / 2
     assert scanned[1] <= 1.3 * scanned[0]
+
+
+@pytest.mark.parametrize("follow", [0.5, 0.7])
+def test_completing_takes_the_error_of_the_first_scores_down_by_a_factor_of_five(big, seeds, follow):
+    exact = solve(big, seeds, "power", follow)
+    first = exact.top(200)[0]
+    errors = [
+        np.abs(solve(big, seeds, "push", follow, complete=complete).mass[first] / exact.mass[first] - 1).max()
+        for complete in (False, True)
+    ]
+    assert errors[1] < errors[0] / 5
 
 
 def test_counters_are_exact_on_a_path():

@@ -152,6 +152,11 @@ class FlowRows:
         """(n,) array of int32: the same, at least 1."""
         return self.arrays.costs
 
+    @property
+    def stationary(self) -> None:
+        """Not known: it depends on the query."""
+        return None
+
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """Targets and what each gets: all links, then all passage edges, then the self loops."""
         arrays, chances = self.arrays, self.arrays.chances

@@ -116,6 +116,14 @@ class WalkOperator:
         return costs
 
     @cached_property
+    def stationary(self) -> FloatArray:
+        """(n,) array of float: each node's share of the sum of all weights, 0 for dangling nodes; read-only."""
+        shares: FloatArray = np.divide(1.0, self.inverse_out, out=np.zeros(self.size), where=self.inverse_out > 0)
+        shares /= max(float(shares.sum()), np.finfo(np.float64).tiny)
+        shares.flags.writeable = False
+        return shares
+
+    @cached_property
     def symmetric(self) -> bool:
         """Whether every edge has an equal edge back (the graph is undirected)."""
         graph = self.matrix()

@@ -24,8 +24,9 @@ class PageRankResult:
     size : int
         How many nodes the graph has.
     residual : float
-        Bound on the L1 distance to the exact mass. For a push it is that distance: the values are lower
-        bounds and add up to 1 - `residual`.
+        Bound on the L1 distance to the exact mass. For a push, the mass not placed exactly: if not completed,
+        the values are lower bounds and add up to 1 - `residual`, which is the distance; if completed, the
+        distance is at most twice that and commonly a small part of it.
     iterations : int
         Steps of an iteration, rounds of a push.
     edges_scanned, nodes_touched : int

@@ -60,6 +60,11 @@ class StaticRows:
         """(n,) array of int32: the same, at least 1."""
         return self.graph.costs
 
+    @property
+    def stationary(self) -> FloatArray | None:
+        """(n,) array of float: each node's share of all weight; None if an edge goes one way only."""
+        return self.graph.stationary if self.graph.symmetric else None
+
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """Targets and what each gets."""
         graph = self.graph
@@ -69,6 +74,15 @@ class StaticRows:
         values = np.repeat(amounts * graph.inverse_out.take(nodes), counts)
         values *= graph.weights.take(edges)
         return graph.indices.take(edges).astype(np.intp), values
+
+    def inflow(self, nodes: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
+        """What flows into `nodes`; of an undirected graph, so that out-edges serve."""
+        graph = self.graph
+        counts = graph.out_degrees.take(nodes).astype(np.int64)
+        edges = ranges(graph.indptr.take(nodes), counts)
+        sources = graph.indices.take(edges).astype(np.intp)
+        shares = graph.inverse_out.take(sources) * graph.weights.take(edges)
+        return sources, shares, np.repeat(np.arange(len(nodes)), counts)
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """One sparse product."""

@@ -18,7 +18,7 @@ from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
 
 Method = Literal["power", "chebyshev", "push"]
 
-RANKING_TOLERANCE = 1e-6
+RANKING_TOLERANCE = 3e-6
 """Push threshold at which the first 20 nodes are those of the exact walk."""
 
 SCORE_TOLERANCE = 1e-7
@@ -35,6 +35,7 @@ def personalized_pagerank(
     workspace: PushWorkspace | None = None,
     kernel: Kernel = "auto",
     polish: int = 0,
+    complete: bool = True,
     precision: Precision = "float64",
     max_iterations: int | None = None,
 ) -> PageRankResult:
@@ -52,7 +53,7 @@ def personalized_pagerank(
     tolerance : float, optional
         For "power" and "chebyshev" a bound on the L1 error of the mass (default 1e-10; 1e-4 in float32).
         For "push" the mass per out-edge below which a node is not pushed on (default `RANKING_TOLERANCE`);
-        the L1 error is then in the result, and all masses are lower bounds.
+        the mass it has not placed exactly is the result's `residual`.
     method : {"power", "chebyshev", "push"}
         "power" is the reference. "chebyshev" needs an undirected graph. "push" costs O(1 / tolerance) edges,
         not O(edges); rounds that would read a quarter of the graph are done as one product over all of it.
@@ -64,6 +65,11 @@ def personalized_pagerank(
     polish : int
         For "push": whole-graph rounds at the end, each of which multiplies the residual by
         `follow_probability` or less. 2 with a tolerance of 3e-7 equals `SCORE_TOLERANCE` on small graphs.
+    complete : bool
+        For "push" on an undirected graph: place the residual where a walk ends up in the long run, in proportion
+        to the weighted degree, on the nodes that were reached, and give the first hundred the next step exactly.
+        Errors of scores are five to fifty times smaller then; without it, and on directed graphs, the masses
+        are lower bounds.
     precision : {"float64", "float32"}
         Of the iterations; a push always sums in float64.
     max_iterations : int, optional
@@ -72,7 +78,7 @@ def personalized_pagerank(
     Returns
     -------
     PageRankResult
-        Masses in [0, 1]; they sum to 1 (a push: to 1 - `residual`).
+        Masses in [0, 1]; they sum to 1 (a push: to between 1 - `residual` and 1).
 
     Raises
     ------
@@ -105,7 +111,7 @@ def personalized_pagerank(
     prepared = graph if isinstance(graph, WalkOperator) else WalkOperator.from_adjacency(graph)
     seeds = as_seeds(reset, prepared.size)
     if method == "push":
-        settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel)
+        settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete)
         return run_push(StaticRows(prepared), prepared.pool, seeds, settings, workspace)
     follow = _follow(follow_probability)
     bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
@@ -155,6 +161,7 @@ def push_settings(
     polish: int,
     max_iterations: int | None,
     kernel: Kernel,
+    complete: bool = True,
 ) -> PushSettings:
     """The checked settings of a push."""
     follow = _follow(follow_probability)
@@ -162,7 +169,7 @@ def push_settings(
     if isinstance(polish, bool) or not isinstance(polish, int) or polish < 0:
         raise InvalidInputError(f"polish must be an integer of at least 0; got {polish!r}")
     limit = _limit(max_iterations, follow, threshold)
-    return PushSettings(follow, threshold, polish, limit, use_compiled(kernel))
+    return PushSettings(follow, threshold, polish, limit, use_compiled(kernel), complete)
 
 
 def run_push(
