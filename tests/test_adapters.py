@@ -1,3 +1,4 @@
+import io
 import json
 import warnings
 from datetime import date
@@ -273,3 +274,17 @@ def test_queries_must_be_several_texts(queries):
 def test_without_a_terminal_there_is_no_bar(capsys):
     assert list(with_progress(["a", "b"], True)) == ["a", "b"]
     assert capsys.readouterr().err == ""
+
+
+def test_on_a_terminal_a_bar_goes_along_unless_it_is_turned_off(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    assert list(with_progress(["a", "b"], False)) == ["a", "b"]
+    assert screen.getvalue() == ""
+    assert list(with_progress(["a", "b"], True)) == ["a", "b"]
+    assert "calibrate" in screen.getvalue()
+    assert "2/2" in screen.getvalue()

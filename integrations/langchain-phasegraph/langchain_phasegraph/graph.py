@@ -17,6 +17,7 @@ from langchain_phasegraph.passages import Fetch, Passages, fetcher
 from phasegraph import InvalidTypeError
 from phasegraph.adapters import resolve_id
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
+from phasegraph.pipeline.checks import check_count
 from phasegraph.sources import Given, Source
 
 
@@ -133,7 +134,7 @@ class EntityGraphRetriever(CheckedRetriever):
         k: int | None = None,
         given: Given | None = None,
     ) -> list[Document]:
-        return self._find(query, self.k if k is None else k, given)
+        return self._find(query, check_count("k", self.k if k is None else k), given)
 
     async def _aget_relevant_documents(
         self,
@@ -143,7 +144,8 @@ class EntityGraphRetriever(CheckedRetriever):
         k: int | None = None,
         given: Given | None = None,
     ) -> list[Document]:
-        return await run_in_executor(None, self._find, query, self.k if k is None else k, given)
+        wanted = check_count("k", self.k if k is None else k)
+        return await run_in_executor(None, self._find, query, wanted, given)
 
     def _find(self, query: str, k: int, given: Given | None) -> list[Document]:
         if k == 0:

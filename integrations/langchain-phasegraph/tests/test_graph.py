@@ -104,6 +104,7 @@ async def test_fused_the_vectors_seed_the_walk_and_the_graph_states_its_backgrou
     for document in found:
         graph = document.metadata["phasegraph"]["sources"]["graph"]
         assert graph["rank"] is None or graph["evidence"]["path"]
+        assert document.metadata["score"] == document.metadata["phasegraph"]["score"]
         assert document.page_content in [one.page_content for one in PASSAGES]
     assert await retriever.ainvoke(QUESTION) == found
 
@@ -175,3 +176,6 @@ def test_bad_arguments_are_errors_that_name_them():
         extractions_of([3])
     with pytest.raises(InvalidInputError, match="query"):
         alone().invoke(" ")
+    for k in (-1, True, 1.5):
+        with pytest.raises(InvalidInputError, match="k must"):
+            alone().invoke(QUESTION, k=k)
