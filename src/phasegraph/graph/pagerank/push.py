@@ -2,15 +2,15 @@
 
 Every node holds `gained` mass, which has stopped there, and `left` mass, which still has to be pushed on. In a
 round all nodes with ``left > threshold * out-edges`` let the share (1 - f) stop and send the share f along
-their edges. A push of a node with d edges settles more than (1 - f) * threshold * d, so that the rounds read at most
-1 / ((1 - f) * threshold) edges are ever read, whatever the size of the graph. What is left at the end would
-let at least the share (1 - f) stop where it is: that free half step makes the values a closer lower bound.
+their edges. A push of a node with d edges settles more than (1 - f) * threshold * d, so that the rounds read
+at most 1 / ((1 - f) * threshold) edges, whatever the size of the graph. What is left at the end would let at
+least the share (1 - f) stop where it is: that free half step makes the values a closer lower bound.
 
-The rest of it is spread over very many nodes, each with less than its out-edges' worth, which is nearly how a walk
-without restarts spreads in an undirected graph: in proportion to the weighted degree. Such a walk stays as it
-is, so the rest will stop in that proportion, too; completing the values with it takes the errors of scores down
-by a factor of five to fifty, at the price of the lower bound. Hubs, which many small rests flow to, get the next
-step exactly.
+The rest of it is spread over very many nodes, each with less than its out-edges' worth, which is nearly how
+a walk without restarts spreads in an undirected graph: in proportion to the weighted degree. Such a walk
+stays as it is, so the rest will stop in that proportion, too. Completing the values with it takes the errors
+of scores down by a factor of five or more, at the price of the lower bound. The nodes with most mass, hubs
+among them, to which many small rests flow, get the next step exactly.
 
 References
 ----------

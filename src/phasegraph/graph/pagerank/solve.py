@@ -68,7 +68,7 @@ def personalized_pagerank(
     complete : bool
         For "push" on an undirected graph: place the residual where a walk ends up in the long run, in proportion
         to the weighted degree, on the nodes that were reached, and give the first hundred the next step exactly.
-        Errors of scores are five to fifty times smaller then; without it, and on directed graphs, the masses
+        Errors of scores are five times smaller then, or better; without it, and on directed graphs, the masses
         are lower bounds.
     precision : {"float64", "float32"}
         Of the iterations; a push always sums in float64.
