@@ -209,6 +209,10 @@ class Neo4jConnection:
                 return answer
         except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError, OSError) as error:
             raise _translated(error, seconds) from error
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidInputError(
+                "values must be text that UTF-8 can hold and numbers of 64 bits; one that is not was given"
+            ) from error
 
 
 def _single(

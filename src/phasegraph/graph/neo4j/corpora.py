@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phasegraph.errors import InvalidInputError
+from phasegraph.graph.neo4j.checks import check_corpus
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 
 _DROP_SOME = """\
@@ -28,8 +28,7 @@ def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
     StoreError
         If the server fails; call again to resume.
     """
-    if not isinstance(corpus, str) or not corpus.strip():
-        raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
+    check_corpus(corpus)
     while connection.write(_DROP_SOME, {"corpus": corpus})[0][0] > 0:
         continue
     connection.write(_DROP_CORPUS, {"corpus": corpus})

@@ -19,13 +19,14 @@ from scipy import sparse
 
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph
 from phasegraph.graph.linking import RelevanceRows, relevance
 from phasegraph.graph.neo4j.connection import Neo4jConnection
 from phasegraph.graph.neo4j.edges import edge_parameters, neighbourhood_statement
 from phasegraph.graph.pagerank import PageRankResult, WalkOperator
-from phasegraph.graph.pagerank.reset import as_seeds
+from phasegraph.graph.pagerank.push import PushSettings
+from phasegraph.graph.pagerank.reset import Seeds, as_seeds
 from phasegraph.graph.pagerank.rows import StaticRows
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 
@@ -153,9 +154,10 @@ class _Fetched:
 
     def take(self, rows: Iterable[list[Any]]) -> None:
         """Keep what one statement returned."""
-        for from_passage, to_passage, name, names, weights in rows:
-            self.see(to_passage, names)
-            self.edges.append((from_passage, name, to_passage, names, weights))
+        for from_passage, to_passage, *columns in rows:
+            for name, names, weights in zip(*columns, strict=True):
+                self.see(to_passage, names)
+                self.edges.append((from_passage, name, to_passage, names, weights))
 
     def graph(self) -> PartialGraph:
         """Return all of it, entities after passages."""
@@ -236,25 +238,38 @@ def walk_neighbourhood(
     seen.see(True, passages)
     seen.see(False, entities)
     wanted = [(True, name) for name in passages] + [(False, name) for name in entities]
+    last: LocalWalk | None = None
     while True:
-        left = max(seconds - (time.monotonic() - began), 0.01)
-        seen.take(_fetch(connection, values, wanted, left))
+        try:
+            seen.take(_fetch(connection, values, wanted, max(seconds - (time.monotonic() - began), 0.01)))
+        except StoreError:
+            # What earlier rounds found is an answer, and says how much it does not know.
+            if last is None:
+                raise
+            return last
         seen.asked.update(wanted)
         rounds += 1
         graph = seen.graph()
         gains = None if ranking is None else relevance(graph.as_graph(), ranking)
-        rows = StaticRows(graph.operator) if gains is None else RelevanceRows(graph.operator, gains)
-        nodes = [graph.passage_rows[name] for name in passages]
-        nodes += [graph.entity_rows[name] + len(graph.passages) for name in entities]
-        seeds = as_seeds((np.array(nodes), [*passages.values(), *entities.values()]), graph.size)
-        walked = run_push(rows, graph.operator.pool, seeds, push, None)
+        walked = _walk(graph, gains, _seeds(graph, passages, entities), push)
         open_nodes = _open_nodes(graph, walked, seen.asked)
         unknown = float(sum(mass for mass, _ in open_nodes))
-        complete = unknown <= limits.unknown
+        last = LocalWalk(graph, walked, gains, unknown, len(seen.asked), rounds, unknown <= limits.unknown)
         budget = min(limits.per_round, limits.nodes - len(seen.asked))
-        if complete or budget < 1 or time.monotonic() - began > seconds * 2 / 3:
-            return LocalWalk(graph, walked, gains, unknown, len(seen.asked), rounds, complete)
+        if last.complete or budget < 1 or time.monotonic() - began > seconds * 2 / 3:
+            return last
         wanted = [node for _, node in open_nodes[:budget]]
+
+
+def _seeds(graph: PartialGraph, passages: Mapping[str, float], entities: Mapping[str, float]) -> Seeds:
+    nodes = [graph.passage_rows[name] for name in passages]
+    nodes += [graph.entity_rows[name] + len(graph.passages) for name in entities]
+    return as_seeds((np.array(nodes), [*passages.values(), *entities.values()]), graph.size)
+
+
+def _walk(graph: PartialGraph, gains: FloatArray | None, seeds: Seeds, push: PushSettings) -> PageRankResult:
+    rows = StaticRows(graph.operator) if gains is None else RelevanceRows(graph.operator, gains)
+    return run_push(rows, graph.operator.pool, seeds, push, None)
 
 
 def _fetch(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from phasegraph.errors import InvalidInputError
+from phasegraph.graph.neo4j.checks import check_corpus
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.cypher import quote, render
 from phasegraph.graph.neo4j.records import GraphChanges, GraphRecords, PassageRecord, named_record
@@ -148,8 +149,8 @@ def read_changes(
 
 
 def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
-    if corpus is not None and (not isinstance(corpus, str) or not corpus.strip()):
-        raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
+    if corpus is not None:
+        check_corpus(corpus)
     if corpus is not None and schema.corpus_key is None:
         raise InvalidInputError(f"corpus needs a schema with a corpus_key; {schema.name!r} has none")
     if corpus is None and schema == PHASEGRAPH:

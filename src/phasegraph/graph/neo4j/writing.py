@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.neo4j.checks import checked_records
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.records import PassageRecord
 
@@ -131,7 +132,7 @@ def write_graph(
     StoreError
         If the server fails; call again to resume.
     """
-    records = _checked(passages, corpus, batch)
+    records = checked_records(passages, corpus, batch)
     ensure_schema(connection)
     stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
     digests = {record.id: record.digest() for record in records}
@@ -171,7 +172,7 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
     StoreError
         If the server fails.
     """
-    _checked((), corpus, batch)
+    checked_records((), corpus, batch)
     ensure_schema(connection)
     stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
     gone = sorted({passage for passage in ids if passage in stored})
@@ -210,7 +211,7 @@ def write_synonyms(
     StoreError
         If the server fails; nothing has changed then.
     """
-    _checked((), corpus, batch)
+    checked_records((), corpus, batch)
     best: dict[tuple[str, str], float] = {}
     for (one, other), similarity in pairs.items():
         if not 0.0 < similarity <= 1.0:
@@ -272,19 +273,3 @@ def _current_revision(connection: Neo4jConnection, corpus: str) -> int:
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
     return (items[start : start + size] for start in range(0, len(items), size))
-
-
-def _checked(passages: Iterable[PassageRecord], corpus: str, batch: int) -> list[PassageRecord]:
-    if not isinstance(corpus, str) or not corpus.strip():
-        raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise InvalidInputError(f"batch must be an integer of at least 1; {batch!r:.40} was given")
-    records = list(passages)
-    seen: set[str] = set()
-    for record in records:
-        if not isinstance(record, PassageRecord):
-            raise InvalidTypeError(f"passages must hold PassageRecord; {type(record).__name__} was given")
-        if record.id in seen:
-            raise InvalidInputError(f"ids of passages must differ; {record.id[:40]!r} was given twice")
-        seen.add(record.id)
-    return records
