@@ -106,7 +106,7 @@ def nodes_of(result: Result, winners: Sequence[Winner], *, block: bool) -> list[
     for row, (winner, score) in enumerate(zip(winners, result.scores.tolist(), strict=True)):
         if block:
             for name, inner in winner.inner.items():
-                blocks[row]["sources"][name]["evidence"] = inner
+                blocks[row]["sources"][name]["evidence"] = plain(inner)
         keeps = bool(winner.node.id_) and winner.node.id_ not in taken and not isinstance(winner.node, TripleNode)
         identifier = winner.node.id_ if keeps else result.ids[row]
         taken.add(identifier)
@@ -130,7 +130,7 @@ def own_node(node: BaseNode, identifier: str, block: Mapping[str, Any] | None) -
     metadata.pop(BLOCK, None)
     update: dict[str, Any] = {"id_": identifier, "metadata": metadata, "relationships": dict(node.relationships)}
     if block is not None:
-        metadata[BLOCK] = plain(block)
+        metadata[BLOCK] = block
         for name in ("excluded_llm_metadata_keys", "excluded_embed_metadata_keys"):
             keys = getattr(node, name)
             update[name] = [*keys, BLOCK] if BLOCK not in keys else list(keys)

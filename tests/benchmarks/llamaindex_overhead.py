@@ -1,0 +1,161 @@
+"""What phasegraph costs in LlamaIndex, as ratios to QueryFusionRetriever in one interleaved run.
+
+python tests/benchmarks/llamaindex_overhead.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.llms import MockLLM
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+from llama_index.retrievers.phasegraph.reading import Reader, Reading
+from phasegraph import Context, FusionPipeline
+from phasegraph.adapters import Direction, provenance
+
+TEXT = "A passage of about eight hundred characters, as passages are. " * 13
+
+
+def hits(start: int, count: int) -> list[NodeWithScore]:
+    """Scored nodes of 800 characters each."""
+    return [
+        NodeWithScore(node=TextNode(id_=f"passage-{i}", text=f"{i} {TEXT}"), score=1.0 - (i - start) / 3000)
+        for i in range(start, start + count)
+    ]
+
+
+class Fixed(BaseRetriever):
+    """A source that has its answer ready."""
+
+    def __init__(self, answer: list[NodeWithScore], seconds: float = 0.0) -> None:
+        super().__init__()
+        self.answer = answer
+        self.seconds = seconds
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if self.seconds:
+            time.sleep(self.seconds)
+        return self.answer
+
+
+class AsyncFixed(Fixed):
+    """The same with an asynchronous search of its own."""
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.answer
+
+
+def interleaved(jobs: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """Median seconds of each job, taken in turns."""
+    times: list[list[float]] = [[] for _ in jobs]
+    for job in jobs:
+        for _ in range(max(3, rounds // 10)):
+            job()
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for job, found in zip(jobs, times, strict=True):
+                start = time.perf_counter()
+                job()
+                found.append(time.perf_counter() - start)
+            if turn % 50 == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    return [statistics.median(found) for found in times]
+
+
+def report(name: str, ours: float, theirs: float, bar: float | None = None) -> None:
+    """One line of the table."""
+    limit = "" if bar is None else f"  (at most {bar})"
+    print(f"{name:52s} {ours * 1e6:9.0f} us  {theirs * 1e6:9.0f} us  ratio {ours / theirs:5.2f}{limit}")
+
+
+def ours_over(legs: list[BaseRetriever]) -> BaseRetriever:
+    """Ours with its defaults."""
+    return CalibratedFusionRetriever(retrievers={"first": legs[0], "second": legs[1]})
+
+
+def theirs_over(legs: list[BaseRetriever], *, use_async: bool = False) -> QueryFusionRetriever:
+    """QueryFusionRetriever by reciprocal rank, one query, no model."""
+    mode: str = "reciprocal_rerank"
+    return QueryFusionRetriever(
+        legs, llm=MockLLM(), mode=mode, similarity_top_k=10, num_queries=1, use_async=use_async  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def retrieve_ratios() -> None:
+    """Whole calls, sync and async."""
+    for name, kind, seconds, rounds, bar in (
+        ("retrieve, two no-op sources of 50", Fixed, 0.0, 300, 1.5),
+        ("retrieve, two sources of 5 ms", Fixed, 0.005, 60, None),
+        ("aretrieve, two no-op sources of 50", AsyncFixed, 0.0, 300, None),
+    ):
+        ours, theirs, plain = (
+            fuse([kind(hits(0, 50), seconds), kind(hits(25, 50), seconds)])  # its own: one of them writes into the hits
+            for fuse in (ours_over, lambda legs: theirs_over(legs, use_async=True), theirs_over)
+        )
+        if name.startswith("aretrieve"):
+            found = asyncio.run(interleaved_async([ours, theirs], rounds))
+        else:
+            found = interleaved(
+                [lambda: ours.retrieve("query"), lambda: theirs.retrieve("query"), lambda: plain.retrieve("query")],  # noqa: B023
+                rounds,
+            )
+        report(name, found[0], found[1], bar)
+        if len(found) > 2:
+            report(f"{name}, use_async=False there", found[0], found[2])
+
+
+async def interleaved_async(retrievers: Sequence[BaseRetriever], rounds: int) -> list[float]:
+    """As :func:`interleaved`, on one event loop."""
+    times: list[list[float]] = [[] for _ in retrievers]
+    gc.collect()
+    for turn in range(rounds + 30):
+        for retriever, found in zip(retrievers, times, strict=True):
+            start = time.perf_counter()
+            await retriever.aretrieve("query")
+            if turn >= 30:
+                found.append(time.perf_counter() - start)
+    return [statistics.median(found) for found in times]
+
+
+def fusing_ratios() -> None:
+    """Nodes to rankings, and decide with provenance, on lists of 200 and 2000."""
+    lists = [hits(0, 200), hits(100, 2000)]
+    fusion = theirs_over([Fixed([]), Fixed([])])
+    readers = [Reader(name, Reading(), Direction(True)) for name in ("first", "second")]
+    pipeline = FusionPipeline()
+
+    def build() -> list[object]:
+        return [reader.ranking(given, None, []) for reader, given in zip(readers, lists, strict=True)]
+
+    def decide(rankings: list[object]) -> object:
+        return provenance(pipeline.decide(rankings, Context()))  # type: ignore[arg-type]
+
+    ready = build()
+    times = interleaved(
+        [
+            lambda: decide(ready),
+            lambda: decide(build()),
+            lambda: fusion._reciprocal_rerank_fusion({("q", i): list(given) for i, given in enumerate(lists)}),
+        ],
+        60,
+    )
+    report("decide with provenance, 200 + 2000", times[0], times[2], 0.05)
+    report("rankings from nodes and decide, 200 + 2000", times[1], times[2])
+
+
+if __name__ == "__main__":
+    print(f"{'':52s} {'phasegraph':>12s}  {'QueryFusion':>12s}")
+    retrieve_ratios()
+    fusing_ratios()
