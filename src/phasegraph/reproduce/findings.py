@@ -26,21 +26,22 @@ FINDINGS: Mapping[str, str] = MappingProxyType(
         ),
         "table-2-calibration": (
             "What this says. Under the Boltzmann rule all four calibrations are within a few points of each "
-            "other, as the paper finds; under a weighted sum they are not, and a reference sample of the lists "
-            "alone (raw percentiles) does worst, because nearly every hit of the longer tail gets almost the "
-            "same value. The row with bent scores is identical to the one above it, query by query: own-list "
-            "percentiles keep ranks only."
+            "other, as the paper finds; under a weighted sum they are not, and percentiles of a reference "
+            "sample have the lowest Recall@5, because nearly every hit of a list stands in the sample's upper "
+            "tail and gets almost the same value. The last row, with bent scores, is identical to own-list "
+            "percentiles under the same rule, query by query: they keep ranks only."
         ),
         "table-2-temperature": (
             "What this says. The automatic temperature and a fixed .5 give the same figures to a query or two, "
-            "because the automatic one is a function of the list's length that tends to 1/2. Lower temperatures "
-            "lose, as in the paper; so does 2."
+            "because the automatic one is a function of the list's length that tends to 1/2. Of the lower ones "
+            ".1 loses LastHop@10 and .25 does not, so that the paper's 'lower is worse' holds here for the "
+            "lowest only; 1 and 2 lose Recall@5."
         ),
         "pool-caps": (
             "What this says. With vector lists of 200, a graph list of 20 or 30 is right for these weights and "
             "one of 100 is not: each list's weights add up to one, so the longer list counts less per passage. "
-            "The second reading of the cap (only passages that vectors lack are counted) does worse at every "
-            "length."
+            "The second reading of the cap (only passages that vectors lack are counted) has the lower Recall@5 "
+            "at every length."
         ),
         "pool-explosion": (
             "What this says. With its whole list the graph has no say: the paper's rule returns what vectors "
@@ -51,12 +52,11 @@ FINDINGS: Mapping[str, str] = MappingProxyType(
         ),
         "rrf-or-convex": (
             "What this says. With one strong leg and one weaker one the weights matter more than the rule. At "
-            "the design record's weights (graph .35) RRF is worse than at equal ones on both data sets, and a "
-            "third, lexical leg at equal weight takes more than it gives on MuSiQue. At the same weights the "
-            "convex combination has the higher Recall@5, RRF the higher LastHop@10, throughout: min-max of a "
-            "walk's heavy-tailed masses sharpens the top and forgets the rest. Neither comes near a calibration "
-            "that knows how far the walk's first passages stand out. That RRF does not depend on its weights, "
-            "as the record has it, is not so here."
+            "the design record's weights (graph .35) RRF is worse than at equal ones on both data sets, so it "
+            "does depend on its weights. At the same weights the convex combination has the higher Recall@5 "
+            "throughout; RRF has the higher LastHop@10 on MuSiQue, and neither is ahead on 2Wiki. A lexical leg "
+            "at equal weight costs LastHop@10 and gives Recall@5 on MuSiQue, and gives both on 2Wiki. Neither "
+            "rule comes near a calibration that knows how far the walk's first passages stand out."
         ),
     }
 )
