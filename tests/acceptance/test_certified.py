@@ -109,7 +109,8 @@ def test_rows_that_do_not_count_are_as_if_they_were_not_there() -> None:
     padded = np.vstack([losses, np.full((7, 1), np.nan)])
     for bound in (hoeffding_bentkus, betting):
         np.testing.assert_allclose(bound(losses, 0.5), bound(padded, 0.5))
-        assert bound(np.full((3, 1), np.nan), 0.5)[0] == 1.0
+        for level in (0.05, 0.5, 0.95):
+            assert bound(np.full((3, 1), np.nan), level)[0] == 1.0
 
 
 def test_the_least_number_of_clean_queries_golden() -> None:

@@ -79,6 +79,14 @@ def test_lazy_and_exhaustive_greedy_pick_the_same_rows() -> None:
         assert found.rows.tolist() == rows
 
 
+@pytest.mark.parametrize("policy", [SelectionPolicy(mu=5.0), SelectionPolicy("von_neumann", penalty=1.0)])
+def test_the_best_is_found_behind_many_whose_bounds_are_out_of_date(policy: SelectionPolicy) -> None:
+    """Three hundred copies of one passage come first; after one of them the strangers are worth more."""
+    embeddings = np.vstack([np.tile(np.eye(41)[0], (300, 1)), np.eye(41)[1:]])
+    relevance = np.r_[np.full(300, 1.0), np.linspace(0.9, 0.8, 40)]
+    assert policy.select(relevance, embeddings, 4).rows.tolist() == [0, 300, 301, 302]
+
+
 def test_lazy_and_exhaustive_penalised_greedy_pick_the_same_rows() -> None:
     rng = np.random.default_rng(3)
     for _ in range(20):
