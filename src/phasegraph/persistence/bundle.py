@@ -33,7 +33,7 @@ def write_bundle(
     Parameters
     ----------
     directory : path
-        Made if missing. An older bundle in it stays whole until the new one is complete.
+        Made if missing. An older bundle in it stays whole until the new one is complete. One writer at a time.
     kind, version, body
         As in :func:`~phasegraph.persistence.encode_document`.
     arrays : mapping of str to array
@@ -54,8 +54,8 @@ def write_bundle(
     entries = {name: _write_array(target, name, array) for name, array in sorted(arrays.items())}
     write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
     kept = {str(entry["file"]) for entry in entries.values()}
-    for stale in target.glob("*.npy"):
-        if _FILE.fullmatch(stale.name) and stale.name not in kept:
+    for stale in [*target.glob("*.npy"), *target.glob(".*.partial")]:
+        if stale.name not in kept and (stale.suffix == ".partial" or _FILE.fullmatch(stale.name)):
             stale.unlink(missing_ok=True)
 
 

@@ -1,0 +1,163 @@
+"""Where a graph is kept: a directory that is memory-mapped, or any store with the same two methods."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph
+from phasegraph.persistence import read_bundle, write_bundle
+
+KIND, VERSION = "entity-graph", 1
+_MATRICES = ("mentions", "homes", "facts", "synonyms")
+_PARTS = ("data", "indices", "indptr")
+
+
+@runtime_checkable
+class GraphStore(Protocol):
+    """What keeps an entity graph."""
+
+    def write(self, graph: EntityGraph, /) -> None:
+        """Keep `graph` in place of what was kept before; a reader sees the one or the other."""
+        ...
+
+    def read(self) -> EntityGraph:
+        """The graph that was kept last; IntegrityError where there is none, or it is damaged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryStore:
+    """A graph in a directory of arrays under one checksummed manifest.
+
+    Parameters
+    ----------
+    directory : path
+        Made when first written to.
+    mmap : bool, default True
+        Map the arrays read-only in place of reading them into memory.
+    verify : bool, default True
+        Check every array's checksum when reading.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from phasegraph.graph import build_graph
+    >>> store = DirectoryStore(tempfile.mkdtemp())
+    >>> store.write(build_graph([{"id": "a", "title": "Ada", "text": "Ada met Bo."}]))
+    >>> store.read().entities
+    ('ada', 'bo')
+    """
+
+    directory: str | os.PathLike[str]
+    mmap: bool = True
+    verify: bool = True
+
+    def write(self, graph: EntityGraph, /) -> None:
+        """Save the graph; a process killed in the middle leaves the old one whole."""
+        save_graph(graph, self.directory)
+
+    def read(self) -> EntityGraph:
+        """Load the graph."""
+        return load_graph(self.directory, mmap=self.mmap, verify=self.verify)
+
+
+def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
+    """Save a graph to a directory, in one step.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    directory : path
+        Made if missing; a graph already there is replaced when the new one is complete.
+
+    Raises
+    ------
+    InvalidTypeError
+        If `graph` is no EntityGraph.
+    """
+    if not isinstance(graph, EntityGraph):
+        raise InvalidTypeError(f"graph must be an EntityGraph; got {type(graph).__name__}")
+    arrays: dict[str, NDArray[Any]] = {}
+    for name in _MATRICES:
+        matrix = getattr(graph, name)
+        arrays |= {f"{name}_{part}": getattr(matrix, part) for part in _PARTS}
+    arrays |= _packed("passages", graph.passages) | _packed("entities", graph.entities)
+    if graph.embeddings is not None:
+        arrays["embeddings"] = graph.embeddings
+    body = {"passages": len(graph.passages), "entities": len(graph.entities), "weights": asdict(graph.weights)}
+    write_bundle(directory, KIND, VERSION, body, arrays)
+
+
+def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> EntityGraph:
+    """Load a graph that :func:`save_graph` wrote.
+
+    Parameters
+    ----------
+    directory : path
+    mmap : bool, default True
+        Map the arrays read-only in place of reading them into memory.
+    verify : bool, default True
+        Check every array's checksum; False saves one pass over the files.
+
+    Returns
+    -------
+    EntityGraph
+        Bit-equal to the one that was saved.
+
+    Raises
+    ------
+    IntegrityError
+        If a file is missing, truncated, damaged, foreign or newer; the message names it.
+    """
+    body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify)
+    try:
+        passages, entities = _unpacked("passages", arrays), _unpacked("entities", arrays)
+        if [len(passages), len(entities)] != [body["passages"], body["entities"]]:
+            raise InvalidInputError(f"{len(passages)} passages and {len(entities)} entities do not match the manifest")
+        shapes = {"mentions": (len(passages), len(entities)), "homes": (len(passages), len(entities))}
+        square = (len(entities), len(entities))
+        matrices = {name: _matrix(name, arrays, shapes.get(name, square)) for name in _MATRICES}
+        weights = body["weights"]
+        if not isinstance(weights, Mapping):
+            raise InvalidInputError("weights must be a mapping")
+        embeddings: Any = arrays.get("embeddings")
+        return EntityGraph(passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise IntegrityError(f"{Path(directory).name}: the parts of a saved graph must fit; {error}") from error
+
+
+def _packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Texts as one run of bytes and where each of them ends."""
+    encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+    ends = np.cumsum([len(one) for one in encoded], dtype=np.int64) if encoded else np.empty(0, dtype=np.int64)
+    return {f"{name}_text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
+
+
+def _unpacked(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+    text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"]
+    if len(ends) and (int(ends[-1]) != len(text) or (np.diff(ends) < 0).any() or ends[0] < 0):
+        raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")
+    starts = [0, *ends[:-1].tolist()]
+    return tuple(
+        text[start:end].decode("utf-8", "surrogatepass") for start, end in zip(starts, ends.tolist(), strict=False)
+    )
+
+
+def _matrix(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> Any:
+    data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
+    if len(indptr) != shape[0] + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):
+        raise InvalidInputError(f"the arrays of {name} must describe a matrix of shape {shape}")
+    if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < shape[1]):
+        raise InvalidInputError(f"the columns of {name} must be below {shape[1]}")
+    matrix = sparse.csr_array(shape, dtype=data.dtype)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+    return matrix

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from phasegraph import IntegrityError, InvalidTypeError
+from phasegraph.graph import EntityGraph, GraphSource, build_graph
+from phasegraph.graph.storage import DirectoryStore, GraphStore, load_graph, save_graph
+from phasegraph.persistence import read_bundle, write_bundle
+
+NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo"]
+
+
+def _graph(count: int = 60, seed: int = 0) -> EntityGraph:
+    rng = np.random.default_rng(seed)
+    passages = [
+        {"id": f"p{i}", "title": f"{NAMES[i % 6]} {i}", "text": f"{NAMES[i % 6]} {i} met {NAMES[(i + 1) % 6]} {i + 1}."}
+        for i in range(count)
+    ]
+    triples = {f"p{i}": [(f"{NAMES[i % 6]} {i}", "met", f"{NAMES[(i + 1) % 6]} {i + 1}")] for i in range(count)}
+    return build_graph(passages, triples=triples, embeddings=rng.normal(size=(count, 16)))
+
+
+def _same(one: EntityGraph, other: EntityGraph) -> None:
+    assert (one.passages, one.entities, one.weights) == (other.passages, other.entities, other.weights)
+    for name in ("mentions", "homes", "facts", "synonyms", "adjacency"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a.data.tobytes(), a.indices.tobytes()) == (b.data.tobytes(), b.indices.tobytes()), name
+    assert one.embeddings is not None
+    assert other.embeddings is not None
+    assert one.embeddings.tobytes() == other.embeddings.tobytes()
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_a_saved_graph_comes_back_bit_equal(tmp_path: Path, mmap: bool) -> None:
+    graph = _graph()
+    save_graph(graph, tmp_path)
+    again = load_graph(tmp_path, mmap=mmap)
+    _same(graph, again)
+    query = "Whom did Ada 0 meet?"
+    assert GraphSource(graph).search(query, 5, {}).ids == GraphSource(again).search(query, 5, {}).ids
+
+
+def test_large_arrays_are_mapped_and_not_copied(tmp_path: Path) -> None:
+    save_graph(_graph(400), tmp_path)
+    found = load_graph(tmp_path).embeddings
+    owner: object = found
+    while isinstance(owner, np.ndarray) and not isinstance(owner, np.memmap):
+        owner = owner.base
+    assert isinstance(owner, np.memmap)
+
+
+def test_ids_of_any_script_survive(tmp_path: Path) -> None:
+    passages = [
+        {"id": "é\u202e", "text": "Ada met Bo."},
+        {"id": "日本", "text": "Bo sang."},
+        {"id": "\ud800", "text": "Cy."},
+    ]
+    save_graph(build_graph(passages), tmp_path)
+    assert load_graph(tmp_path).passages == ("é\u202e", "日本", "\ud800")
+
+
+def test_a_directory_store_is_a_graph_store(tmp_path: Path) -> None:
+    store = DirectoryStore(tmp_path / "graph")
+    assert isinstance(store, GraphStore)
+    store.write(_graph(12))
+    _same(store.read(), _graph(12))
+
+
+def test_reading_where_nothing_was_saved_says_so(tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match="manifest"):
+        load_graph(tmp_path)
+    with pytest.raises(InvalidTypeError, match="EntityGraph"):
+        save_graph("graph", tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", ["truncate", "flip", "remove"])
+def test_every_damaged_file_is_named(tmp_path: Path, change: str) -> None:
+    save_graph(_graph(), tmp_path)
+    for file in sorted(tmp_path.glob("*.npy")):
+        data = file.read_bytes()
+        if change == "truncate":
+            file.write_bytes(data[:-1])
+        elif change == "flip":
+            file.write_bytes(data[:-1] + bytes([data[-1] ^ 255]))
+        else:
+            file.unlink()
+        with pytest.raises(IntegrityError, match=file.name):
+            load_graph(tmp_path)
+        file.write_bytes(data)
+    _same(load_graph(tmp_path), _graph())
+
+
+def test_parts_that_are_intact_but_do_not_fit_are_refused(tmp_path: Path) -> None:
+    save_graph(_graph(), tmp_path)
+    body, arrays = read_bundle(tmp_path, "entity-graph", 1, mmap=False)
+    wrong = dict(arrays)
+    wrong["mentions_indices"] = arrays["mentions_indices"] + np.int32(10_000)
+    write_bundle(tmp_path, "entity-graph", 1, body, wrong)
+    with pytest.raises(IntegrityError, match="columns of mentions"):
+        load_graph(tmp_path)
+    write_bundle(tmp_path, "entity-graph", 1, body, {n: a for n, a in arrays.items() if n != "entities_text"})
+    with pytest.raises(IntegrityError, match="entities_text"):
+        load_graph(tmp_path)
+    write_bundle(tmp_path, "entity-graph", 1, {**body, "passages": 3}, arrays)
+    with pytest.raises(IntegrityError, match="manifest"):
+        load_graph(tmp_path)
+
+
+def _save_for_ever(directory: str) -> None:
+    small, large = _graph(20), _graph(40)
+    while True:
+        save_graph(small, directory)
+        save_graph(large, directory)
+
+
+def test_a_process_killed_while_saving_leaves_the_old_graph_or_the_new_one(tmp_path: Path) -> None:
+    save_graph(_graph(20), tmp_path)
+    context = multiprocessing.get_context("fork")
+    sizes = set()
+    for attempt in range(12):
+        process = context.Process(target=_save_for_ever, args=(str(tmp_path),))
+        process.start()
+        time.sleep(0.02 + 0.011 * attempt)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        sizes.add(len(load_graph(tmp_path).passages))
+    assert sizes <= {20, 40}
