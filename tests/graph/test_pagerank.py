@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
+from phasegraph.graph.linking.relevance import RelevanceRows
 from phasegraph.graph.pagerank import (
     PushWorkspace,
     WalkOperator,
     personalized_pagerank,
     personalized_pagerank_batch,
 )
+from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.reset import as_seeds
+from phasegraph.graph.pagerank.solve import push_settings, run_push
 
 EXACT = {"power": {}, "exact push": {"tolerance": 1e-13}, "polished push": {"tolerance": 1e-5, "polish": 60}}
 
@@ -269,3 +275,29 @@ def test_float32_weights_with_int32_indices_are_used_without_a_copy_and_unchange
     solve(graph, ([0], [1.0]), "push")
     assert np.array_equal(matrix.data, before)
     assert matrix.data.flags.writeable
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
+def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(big, seeds, tolerance):
+    pytest.importorskip("numba")
+
+    class CompiledRows(RelevanceRows):
+        def compiled(self):
+            graph = self.graph
+            bound = (graph.indptr, graph.indices, graph.weights, self.gains, graph.costs)
+            return partial(machine().relevance_rounds, *bound)
+
+    gains = np.random.default_rng(3).uniform(0.2, 3.0, big.size)
+    plain, fast = (
+        run_push(
+            CompiledRows(big, gains),
+            big.pool,
+            as_seeds(seeds, big.size),
+            push_settings(0.75, tolerance, 0, None, kernel),
+            None,
+        )
+        for kernel in ("numpy", "compiled")
+    )
+    assert plain.edges_scanned == fast.edges_scanned
+    assert np.array_equal(plain.nodes, fast.nodes)
+    assert np.array_equal(plain.values, fast.values)

@@ -111,6 +111,47 @@ def static_rounds(
 
 
 @_compiled
+def relevance_rounds(
+    indptr: Any,
+    indices: Any,
+    weights: Any,
+    gains: Any,
+    costs: Any,
+    settings: Any,
+    state: Any,
+    queues: Any,
+    held: int,
+    size: int,
+    rounds: int,
+) -> tuple[int, int, int, int]:
+    """Rounds over weights that are multiplied by the gain of the node an edge leads to."""
+    follow, threshold, dense_edges, limit = settings
+    touched, frontier, received, amounts = queues
+    scanned = 0
+    while size > 0 and rounds <= limit:
+        edges = 0
+        for i in range(size):
+            edges += indptr[frontier[i] + 1] - indptr[frontier[i]]
+        if edges > dense_edges:
+            break
+        take_out(frontier, size, follow, state, amounts)
+        arrived = 0
+        for i in range(size):
+            first, last = indptr[frontier[i]], indptr[frontier[i] + 1]
+            total = 0.0
+            for e in range(first, last):
+                total += weights[e] * gains[indices[e]]
+            for e in range(first, last):
+                v = indices[e]
+                amount = weights[e] * gains[v] * (amounts[i] / total)
+                held, arrived = arrive(v, amount, rounds + 1, state, touched, held, received, arrived)
+        size = above(received, arrived, state, threshold, costs, frontier)
+        rounds += 1
+        scanned += edges
+    return size, rounds, scanned, held
+
+
+@_compiled
 def plain_edges(
     indptr: Any,
     indices: Any,
