@@ -143,6 +143,36 @@ def test_an_output_that_cannot_be_written_ends_with_one(folder, tmp_path, capsys
     assert "folder.json" in capsys.readouterr().err
 
 
+def test_index_saves_a_graph_that_evaluate_uses(folder, tmp_path, capsys):
+    out = tmp_path / "graph"
+    command = ["index", str(folder / "corpus.jsonl"), "--out", str(out)]
+    assert main([*command, "--embeddings", str(folder / "passages.f16.npy")]) == 0
+    assert "12 passages" in capsys.readouterr().out
+    tables = []
+    for more in ([], ["--graph", str(out)]):
+        assert main(["evaluate", str(folder), "--systems", "vector,graph", "--json", "-", *more]) == 0
+        tables.append(json.loads(capsys.readouterr().out)["systems"]["graph"]["Recall@5"])
+    assert tables[0] == tables[1]
+
+
+def test_index_reads_triples_and_names_a_bad_line(folder, tmp_path, capsys):
+    triples = tmp_path / "triples.jsonl"
+    triples.write_text('{"id": "p00", "triples": [["Ada Lovelace", "knew", "Mary Shelley"]]}\n', encoding="utf-8")
+    command = ["index", str(folder / "corpus.jsonl"), "--out", str(tmp_path / "g"), "--triples", str(triples)]
+    assert main(command) == 0
+    triples.write_text('{"id": "p99", "triples": []}\n', encoding="utf-8")
+    assert main(command) == 1
+    assert "triples.jsonl:1: a passage with triples must be in corpus.jsonl; 'p99'" in capsys.readouterr().err
+
+
+def test_a_graph_of_another_corpus_is_refused(folder, many, tmp_path, capsys):
+    lines = (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "part.jsonl").write_text("".join(lines[:5]), encoding="utf-8")
+    assert main(["index", str(tmp_path / "part.jsonl"), "--out", str(tmp_path / "g")]) == 0
+    assert main(["evaluate", str(folder), "--systems", "vector,graph", "--graph", str(tmp_path / "g")]) == 1
+    assert "it holds other passages" in capsys.readouterr().err
+
+
 def test_explain_says_why(folder, capsys):
     assert main(["explain", str(folder), "q0", "--k", "3"]) == 0
     printed = capsys.readouterr().out

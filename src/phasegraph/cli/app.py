@@ -8,6 +8,7 @@ from phasegraph.cli.demo import demo
 from phasegraph.cli.evaluate import evaluate
 from phasegraph.cli.explain import explain
 from phasegraph.cli.fuse import fuse
+from phasegraph.cli.index import index
 from phasegraph.cli.reproduce import reproduce
 from phasegraph.cli.tune import tune
 
@@ -17,5 +18,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (demo, evaluate, tune, fuse, explain, reproduce):
+for command in (demo, index, evaluate, tune, fuse, explain, reproduce):
     app.command()(command)

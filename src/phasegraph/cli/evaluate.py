@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from phasegraph.cli.calibrated import calibrated
-from phasegraph.cli.options import DatasetDir, JsonTo, Limit, PipelineFile, measure_of, names_in
+from phasegraph.cli.options import DatasetDir, GraphDir, JsonTo, Limit, PipelineFile, measure_of, names_in
 from phasegraph.cli.output import console, p_text, percent, progress, show_table, write_json
 from phasegraph.cli.pictures import write_pictures
 from phasegraph.evaluation.datasets import load_dataset
@@ -17,6 +17,7 @@ from phasegraph.evaluation.legs import DEFAULT_LIMIT, Bench, search_legs
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO, System, pipeline_system
+from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
 
 KNOWN = {**OWN_SYSTEMS, **PEERS}
@@ -47,6 +48,7 @@ def evaluate(
     limit: Limit = DEFAULT_LIMIT,
     baseline: Annotated[str, typer.Option(help="The system the others are compared with.")] = "vector",
     measures: Annotated[str, typer.Option(help="Further measures, such as nDCG@10,MRR@10.")] = "",
+    graph: GraphDir = None,
     json_to: JsonTo = None,
     rows_to: RowsTo = None,
     report_to: ReportTo = None,
@@ -60,7 +62,8 @@ def evaluate(
     extra = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     if baseline not in [*(system.name for system in wanted), *extra]:
         raise typer.BadParameter(f"the baseline must be among the systems; got {baseline!r}")
-    bench = Bench(load_dataset(folder), limit, progress=progress)
+    kept = None if graph is None else load_graph(graph)
+    bench = Bench(load_dataset(folder), limit, graph=kept, progress=progress)
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
         wanted.append(pipeline_system("tuned", tuned, legs_of(tuned), "from a file"))

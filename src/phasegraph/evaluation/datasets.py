@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -115,7 +115,8 @@ def load_dataset(folder: str | Path) -> Dataset:
     passages = read_corpus(root / "corpus.jsonl")
     known = {passage.id for passage in passages}
     queries = _read_queries(root / "queries.jsonl", known)
-    triples, entities = _read_triples(root / "triples.jsonl", known)
+    stated = root / "triples.jsonl"
+    triples, entities = read_triples(stated, known) if stated.is_file() else (None, None)
     return Dataset(
         name=root.resolve().name,
         passages=passages,
@@ -226,11 +227,28 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
     return tuple(dict.fromkeys(reversed(hops)))[::-1]
 
 
-def _read_triples(
-    file: Path, known: set[str]
-) -> tuple[Mapping[str, tuple[Triple, ...]] | None, Mapping[str, tuple[str, ...]] | None]:
-    if not file.is_file():
-        return None, None
+def read_triples(
+    path: str | Path, known: Set[str]
+) -> tuple[Mapping[str, tuple[Triple, ...]], Mapping[str, tuple[str, ...]]]:
+    """Read triples, one JSON object ``{"id", "triples", "entities"}`` a line; either list may be left out.
+
+    Parameters
+    ----------
+    path : path
+    known : set of str
+        The passages there are.
+
+    Returns
+    -------
+    (mapping, mapping)
+        Triples and entity names by passage id.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line.
+    """
+    file = Path(path)
     triples: dict[str, tuple[Triple, ...]] = {}
     entities: dict[str, tuple[str, ...]] = {}
     seen: dict[str, int] = {}
