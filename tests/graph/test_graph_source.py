@@ -27,7 +27,7 @@ def handed(*ids):
     return {"vector": Ranking("vector", list(ids), [0.9 - 0.1 * rank for rank in range(len(ids))])}
 
 
-def exact(graph, query, given, vector=None, follow=0.75):
+def exact(graph, query, given, vector=None, follow=0.8):
     """The stationary mass by brute force: a linear system over all nodes."""
     seeds = link(graph, query, given.get("vector"))
     reset = np.zeros(graph.size)

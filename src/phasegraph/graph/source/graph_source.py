@@ -30,9 +30,9 @@ class WalkSettings:
 
     Parameters
     ----------
-    follow_probability : float, default 0.75
+    follow_probability : float, default 0.8
         Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
-    tolerance : float, default 1e-6
+    tolerance : float, default 3e-6
         Mass per out-edge below which the walk goes no further.
     floor : float, default 1e-4
         Added to a mass before its logarithm, for the background; > 0.
@@ -40,8 +40,8 @@ class WalkSettings:
         Whether passages nearer to the query are entered more readily.
     """
 
-    follow_probability: float = 0.75
-    tolerance: float = 1e-6
+    follow_probability: float = 0.8
+    tolerance: float = 3e-6
     floor: float = 1e-4
     relevance: bool = True
 
@@ -151,6 +151,9 @@ class GraphSource:
         """Rows and masses of the best passages, ties by id."""
         held = (walked.nodes < len(self.graph.passages)) & (walked.values > 0)
         rows, masses = walked.nodes[held], walked.values[held]
+        if limit is not None and limit < len(masses):
+            near = masses >= np.partition(masses, len(masses) - limit)[len(masses) - limit]
+            rows, masses = rows[near], masses[near]
         ids = [self.graph.passages[row] for row in rows.tolist()]
         best = top_order(masses, ids, limit)
         return rows[best], masses[best]
