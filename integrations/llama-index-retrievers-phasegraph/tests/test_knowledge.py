@@ -1,0 +1,192 @@
+"""Knowledge-graph retrievers: every triple leads to the passage that states it."""
+
+import pytest
+from llama_index.core.indices.property_graph import LLMSynonymRetriever, PGRetriever, VectorContextRetriever
+from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, hits, ids_of, listed, property_graph
+
+from llama_index.retrievers.phasegraph import (
+    CalibratedFusionRetriever,
+    EntityGraphRetriever,
+    SourceSpec,
+    read_property_graph,
+)
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
+from phasegraph.graph import build_graph
+
+
+@pytest.fixture
+def graph():
+    return property_graph()
+
+
+def synonyms(graph, **options):
+    return LLMSynonymRetriever(graph.property_graph_store, llm=Keywords(), **options)
+
+
+def contexts(graph, **options):
+    return VectorContextRetriever(
+        graph.property_graph_store, vector_store=graph.vector_store, embed_model=graph._embed_model, **options
+    )
+
+
+def kinds(graph, include_text):
+    found = {kind.__name__: kind(graph, include_text=include_text) for kind in (synonyms, contexts)}
+    found["both"] = PGRetriever([found["synonyms"], found["contexts"]])
+    return found
+
+
+@pytest.mark.parametrize("include_text", [True, False])
+@pytest.mark.parametrize("kind", ["synonyms", "contexts", "both"])
+def test_triples_come_back_as_the_passages_that_state_them(graph, kind, include_text):
+    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)[kind])
+    found = retriever.retrieve("Who was Ada?")
+    assert set(ids_of(found)) == set(CHUNKS)
+    for hit in found:
+        assert hit.text.endswith(CHUNKS[hit.node_id])
+        for subject, label, target in FACTS[hit.node_id]:
+            fact = f"{subject} -> {label} -> {target}"
+            evidence = hit.metadata["phasegraph"]["sources"]["graph"].get("evidence", {"facts": [hit.text]})
+            assert any(fact in one for one in evidence["facts"])
+
+
+@pytest.mark.parametrize("include_text", [True, False])
+async def test_async_gives_the_same_passages(graph, include_text):
+    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)["both"])
+    assert (await retriever.aexplain("Ada?")).ids == retriever.explain("Ada?").ids
+
+
+def test_the_framework_alone_loses_the_passages_of_shared_entities(graph):
+    """What the mapping is for: the framework asks the subject, whose last passage overwrote the others."""
+    assert set(ids_of(synonyms(graph).retrieve("Ada?"))) == {"c3"}
+
+
+def test_the_retriever_is_left_as_it_was(graph):
+    own = synonyms(graph, include_text=False, limit=7)
+    before = dict(vars(own))
+    CalibratedFusionRetriever(graph=own).retrieve("Ada?")
+    assert vars(own) == before
+    assert {hit.node.ref_doc_id for hit in own.retrieve("Ada?")} == {"c3"}
+
+
+def test_the_limit_replaces_the_number_of_triples(graph):
+    own = synonyms(graph, include_text=False)
+    assert len(CalibratedFusionRetriever(graph=own, limit=1).retrieve("Ada?")) == 1
+
+
+def test_constant_scores_of_a_graph_count_as_membership_only(graph):
+    retriever = CalibratedFusionRetriever(graph=synonyms(graph))
+    fused = retriever.explain("Ada?").fused
+    assert fused.max() == fused.min()
+
+
+def test_agreement_between_vectors_and_graph_is_rewarded(graph):
+    vector = Listed(
+        [NodeWithScore(node=TextNode(id_=c, text=CHUNKS[c]), score=s) for c, s in (("c2", 0.9), ("c1", 0.8))]
+    )
+    retriever = CalibratedFusionRetriever(vector=vector, graph=synonyms(graph, include_text=False))
+    block = retriever.retrieve("Ada?")[0].metadata["phasegraph"]
+    assert {name: one["rank"] is not None for name, one in block["sources"].items()} == {"graph": True, "vector": True}
+
+
+def test_a_passages_own_text_is_taken_before_a_triple():
+    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="p")}
+    triple = NodeWithScore(node=TextNode(text="a -> b -> c", relationships=source), score=1.0)
+    spec = SourceSpec(retriever=Listed([triple]), id_fn=lambda hit: hit.node.ref_doc_id, resolve=lambda ids: {})
+    with_text = SourceSpec(
+        retriever=Listed([triple]), id_fn=lambda hit: hit.node.ref_doc_id, resolve=lambda ids: ["text"]
+    )
+    assert CalibratedFusionRetriever(graph=with_text).retrieve("x")[0].text == "text"
+    (report,) = CalibratedFusionRetriever(graph=spec).explain("x").reports
+    assert "resolve gave no passage for 1 of 1 ids" in report.notes
+
+
+def test_hits_without_any_id_fall_back_on_their_text_once():
+    with pytest.warns(PhasegraphWarning, match="hits without an id"):
+        found = CalibratedFusionRetriever(graph=lambda query: [("some fact", 1.0)]).retrieve("x")
+    assert found[0].node_id.startswith("text-")
+
+
+def test_a_property_graph_is_read_with_the_passage_of_each_relation(graph):
+    records = read_property_graph(graph.property_graph_store)
+    assert records.triples == {name: sorted(facts) for name, facts in FACTS.items()}
+    assert [passage["text"] for passage in records.passages] == list(CHUNKS.values())
+    assert records.unplaced == 0
+    ours = build_graph(records.passages, triples=records.triples)
+    found = EntityGraphRetriever(ours, records.nodes).retrieve("Where was Ada born, and who built the Engine?")
+    assert found[0].node_id == "c3"
+
+
+def test_an_empty_or_foreign_store_is_an_error():
+    from llama_index.core.graph_stores import SimplePropertyGraphStore
+
+    with pytest.raises(InvalidInputError, match="store must hold"):
+        read_property_graph(SimplePropertyGraphStore())
+    with pytest.raises(InvalidTypeError, match="store must be"):
+        read_property_graph({})
+
+
+def walked():
+    nodes = [
+        TextNode(id_="film", text="Vertigo is a film by Alfred Hitchcock.", metadata={"title": "Vertigo"}),
+        TextNode(id_="man", text="Alfred Hitchcock was born in Leytonstone.", metadata={"title": "Alfred Hitchcock"}),
+        TextNode(id_="other", text="Paris is a city.", metadata={"title": "Paris"}),
+    ]
+    graph = build_graph([{"id": n.node_id, "title": n.metadata["title"], "text": n.text} for n in nodes])
+    return graph, nodes
+
+
+async def test_the_entity_graph_retriever_says_how_it_got_there():
+    graph, nodes = walked()
+    retriever = EntityGraphRetriever(graph, nodes, similarity_top_k=2)
+    found = retriever.retrieve("Where was the director of Vertigo born?")
+    assert ids_of(found) == ["man", "film"]
+    assert "vertigo" in found[0].metadata["phasegraph"]["path"]
+    assert "phasegraph" not in found[0].node.get_content(metadata_mode="llm")
+    assert "phasegraph" not in nodes[1].metadata
+    assert await retriever.aretrieve("Where was the director of Vertigo born?") == found
+
+
+def test_it_takes_seeds_of_its_own_and_any_kind_of_node_store():
+    graph, nodes = walked()
+    by_id = {node.node_id: node for node in nodes}
+    for kept in (by_id, nodes, lambda ids: [by_id[one] for one in ids]):
+        found = EntityGraphRetriever(graph, kept, seeds=listed(other=0.9, film=0.1)).retrieve("something else")
+        assert found[0].node_id == "other"
+    with pytest.raises(InvalidTypeError, match="nodes must be"):
+        EntityGraphRetriever(graph, 7)
+
+
+def test_among_sources_it_states_its_background_and_is_seeded_by_the_vectors():
+    graph, nodes = walked()
+    retriever = CalibratedFusionRetriever(vector=listed(film=0.9, other=0.2), graph=EntityGraphRetriever(graph, nodes))
+    result = retriever.explain("Which city?")
+    reports = {report.source: report for report in result.reports}
+    assert reports["graph"].calibration == "stated"
+    assert dict(zip(result.candidates.sources, result.weights.tolist(), strict=True)) == {"graph": 0.75, "vector": 0.25}
+    found = retriever.retrieve("Which city?")
+    assert "path" in found[0].metadata["phasegraph"]["sources"]["graph"]["evidence"]
+    alone = CalibratedFusionRetriever(vector=Listed(OSError()), graph=EntityGraphRetriever(graph, nodes))
+    assert alone.explain("Vertigo?").reports[0].without == ("vector",)
+
+
+def test_a_source_of_the_core_is_asked_as_it_is():
+    from phasegraph.graph import GraphSource
+
+    graph, nodes = walked()
+    vector = Listed([NodeWithScore(node=node, score=1.0 - i) for i, node in enumerate(nodes)])
+    retriever = CalibratedFusionRetriever(vector=vector, graph=GraphSource(graph))
+    found = retriever.retrieve("Where was the director of Vertigo born?")
+    assert {hit.node_id: hit.text for hit in found}["man"] == nodes[1].text
+    assert "path" in found[0].metadata["phasegraph"]["sources"]["graph"].get("evidence", {"path": ""})
+
+
+def test_embeddings_of_the_graph_are_used_with_a_model():
+    graph, nodes = walked()
+    with_vectors = build_graph(
+        [{"id": n.node_id, "text": n.text} for n in nodes], embeddings=[[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]]
+    )
+    retriever = EntityGraphRetriever(with_vectors, nodes, embed_model=Looked(vectors={}), seeds=Listed(hits(film=1.0)))
+    assert retriever.retrieve("Vertigo?")
+    with pytest.raises(InvalidTypeError, match="embed_model"):
+        EntityGraphRetriever(graph, nodes, embed_model="bge")

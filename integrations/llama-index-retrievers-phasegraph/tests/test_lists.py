@@ -1,0 +1,67 @@
+"""Lists that are already there."""
+
+import pytest
+from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_stores import hits, ids_of, listed
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, PhaseGraphPostprocessor, Reading
+from phasegraph import InvalidInputError, InvalidTypeError
+
+ONE = {f"p{i}": 1.0 - i / 10 for i in range(8)}
+OTHER = {f"p{i}": float(i) for i in range(7, 1, -1)}
+
+
+def lists():
+    return {"graph": hits(**OTHER), "vector": hits(**ONE)}
+
+
+def test_lists_are_fused_as_the_retriever_fuses_its_sources():
+    expected = CalibratedFusionRetriever(vector=listed(**ONE), graph=listed(**OTHER)).retrieve("who?")
+    assert PhaseGraphPostprocessor().fuse(lists()) == expected
+
+
+def test_as_a_postprocessor_it_groups_by_a_metadata_key():
+    nodes = []
+    for name, found in lists().items():
+        for hit in found:
+            hit.node.metadata["source"] = name
+            nodes.append(hit)
+    fused = PhaseGraphPostprocessor(top_n=3).postprocess_nodes(nodes, query_str="who?")
+    assert ids_of(fused) == ids_of(PhaseGraphPostprocessor(top_n=3).fuse(lists()))
+    assert PhaseGraphPostprocessor().postprocess_nodes([]) == []
+
+
+async def test_it_works_async_and_names_its_class():
+    nodes = [NodeWithScore(node=TextNode(id_="a", text="a", metadata={"leg": "x"}), score=1.0)]
+    processor = PhaseGraphPostprocessor(group_by="leg")
+    assert ids_of(await processor.apostprocess_nodes(nodes)) == ["a"]
+    assert processor.class_name() == "PhaseGraphPostprocessor"
+    assert processor.to_dict()["top_n"] == 10
+
+
+def test_weights_readings_and_provenance_are_heeded():
+    distances = {"d": hits(a=0.1, b=0.9)}
+    reading = {"d": Reading(higher_is_better=True)}
+    assert ids_of(PhaseGraphPostprocessor(readings=reading).fuse(distances)) == ["b", "a"]
+    weighted = PhaseGraphPostprocessor(weights={"vector": 1.0, "graph": 0.0}, provenance=False)
+    found = weighted.fuse(lists())
+    assert ids_of(found) == list(ONE)
+    assert "phasegraph" not in found[0].metadata
+
+
+def test_what_is_wrong_is_named():
+    processor = PhaseGraphPostprocessor()
+    with pytest.raises(InvalidInputError, match=r"metadata\['source'\]"):
+        processor.postprocess_nodes(hits(a=1.0))
+    with pytest.raises(InvalidInputError, match="at least one list"):
+        processor.fuse({})
+    with pytest.raises(InvalidTypeError, match="lists must be a mapping"):
+        processor.fuse(hits(a=1.0))
+    with pytest.raises(InvalidTypeError, match=r"lists\['x'\]"):
+        processor.fuse({"x": [3]})
+    for bad, name in (({"top_n": -1}, "top_n"), ({"group_by": ""}, "group_by"), ({"provenance": 1}, "provenance"),
+                      ({"pipeline": {}}, "pipeline"), ({"readings": {"x": 3}}, "readings")):  # fmt: skip
+        with pytest.raises((InvalidInputError, InvalidTypeError), match=name):
+            PhaseGraphPostprocessor(**bad)
+    with pytest.raises(ValueError, match="topn"):
+        PhaseGraphPostprocessor(topn=3)
