@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,12 +12,17 @@ from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.abstractness import abstractness, truncated_min_max
+from phasegraph.graph.linking.relevance import RelevanceRows
 from phasegraph.graph.pagerank import (
     SEMFLOW_PARAMETERS,
     FlowParameters,
     SemanticFlow,
+    WalkOperator,
     personalized_pagerank,
 )
+from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.reset import as_seeds
+from phasegraph.graph.pagerank.solve import push_settings, run_push
 
 PASSAGES = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])
 SCORES = PASSAGES @ [0.6, 0.8, 0.0]
@@ -220,3 +227,33 @@ def test_a_bad_query_is_refused():
         graph.relevance([1.0])
     with pytest.raises(InvalidInputError, match="method"):
         graph.walk([1.0, 1, 1, 1], reset(0.1), method="chebyshev")
+
+
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
+def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(tolerance):
+    pytest.importorskip("numba")
+
+    class CompiledRows(RelevanceRows):
+        def compiled(self):
+            graph = self.graph
+            bound = (graph.indptr, graph.indices, graph.weights, self.gains, graph.costs)
+            return partial(machine().relevance_rounds, *bound)
+
+    rng = np.random.default_rng(3)
+    half = sparse.random_array((5000, 5000), density=0.001, rng=rng, dtype=np.float32)
+    graph = WalkOperator.from_adjacency(half + half.T)
+    gains = rng.uniform(0.2, 3.0, graph.size)
+    seeds = as_seeds(([1, 2, 3], [1.0, 2.0, 0.5]), graph.size)
+    plain, fast = (
+        run_push(
+            CompiledRows(graph, gains),
+            graph.pool,
+            seeds,
+            push_settings(0.75, tolerance, 0, None, kernel),
+            None,
+        )
+        for kernel in ("numpy", "compiled")
+    )
+    assert plain.edges_scanned == fast.edges_scanned
+    assert np.array_equal(plain.nodes, fast.nodes)
+    assert np.array_equal(plain.values, fast.values)
