@@ -211,3 +211,29 @@ def test_unlabelled_calibration_needs_enough_queries():
         calibrated_pipeline(rankings)
     with pytest.raises(InvalidInputError, match="at least one source"):
         calibrated_pipeline({})
+
+
+def test_both_retrievers_load_the_tuned_file_and_answer_as_the_core_does(tmp_path):
+    from langchain_core.documents import Document
+    from llama_index.core.schema import TextNode
+
+    from langchain_phasegraph import PhaseGraphRetriever
+    from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+
+    rankings, judged, _ = world(70, strength={"vector": 1.0, "graph": 2.0})
+    tuned = candidates(["vector", "graph"])[-1].fit(rankings, judged)
+    tuned.save(tmp_path / "tuned.json")
+    lists = {name: rankings[name][0] for name in ("vector", "graph")}
+    expected = list(tuned.decide(list(lists.values())).ids)
+
+    def source(name, make):
+        hits = zip(lists[name].ids, lists[name].scores.tolist(), strict=True)
+        found = [(make(identifier), score) for identifier, score in hits]
+        return lambda query: found
+
+    chain = {name: source(name, lambda i: Document(page_content=f"text {i}", id=i)) for name in lists}
+    found = PhaseGraphRetriever(**chain, pipeline=tmp_path / "tuned.json").invoke("What?")
+    assert [document.id for document in found] == expected
+    index = {name: source(name, lambda i: TextNode(id_=i, text=f"text {i}")) for name in lists}
+    nodes = CalibratedFusionRetriever(**index, pipeline=tmp_path / "tuned.json").retrieve("What?")
+    assert [node.node_id for node in nodes] == expected

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 from phasegraph.candidates import Ranking
 from phasegraph.errors import MissingDependencyError
@@ -85,7 +86,9 @@ def ranx_fusion(norm: str | None, method: str) -> Answer:
 
         keys = [query.id for query in dataset.queries]
         runs = [Run(_as_run(keys, batch[leg]), name=leg) for leg in TWO]
-        fused = fuse(runs=runs, norm=norm, method=method)
+        with catch_warnings():
+            simplefilter("ignore")  # numba's, about ranx's own casts
+            fused = fuse(runs=runs, norm=norm, method=method)
         found = fused.to_dict()
         return [tuple(sorted(found[key], key=lambda i: (-found[key][i], i))[:k]) for key in keys]
 
