@@ -8,7 +8,7 @@ import pytest
 from phasegraph import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import Extraction, GraphSource, WalkSettings, build_graph, graph_from_extractions
-from phasegraph.graph.linking import link, relevance
+from phasegraph.graph.linking import FactIndex, link, relevance
 from phasegraph.sources import Source
 
 PASSAGES = [
@@ -152,3 +152,33 @@ def test_what_it_is_made_of_is_checked():
         WalkSettings(floor=0.0)
     with pytest.raises(InvalidInputError, match="follow_probability"):
         WalkSettings(follow_probability=1.0)
+
+
+FACTS = FactIndex.of(GRAPH, [("Paris", "lies on the", "Seine"), ("Leytonstone", "is in", "London")], np.eye(3)[:2])
+
+
+def test_entities_of_the_nearest_facts_are_seeds():
+    source = GraphSource(GRAPH, embedder=lambda query: [1.0, 0.0, 0.0], facts=FACTS)
+    found = source.search("which?", 5, {})
+    assert set(found.ids) >= {"city", "river"}
+    assert {step.name for step, _ in found.payloads["city"].seeds} == {"paris", "seine"}
+
+
+def test_a_published_reset_takes_the_place_of_ours():
+    source = GraphSource(
+        GRAPH,
+        embedder=lambda query: [1.0, 0.0, 0.0],
+        facts=FACTS,
+        reset="hipporag2",
+        walk=WalkSettings(follow_probability=0.5, relevance=False),
+    )
+    seeds = {step.name: share for step, share in source.search(QUERY, 5, {}).payloads["film"].seeds}
+    assert {"paris", "seine", "film", "man"} <= set(seeds)
+    assert "vertigo" not in seeds
+
+
+def test_a_published_reset_needs_facts_and_an_embedder():
+    with pytest.raises(InvalidInputError, match="must come with facts and an embedder"):
+        GraphSource(GRAPH, reset="hipporag2")
+    with pytest.raises(InvalidInputError, match="reset must be None or one of hipporag2"):
+        GraphSource(GRAPH, reset="raptor")

@@ -9,8 +9,8 @@ import numpy as np
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.linking.nearest import unit_vector
 from phasegraph.graph.linking.seeds import similarities
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.rows import DENSE_SHARE, ranges
@@ -22,7 +22,9 @@ UNLISTED = 0.5
 """What a passage outside the ranking counts with, as a share of the ranking's last similarity."""
 
 
-def relevance(graph: EntityGraph, ranking: Ranking | None, vector: Any = None) -> FloatArray | None:
+def relevance(
+    graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float = FLOOR
+) -> FloatArray | None:
     """How readily the walk enters each node.
 
     Parameters
@@ -32,11 +34,13 @@ def relevance(graph: EntityGraph, ranking: Ranking | None, vector: Any = None) -
         A dense ranking, used where there are no embeddings to compare.
     vector : (d,) array_like of float, optional
         The query's embedding; compared with `graph.embeddings`.
+    floor : float, default 0.05
+        Least similarity a passage counts with.
 
     Returns
     -------
     (P + E,) array of float or None
-        The passages' cosine to the query, at least 0.05, and 1 for entities; None where nothing is known.
+        The passages' cosine to the query, at least `floor`, and 1 for entities; None where nothing is known.
 
     Raises
     ------
@@ -46,28 +50,18 @@ def relevance(graph: EntityGraph, ranking: Ranking | None, vector: Any = None) -
     gains = np.ones(graph.size)
     count = len(graph.passages)
     if vector is not None and graph.embeddings is not None:
-        near = graph.embeddings @ _unit(vector, graph.embeddings.shape[1])
-        gains[:count] = np.maximum(near, FLOOR)
+        near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
+        gains[:count] = np.maximum(near, floor)
         return gains
     if ranking is None or not len(ranking):
         return None
-    near = np.maximum(similarities(ranking), FLOOR)
-    gains[:count] = max(UNLISTED * float(near[-1]), FLOOR)
+    near = np.maximum(similarities(ranking), floor)
+    gains[:count] = max(UNLISTED * float(near[-1]), floor)
     for name, value in zip(ranking.ids, near.tolist(), strict=True):
         row = graph.passage_rows.get(name)
         if row is not None:
             gains[row] = value
     return gains
-
-
-def _unit(vector: Any, dimensions: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    values = np.asarray(vector, dtype=np.float32)
-    if values.shape != (dimensions,):
-        raise InvalidInputError(f"the query's embedding must have shape ({dimensions},); got {values.shape}")
-    length = float(np.sqrt(np.dot(values.astype(np.float64), values)))
-    if not np.isfinite(length):
-        raise InvalidInputError("the query's embedding must be finite; it holds NaN or infinity")
-    return values / np.float32(length) if length > 0 else values
 
 
 class RelevanceRows:

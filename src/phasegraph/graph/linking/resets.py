@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from phasegraph._typing import Float32Array, FloatArray, Int32Array
+from phasegraph._typing import FloatArray, Int32Array
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.entity_graph import EntityGraph, normalise_name
-from phasegraph.graph.entity_graph.graph import checked_embeddings
+from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.linking.nearest import FactIndex, unit_vector
 from phasegraph.graph.linking.seeds import Seeding
 
 
@@ -45,50 +45,6 @@ RESETS: Mapping[str, ResetRecipe] = MappingProxyType(
 """HippoRAG 2 and SemFlowRAG as released, and SemFlowRAG with its paper's numbers."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FactIndex:
-    """Facts that can be found by embedding.
-
-    Parameters
-    ----------
-    ends : (F, 2) array of int32
-        Rows of `EntityGraph.entities`: subject and object.
-    embeddings : (F, d) array of float32
-        L2-normalised, of the facts as text.
-    """
-
-    ends: Int32Array
-    embeddings: Float32Array
-
-    @classmethod
-    def of(cls, graph: EntityGraph, facts: Iterable[tuple[str, str, str]], embeddings: Any) -> FactIndex:
-        """Match facts with a graph.
-
-        Parameters
-        ----------
-        graph : EntityGraph
-        facts : iterable of (subject, predicate, object)
-            Those of which an end is no entity of the graph are left out.
-        embeddings : (F, d) array_like of float
-            One row per fact given.
-
-        Returns
-        -------
-        FactIndex
-
-        Raises
-        ------
-        InvalidInputError
-            If the rows do not match the facts, or hold NaN.
-        """
-        rows = graph.entity_rows
-        ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in facts]
-        vectors = checked_embeddings("fact embeddings", embeddings, len(ends))
-        pairs = np.array(ends, dtype=np.int32).reshape(-1, 2)
-        known = (pairs >= 0).all(axis=1)
-        return cls(pairs[known], vectors[known])
-
-
 def fact_reset(
     graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
 ) -> Seeding:
@@ -108,7 +64,7 @@ def fact_reset(
     Returns
     -------
     Seeding
-        Entities first passages next; empty only where all masses are 0.
+        Entities first, passages next; empty only where all masses are 0.
 
     Raises
     ------
@@ -179,7 +135,7 @@ def reset_by_name(name: str, graph: EntityGraph, facts: FactIndex, vector: Any, 
     """
     if name not in RESETS:
         raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
-    scores = _min_max((facts.embeddings @ np.asarray(vector, dtype=np.float32)).astype(np.float64))
+    scores = _min_max((facts.embeddings @ unit_vector(vector, facts.embeddings.shape[1])).astype(np.float64))
     return fact_reset(graph, facts.ends, scores, similarities, RESETS[name])
 
 

@@ -37,6 +37,10 @@ class LinkSettings:
         An entity gets at most `name_mass` times its rarity, in (0, 1], to this power.
     unanchored : float, default 0.3
         What an entity counts for that no passage is about, in [0, 1].
+    fact_mass : float, default 0.5
+        Mass of the entities of the facts nearest to the query, where there are embedded facts.
+    top_facts : int, default 5
+        How many facts those are.
 
     Raises
     ------
@@ -54,6 +58,8 @@ class LinkSettings:
     name_mass: float = 2.0
     specificity_power: float = 3.0
     unanchored: float = 0.3
+    fact_mass: float = 0.5
+    top_facts: int = 5
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -62,8 +68,9 @@ class LinkSettings:
                 raise InvalidTypeError(f"LinkSettings.{field.name} must be a number; got {value!r}")
             if not 0 <= value < np.inf:
                 raise InvalidInputError(f"LinkSettings.{field.name} must be finite and >= 0; got {value!r}")
-        if not isinstance(self.seed_passages, int | np.integer):
-            raise InvalidTypeError(f"LinkSettings.seed_passages must be a whole number; got {self.seed_passages!r}")
+        for name in ("seed_passages", "top_facts"):
+            if not isinstance(getattr(self, name), int | np.integer):
+                raise InvalidTypeError(f"LinkSettings.{name} must be a whole number; got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,6 +93,16 @@ class Seeding:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def plus(self, other: Seeding, mass: float) -> Seeding:
+        """These seeds and others with `mass` times theirs; a node in both gets both, at its first place."""
+        nodes = np.concatenate([self.nodes, other.nodes])
+        masses = np.concatenate([self.masses, mass * other.masses])
+        distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)
+        summed = np.bincount(place, weights=masses, minlength=len(distinct))
+        order = np.argsort(first)
+        kept = order[summed[order] > 0]
+        return Seeding(distinct[kept].astype(np.intp), summed[kept], "" if len(kept) else self.reason)
 
 
 def query_entities(graph: EntityGraph, query: str) -> IntArray:

@@ -12,7 +12,17 @@ from phasegraph._typing import FloatArray
 from phasegraph.candidates import Background, Ranking, top_order
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.linking import LinkSettings, RelevanceRows, Seeding, link, relevance
+from phasegraph.graph.linking import (
+    RESETS,
+    FactIndex,
+    LinkSettings,
+    RelevanceRows,
+    Seeding,
+    link,
+    nearest_entities,
+    relevance,
+    reset_by_name,
+)
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.kernels import Kernel
 from phasegraph.graph.pagerank.reset import as_seeds
@@ -67,6 +77,12 @@ class GraphSource:
         along the way; without, the handed ranking's similarities serve instead.
     linking : LinkSettings
     walk : WalkSettings
+    facts : FactIndex, optional
+        Embedded facts (or names) of the graph; with an embedder, the entities of those nearest to the query are
+        seeds, too.
+    reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
+        A published reset distribution in place of ours; needs `facts` and `embedder`. Those papers' walks do not
+        prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``).
 
     Notes
     -----
@@ -93,6 +109,8 @@ class GraphSource:
     embedder: Embedder | None = None
     linking: LinkSettings = field(default_factory=LinkSettings)
     walk: WalkSettings = field(default_factory=WalkSettings)
+    facts: FactIndex | None = None
+    reset: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, EntityGraph):
@@ -101,6 +119,11 @@ class GraphSource:
             raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
         if isinstance(self.needs, str):
             raise InvalidTypeError(f"needs must be a list of names; got {self.needs!r}")
+        if self.reset is not None:
+            if self.reset not in RESETS:
+                raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
+            if self.facts is None or self.embedder is None:
+                raise InvalidInputError(f"reset {self.reset!r} must come with facts and an embedder; one is missing")
         object.__setattr__(self, "needs", tuple(self.needs))
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
@@ -110,11 +133,12 @@ class GraphSource:
         if limit is not None and (isinstance(limit, bool) or limit < 1):
             raise InvalidInputError(f"limit must be at least 1 or None; got {limit!r}")
         handed = self._handed(given)
-        seeding = link(self.graph, query, handed, self.linking)
+        vector = None if self.embedder is None else self.embedder(query)
+        seeding = self._seeding(query, handed, vector)
         size = len(self.graph.passages)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
-        gains = self._gains(query, handed)
+        gains = relevance(self.graph, handed, vector) if self.walk.relevance else None
         walked = self._walk(seeding, gains)
         rows, masses = self._hits(walked, limit)
         ids = [self.graph.passages[row] for row in rows.tolist()]
@@ -131,13 +155,17 @@ class GraphSource:
     def _handed(self, given: Given) -> Ranking | None:
         return next((ranking for name in self.needs if (ranking := given.get(name)) is not None), None)
 
-    def _gains(self, query: str, handed: Ranking | None) -> FloatArray | None:
-        if not self.walk.relevance:
-            return None
-        vector = None
-        if self.embedder is not None and self.graph.embeddings is not None:
-            vector = self.embedder(query)
-        return relevance(self.graph, handed, vector)
+    def _seeding(self, query: str, handed: Ranking | None, vector: Any) -> Seeding:
+        graph = self.graph
+        if self.reset is not None and self.facts is not None:
+            gains = relevance(graph, handed, vector, floor=0.0)
+            near = np.zeros(len(graph.passages)) if gains is None else gains[: len(graph.passages)]
+            return reset_by_name(self.reset, graph, self.facts, vector, near)
+        seeding = link(graph, query, handed, self.linking)
+        if self.facts is None or vector is None:
+            return seeding
+        nearest = nearest_entities(graph, self.facts, vector, self.linking.top_facts)
+        return seeding.plus(nearest, self.linking.fact_mass)
 
     def _walk(self, seeding: Seeding, gains: FloatArray | None) -> PageRankResult:
         operator = self.graph.operator
