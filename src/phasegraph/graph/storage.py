@@ -84,17 +84,23 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
     InvalidTypeError
         If `graph` is no EntityGraph.
     """
+    body, arrays = graph_parts(graph)
+    write_bundle(directory, KIND, VERSION, body, arrays)
+
+
+def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
+    """A graph as a JSON-ready body and plain arrays."""
     if not isinstance(graph, EntityGraph):
         raise InvalidTypeError(f"graph must be an EntityGraph; got {type(graph).__name__}")
     arrays: dict[str, NDArray[Any]] = {}
     for name in _MATRICES:
         matrix = getattr(graph, name)
         arrays |= {f"{name}_{part}": getattr(matrix, part) for part in _PARTS}
-    arrays |= _packed("passages", graph.passages) | _packed("entities", graph.entities)
+    arrays |= packed("passages", graph.passages) | packed("entities", graph.entities)
     if graph.embeddings is not None:
         arrays["embeddings"] = graph.embeddings
-    body = {"passages": len(graph.passages), "entities": len(graph.entities), "weights": asdict(graph.weights)}
-    write_bundle(directory, KIND, VERSION, body, arrays)
+    counts: dict[str, object] = {"passages": len(graph.passages), "entities": len(graph.entities)}
+    return {**counts, "weights": asdict(graph.weights)}, arrays
 
 
 def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> EntityGraph:
@@ -119,30 +125,36 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         If a file is missing, truncated, damaged, foreign or newer; the message names it.
     """
     body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify)
+    return graph_from_parts(body, arrays, Path(directory).name)
+
+
+def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], name: str) -> EntityGraph:
+    """The graph of :func:`graph_parts`; IntegrityError naming the directory where the parts do not fit."""
     try:
-        passages, entities = _unpacked("passages", arrays), _unpacked("entities", arrays)
+        passages, entities = unpacked("passages", arrays), unpacked("entities", arrays)
         if [len(passages), len(entities)] != [body["passages"], body["entities"]]:
             raise InvalidInputError(f"{len(passages)} passages and {len(entities)} entities do not match the manifest")
         shapes = {"mentions": (len(passages), len(entities)), "homes": (len(passages), len(entities))}
         square = (len(entities), len(entities))
-        matrices = {name: _matrix(name, arrays, shapes.get(name, square)) for name in _MATRICES}
+        matrices = {one: _matrix(one, arrays, shapes.get(one, square)) for one in _MATRICES}
         weights = body["weights"]
         if not isinstance(weights, Mapping):
             raise InvalidInputError("weights must be a mapping")
         embeddings: Any = arrays.get("embeddings")
         return EntityGraph(passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise IntegrityError(f"{Path(directory).name}: the parts of a saved graph must fit; {error}") from error
+        raise IntegrityError(f"{name}: the parts of a saved graph must fit; {error}") from error
 
 
-def _packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
+def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Texts as one run of bytes and where each of them ends."""
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum([len(one) for one in encoded], dtype=np.int64) if encoded else np.empty(0, dtype=np.int64)
     return {f"{name}_text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
 
 
-def _unpacked(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+def unpacked(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+    """The texts of :func:`packed`."""
     text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"]
     if len(ends) and (int(ends[-1]) != len(text) or (np.diff(ends) < 0).any() or ends[0] < 0):
         raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")

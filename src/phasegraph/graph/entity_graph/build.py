@@ -66,7 +66,7 @@ def graph_from_extractions(
             raise InvalidInputError(
                 f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
             )
-        _count(record, mentioned[row], at_home[row], facts)
+        count_record(record, mentioned[row], at_home[row], facts)
     for counts, own in zip(mentioned, at_home, strict=True):
         for name in own:
             counts.setdefault(name, 1)
@@ -76,16 +76,16 @@ def graph_from_extractions(
     return EntityGraph(
         ids,
         entities,
-        _matrix(mentioned, place, shape, np.int32),
-        _matrix(at_home, place, shape, np.int8),
-        _symmetric(facts, place, square, np.int32),
-        None if synonyms is None else _symmetric(synonyms, place, square, np.float32),
+        count_rows(mentioned, place, shape, np.int32),
+        count_rows(at_home, place, shape, np.int8),
+        symmetric(facts, place, square, np.int32),
+        None if synonyms is None else symmetric(synonyms, place, square, np.float32),
         weights if weights is not None else EdgeWeights(),
         embeddings,
     )
 
 
-def _count(
+def count_record(
     record: Extraction, mentioned: Counter[str], at_home: dict[str, int], facts: Counter[tuple[str, str]]
 ) -> None:
     """Add one record to the counts of its passage; names of triples are mentions, once per passage at least."""
@@ -103,7 +103,7 @@ def _count(
         at_home[name] = HOME_TITLE
 
 
-def _matrix(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
+def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
     """One row per mapping of names to counts, columns ascending."""
     indptr = np.zeros(len(rows) + 1, dtype=np.int64)
     np.cumsum([len(row) for row in rows], out=indptr[1:])
@@ -115,7 +115,7 @@ def _matrix(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: 
     return matrix
 
 
-def _symmetric(
+def symmetric(
     pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
 ) -> Csr:
     """Both directions of every pair of two different entities."""

@@ -183,8 +183,9 @@ def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
     bad = np.flatnonzero(~np.isfinite(lengths))
     if len(bad):
         raise InvalidInputError(f"{name} must be finite; row {int(bad[0])} holds NaN or infinity")
-    if np.abs(lengths[lengths > 0] - 1).max(initial=0.0) > 1e-6:
-        divisors = np.where(lengths > 0, lengths, 1).astype(np.float32)
+    loose = (lengths > 0) & (np.abs(lengths - 1) > 1e-6)
+    if loose.any():
+        divisors = np.where(loose, lengths, 1).astype(np.float32)
         vectors = np.divide(vectors, divisors[:, None], dtype=np.float32)
     frozen: Float32Array = _read_only(np.ascontiguousarray(vectors))
     return frozen

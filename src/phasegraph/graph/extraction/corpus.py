@@ -70,7 +70,7 @@ def build_graph(
         extractor = RuleExtractor(gazetteer, titles=[title for _, title, _ in rows if title])
     found = [extractor(*row) for row in rows]
     if triples is not None:
-        found += _as_extractions(triples)
+        found += as_extractions(triples)
     return graph_from_extractions([row[0] for row in rows], found, embeddings=embeddings, weights=weights)
 
 
@@ -117,7 +117,8 @@ def _field(passage: Any, name: str) -> Any:
     return passage.get(name) if isinstance(passage, Mapping) else getattr(passage, name, None)
 
 
-def _as_extractions(triples: Triples) -> list[Extraction]:
+def as_extractions(triples: Triples) -> list[Extraction]:
+    """What was handed over, as records."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
     return list(triples)

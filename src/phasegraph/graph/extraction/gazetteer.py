@@ -75,6 +75,10 @@ class Gazetteer:
                     break
         return spans
 
+    def stands_in(self, texts: Sequence[str]) -> bool:
+        """Whether any of the names stands in a sequence of lower-case words, capitals apart."""
+        return any(True for _ in self._candidates(texts))
+
     def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         """Every start at which a name matches, with the lengths, longest first."""
         if not self.names:

@@ -1,0 +1,260 @@
+"""A corpus with its graph: passages come and go, and only what they touch is read again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
+from phasegraph.graph.entity_graph.graph import checked_embeddings
+from phasegraph.graph.entity_graph.update import replace_passages
+from phasegraph.graph.entity_graph.words import normalise_name, split_words
+from phasegraph.graph.extraction.corpus import Triples, as_extractions, read_passages
+from phasegraph.graph.extraction.gazetteer import Gazetteer
+from phasegraph.graph.extraction.rules import RuleExtractor, title_names
+from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed, unpacked
+from phasegraph.persistence import read_bundle, write_bundle
+
+Row = tuple[str, str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphIndex:
+    """Passages, what was found in each, and the entity graph of it all; made by :meth:`build`.
+
+    Parameters
+    ----------
+    rows : tuple of (id, title, text)
+    found : mapping of str to Extraction
+        What the rules found, by passage id.
+    given : mapping of str to sequence of Extraction
+        What was handed over (triples of a language model, say), by passage id.
+    gazetteer : frozenset of str
+        The user's own names, normalised.
+    graph : EntityGraph
+
+    Notes
+    -----
+    What the rules find in a passage depends on its text and on the names that stand in it, and those are the
+    titles of the corpus and the user's. A new title is therefore looked up in all passages, and only those in
+    which it stands are read again.
+
+    Examples
+    --------
+    >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+    >>> index = index.add([{"id": "b", "title": "Bo", "text": "Bo sang to Cy."}])
+    >>> index.graph.passages, index.graph.entities
+    (('a', 'b'), ('ada', 'bo', 'cy'))
+    >>> index.remove(["a"]).graph.entities
+    ('bo', 'cy')
+    """
+
+    rows: tuple[Row, ...]
+    found: Mapping[str, Extraction] = field(repr=False)
+    given: Mapping[str, tuple[Extraction, ...]] = field(repr=False)
+    gazetteer: frozenset[str] = field(repr=False)
+    graph: EntityGraph = field(repr=False)
+
+    @classmethod
+    def build(
+        cls,
+        passages: Iterable[Any],
+        *,
+        triples: Triples | None = None,
+        embeddings: Any = None,
+        gazetteer: Iterable[str] = (),
+        weights: EdgeWeights | None = None,
+    ) -> GraphIndex:
+        """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`."""
+        rows = tuple(read_passages(passages))
+        names = frozenset(name for name in map(normalise_name, gazetteer) if name)
+        extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
+        found = {row[0]: extract(*row) for row in rows}
+        given = _by_passage(triples, found)
+        ids = [row[0] for row in rows]
+        records = [one for name in ids for one in (found[name], *given.get(name, ()))]
+        graph = graph_from_extractions(ids, records, embeddings=embeddings, weights=weights)
+        return cls(rows, found, given, names, graph)
+
+    def add(self, passages: Iterable[Any], *, triples: Triples | None = None, embeddings: Any = None) -> GraphIndex:
+        """Add passages at the end.
+
+        Parameters
+        ----------
+        passages : iterable of mapping or object
+            As for :meth:`build`; their ids must be new.
+        triples : mapping or iterable of Extraction, optional
+            Of the new passages.
+        embeddings : (n, d) array_like of float, optional
+            One row per new passage; needed exactly where the index has embeddings.
+
+        Returns
+        -------
+        GraphIndex
+            Its graph is, to the bit, that of building all passages at once. This index is left as it is.
+
+        Raises
+        ------
+        InvalidInputError
+            For an id that is there already, triples of other passages, or embeddings that are missing or too many.
+        """
+        new = tuple(read_passages(passages))
+        clash = next((name for name, _, _ in new if name in self.found), None)
+        if clash is not None:
+            raise InvalidInputError(f"passages to add must have new ids; {clash!r} is in the index")
+        given = _by_passage(triples, {name: None for name, _, _ in new})
+        vectors = self._joined(embeddings, len(new))
+        return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors)
+
+    def remove(self, ids: Iterable[str]) -> GraphIndex:
+        """Remove passages.
+
+        Parameters
+        ----------
+        ids : iterable of str
+            In the index; not all of it.
+
+        Returns
+        -------
+        GraphIndex
+            Its graph is, to the bit, that of building the others at once. This index is left as it is.
+
+        Raises
+        ------
+        InvalidInputError
+            For an id that is not in the index, or if none would be left.
+        """
+        gone = dict.fromkeys(ids)
+        unknown = next((name for name in gone if name not in self.found), None)
+        if unknown is not None:
+            raise InvalidInputError(f"passages to remove must be in the index; {unknown!r} is not")
+        rows = tuple(row for row in self.rows if row[0] not in gone)
+        if not rows:
+            raise InvalidInputError("an index must keep at least one passage; all would be removed")
+        vectors = self.graph.embeddings
+        if vectors is not None:
+            vectors = vectors[[row for row, one in enumerate(self.rows) if one[0] not in gone]]
+        given = {name: records for name, records in self.given.items() if name not in gone}
+        return self._changed(rows, (), [row for row in self.rows if row[0] in gone], given, vectors)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it."""
+        body, arrays = graph_parts(self.graph)
+        lines = [json.dumps(self._line(row), ensure_ascii=True) for row in self.rows]
+        arrays |= packed("records", lines)
+        write_bundle(directory, KIND, VERSION, {**body, "gazetteer": sorted(self.gazetteer)}, arrays)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True) -> GraphIndex:
+        """Load what :meth:`save` wrote; IntegrityError where it is damaged, or a graph without its passages."""
+        body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap)
+        name = Path(directory).name
+        if "records_text" not in arrays:
+            raise IntegrityError(
+                f"{name}: the passages must be saved with the graph to be updated; it is a graph alone"
+            )
+        graph = graph_from_parts(body, arrays, name)
+        try:
+            lines = [json.loads(line) for line in unpacked("records", arrays)]
+            rows = tuple((one["id"], one["title"], one["text"]) for one in lines)
+            found = {one["id"]: _record(one["id"], one["found"]) for one in lines}
+            given = {
+                one["id"]: tuple(_record(one["id"], each) for each in one["given"]) for one in lines if one["given"]
+            }
+            return cls(rows, found, given, frozenset(map(str, body["gazetteer"])), graph)  # type: ignore[call-overload]
+        except (KeyError, TypeError, ValueError) as error:
+            raise IntegrityError(f"{name}: the records of a saved index must fit; {error}") from error
+
+    def _line(self, row: Row) -> dict[str, object]:
+        given = [_fields(one) for one in self.given.get(row[0], ())]
+        return {"id": row[0], "title": row[1], "text": row[2], "found": _fields(self.found[row[0]]), "given": given}
+
+    @cached_property
+    def _forms(self) -> Counter[str]:
+        """How many titles give each name."""
+        return Counter(form for _, title, _ in self.rows if title for form in title_names(title))
+
+    @cached_property
+    def _words(self) -> dict[str, list[str]]:
+        """Each passage's words, in lower case."""
+        return {name: split_words(text).texts for name, _, text in self.rows}
+
+    def _changed(
+        self,
+        rows: tuple[Row, ...],
+        came: Sequence[Row],
+        gone: Sequence[Row],
+        given: Mapping[str, tuple[Extraction, ...]],
+        vectors: Any,
+    ) -> GraphIndex:
+        forms = self._forms.copy()
+        forms.update(form for _, title, _ in came if title for form in title_names(title))
+        forms.subtract(form for _, title, _ in gone if title for form in title_names(title))
+        forms += Counter()
+        touched = self._standing_in(set(forms) ^ set(self._forms), {name for name, _, _ in gone})
+        again = [*came, *(row for row in self.rows if row[0] in touched)]
+        words = {word for _, _, text in again for word in split_words(text).texts}
+        extract = RuleExtractor(name for name in {*self.gazetteer, *forms} if name.partition(" ")[0] in words)
+        fresh = {row[0]: extract(*row) for row in again}
+        found = {name: fresh.get(name) or self.found[name] for name, _, _ in rows}
+        dropped = [*touched, *(name for name, _, _ in gone)]
+        graph = replace_passages(
+            self.graph,
+            [name for name, _, _ in rows],
+            before={name: (self.found[name], *self.given.get(name, ())) for name in dropped},
+            after={name: (record, *given.get(name, ())) for name, record in fresh.items()},
+            embeddings=vectors,
+        )
+        return GraphIndex(rows, found, given, self.gazetteer, graph)
+
+    def _standing_in(self, names: set[str], besides: set[str]) -> list[str]:
+        """Passages in which one of the names stands as words."""
+        wanted = Gazetteer(names - self.gazetteer, normalised=True)
+        if not len(wanted):
+            return []
+        return [name for name, _, _ in self.rows if name not in besides and wanted.stands_in(self._words[name])]
+
+    def _joined(self, embeddings: Any, count: int) -> Any:
+        old = self.graph.embeddings
+        if (old is None) != (embeddings is None):
+            said = "has none" if old is None else "has them"
+            raise InvalidInputError(f"embeddings must be given exactly where the index has them; it {said}")
+        if old is None:
+            return None
+        new = np.asarray(embeddings)
+        if new.shape != (count, old.shape[1]):
+            raise InvalidInputError(f"embeddings must have shape {(count, old.shape[1])}; got {new.shape}")
+        return np.concatenate([old, checked_embeddings("embeddings", new, count)])
+
+
+def _by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
+    out: dict[str, tuple[Extraction, ...]] = {}
+    for record in as_extractions(triples) if triples is not None else ():
+        if record.passage_id not in known:
+            raise InvalidInputError(
+                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+            )
+        out[record.passage_id] = (*out.get(record.passage_id, ()), record)
+    return out
+
+
+def _fields(record: Extraction) -> dict[str, object]:
+    return {
+        "entities": list(record.entities),
+        "triples": [list(triple) for triple in record.triples],
+        "titles": list(record.titles),
+        "lead": record.lead,
+    }
+
+
+def _record(name: str, state: Mapping[str, Any]) -> Extraction:
+    return Extraction(name, state["entities"], state["triples"], state["titles"], state["lead"])

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phasegraph import IntegrityError, InvalidInputError
+from phasegraph.graph import EntityGraph, build_graph
+from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.storage import load_graph, save_graph
+
+TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
+TEXTS = [
+    "Ada Lovelace met Bo Diddley in Paris by the Seine.",
+    "Bo was born in Paris. He joined the Order of the Seine.",
+    "The Seine flows through Paris, where Ada sang.",
+    "However, Ada and Bo Diddley left Cy Twombly.",
+]
+
+
+def _passage(number: int, title: int, text: int) -> dict[str, str]:
+    return {"id": f"p{number}", "title": TITLES[title], "text": TEXTS[text]}
+
+
+def _triples(passages: list[dict[str, str]]) -> dict[str, list[tuple[str, str, str]]]:
+    return {one["id"]: [("Ada", "met", one["title"] or "Cy"), ("Paris", "on", "Seine")] for one in passages[::2]}
+
+
+def _vectors(passages: list[dict[str, str]]) -> np.ndarray:
+    return np.array([[int(one["id"][1:]) + 1.0, 1.0, len(one["text"])] for one in passages])
+
+
+def _same(one: EntityGraph, other: EntityGraph) -> None:
+    assert one.passages == other.passages
+    assert one.entities == other.entities
+    for name in ("mentions", "homes", "facts", "adjacency"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert a.dtype == b.dtype, name
+        parts = [(m.data.tobytes(), m.indices.tobytes(), m.indptr.tobytes()) for m in (a, b)]
+        assert parts[0] == parts[1], name
+    assert one.embeddings is not None
+    assert other.embeddings is not None
+    assert one.embeddings.tobytes() == other.embeddings.tobytes()
+
+
+corpora = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 3)), min_size=2, max_size=9)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(corpora, corpora, st.data())
+def test_adding_and_removing_gives_what_a_rebuild_gives_to_the_bit(
+    first: list[tuple[int, int]], more: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    start = [_passage(n, *parts) for n, parts in enumerate(first)]
+    rest = [_passage(n + len(first), *parts) for n, parts in enumerate(more)]
+    index = GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start), gazetteer=["Twombly"])
+    index = index.add(rest, triples=_triples(rest), embeddings=_vectors(rest))
+    gone = data.draw(st.lists(st.sampled_from([one["id"] for one in start + rest]), unique=True, max_size=3))
+    if len(gone) < len(start) + len(rest):
+        index = index.remove(gone)
+    kept = [one for one in start + rest if one["id"] not in gone] or start + rest
+    triples = {
+        name: each for name, each in {**_triples(start), **_triples(rest)}.items() if name not in gone or not kept
+    }
+    triples = {name: each for name, each in triples.items() if name in {one["id"] for one in kept}}
+    whole = build_graph(kept, triples=triples, embeddings=_vectors(kept), gazetteer=["Twombly"])
+    _same(index.graph, whole)
+
+
+def test_a_new_title_is_found_in_passages_that_were_there_before() -> None:
+    index = GraphIndex.build([{"id": "a", "title": "", "text": "They crossed the Order of the Seine."}])
+    before = index.graph.entities
+    after = index.add([{"id": "b", "title": "Seine", "text": "A river."}]).graph
+    assert "seine" not in before
+    assert after.mentions[0, after.entity_rows["seine"]] == 1
+
+
+def test_only_what_a_change_touches_is_read_again() -> None:
+    passages = [{"id": f"p{n}", "title": f"Name{n}", "text": f"Name{n} met Name{n + 1}."} for n in range(200)]
+    index = GraphIndex.build(passages)
+    later = index.add([{"id": "new", "title": "Name200", "text": "Name200 met nobody."}])
+    read_again = [name for name, record in later.found.items() if record is not index.found.get(name)]
+    assert read_again == ["p199", "new"]
+
+
+def test_an_index_survives_saving_and_goes_on(tmp_path: Path) -> None:
+    start = [_passage(n, n % 8, n % 4) for n in range(6)]
+    rest = [_passage(n, n % 8, n % 4) for n in range(6, 9)]
+    GraphIndex.build(start, triples=_triples(start), embeddings=_vectors(start)).save(tmp_path)
+    again = GraphIndex.load(tmp_path).add(rest, triples=_triples(rest), embeddings=_vectors(rest))
+    triples = {**_triples(start), **_triples(rest)}
+    _same(again.graph, build_graph(start + rest, triples=triples, embeddings=_vectors(start + rest)))
+    _same(load_graph(tmp_path), GraphIndex.load(tmp_path).graph)
+
+
+def test_a_graph_without_its_passages_cannot_be_updated_and_says_so(tmp_path: Path) -> None:
+    save_graph(build_graph([{"id": "a", "text": "Ada met Bo."}]), tmp_path)
+    with pytest.raises(IntegrityError, match="graph alone"):
+        GraphIndex.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda index: index.add([{"id": "p0", "text": "x"}]), "'p0'"),
+        (lambda index: index.add([{"id": "n", "text": "x"}], triples={"p0": []}), "'p0'"),
+        (lambda index: index.add([{"id": "n", "text": "x"}], embeddings=[[1.0]]), "exactly where"),
+        (lambda index: index.add([]), "at least one"),
+        (lambda index: index.remove(["zz"]), "'zz'"),
+        (lambda index: index.remove(["p0", "p1"]), "at least one"),
+    ],
+)
+def test_a_change_that_cannot_be_made_names_what_is_wrong_and_changes_nothing(change: object, message: str) -> None:
+    index = GraphIndex.build([_passage(0, 0, 0), _passage(1, 1, 1)])
+    before = index.graph.entities
+    with pytest.raises(InvalidInputError, match=message):
+        change(index)  # type: ignore[operator]
+    assert index.graph.entities == before
+
+
+def test_embeddings_of_another_width_are_refused() -> None:
+    start = [_passage(0, 0, 0)]
+    index = GraphIndex.build(start, embeddings=_vectors(start))
+    with pytest.raises(InvalidInputError, match="shape"):
+        index.add([_passage(1, 1, 1)], embeddings=[[1.0, 2.0]])
