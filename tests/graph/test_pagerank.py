@@ -200,10 +200,20 @@ def test_completing_takes_the_error_of_the_first_scores_down_by_a_factor_of_five
     assert errors[1] < errors[0] / 5
 
 
+def test_refined_nodes_get_the_next_step_and_the_others_stay(big, seeds):
+    exact = solve(big, seeds, "power")
+    rough, fine = (solve(big, seeds, "push", tolerance=1e-5, refine=count) for count in (0, 50))
+    first = rough.top(50)[0]
+    assert set(np.flatnonzero(rough.mass != fine.mass).tolist()) <= set(first.tolist())
+    errors = [np.abs(walk.mass[first] - exact.mass[first]).sum() for walk in (rough, fine)]
+    assert errors[1] < 0.7 * errors[0]
+    assert fine.edges_scanned - rough.edges_scanned == big.out_degrees[first].sum()
+
+
 def test_counters_are_exact_on_a_path():
     elsewhere = [(node, 10, 1.0) for node in range(4, 40)]
     path = edges(40, (0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), *elsewhere)
-    walk = solve(path, ([0], [1.0]), "push", tolerance=0.2)
+    walk = solve(path, ([0], [1.0]), "push", tolerance=0.2, refine=0)
     assert (walk.iterations, walk.edges_scanned, walk.nodes_touched) == (3, 3, 4)
     assert walk.mass[:4].tolist() == [0.5, 0.25, 0.125, 0.0625]
     assert walk.residual == 0.0625

@@ -32,9 +32,6 @@ from phasegraph.graph.pagerank.reset import Seeds
 from phasegraph.graph.pagerank.result import PageRankResult
 from phasegraph.graph.pagerank.workspace import PushWorkspace, State
 
-REFINED = 100
-"""A completed push looks at the edges of this many nodes with most mass once more."""
-
 
 class Rows(Protocol):
     """Out-edges as a push needs them."""
@@ -96,6 +93,7 @@ class PushSettings:
     limit: int
     compiled: bool
     complete: bool = True
+    refine: int = 100
 
 
 @dataclass(slots=True)
@@ -147,8 +145,8 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
     if settings.complete and rows.stationary is not None:
         expected = residual * rows.stationary.take(nodes)
         values += expected
-        if isinstance(rows, Invertible):
-            at.scanned += _refine(rows, settings.follow, space, _Ends(nodes, values, left / kept, expected))
+        if settings.refine and isinstance(rows, Invertible):
+            at.scanned += _refine(rows, settings, space, _Ends(nodes, values, left / kept, expected))
     return PageRankResult(nodes, values, rows.size, residual, at.rounds - 1, at.scanned, len(nodes))
 
 
@@ -162,12 +160,12 @@ class _Ends:
     expected: FloatArray
 
 
-def _refine(rows: Invertible, follow: float, space: PushWorkspace, ends: _Ends) -> int:
+def _refine(rows: Invertible, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
     """Replace, for the nodes with most mass, the expected inflow of the next step by the exact one.
 
     Returns how many edges that has read.
     """
-    count = min(REFINED, len(ends.nodes))
+    count = min(settings.refine, len(ends.nodes))
     first = np.argpartition(ends.values, len(ends.values) - count)[len(ends.values) - count :]
     sources, shares, receiver = rows.inflow(ends.nodes.take(first).astype(np.intp))
     space.first[ends.nodes] = np.arange(len(ends.nodes), dtype=np.int32)
@@ -175,8 +173,8 @@ def _refine(rows: Invertible, follow: float, space: PushWorkspace, ends: _Ends) 
     known = ends.nodes.take(place, mode="clip") == sources
     shares *= ends.left.take(place, mode="clip")
     shares *= known
-    inflow = follow * np.bincount(receiver, weights=shares, minlength=count)
-    ends.values[first] += (1.0 - follow) * (inflow - ends.expected[first])
+    inflow = settings.follow * np.bincount(receiver, weights=shares, minlength=count)
+    ends.values[first] += (1.0 - settings.follow) * (inflow - ends.expected[first])
     return len(sources)
 
 

@@ -36,6 +36,7 @@ def personalized_pagerank(
     kernel: Kernel = "auto",
     polish: int = 0,
     complete: bool = True,
+    refine: int = 100,
     precision: Precision = "float64",
     max_iterations: int | None = None,
 ) -> PageRankResult:
@@ -67,9 +68,11 @@ def personalized_pagerank(
         `follow_probability` or less. 2 with a tolerance of 3e-7 equals `SCORE_TOLERANCE` on small graphs.
     complete : bool
         For "push" on an undirected graph: place the residual where a walk ends up in the long run, in proportion
-        to the weighted degree, on the nodes that were reached, and give the first hundred the next step exactly.
-        Errors of scores are five times smaller then, or better; without it, and on directed graphs, the masses
-        are lower bounds.
+        to the weighted degree, on the nodes that were reached, and give the first `refine` of them the next
+        step exactly. Errors of scores are five times smaller then, or better; without it, and on directed
+        graphs, the masses are lower bounds.
+    refine : int
+        See `complete`; costs the edges of so many nodes, hubs among them.
     precision : {"float64", "float32"}
         Of the iterations; a push always sums in float64.
     max_iterations : int, optional
@@ -111,7 +114,7 @@ def personalized_pagerank(
     prepared = graph if isinstance(graph, WalkOperator) else WalkOperator.from_adjacency(graph)
     seeds = as_seeds(reset, prepared.size)
     if method == "push":
-        settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete)
+        settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete, refine)
         return run_push(StaticRows(prepared), prepared.pool, seeds, settings, workspace)
     follow = _follow(follow_probability)
     bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
@@ -162,14 +165,16 @@ def push_settings(
     max_iterations: int | None,
     kernel: Kernel,
     complete: bool = True,
+    refine: int = 100,
 ) -> PushSettings:
     """The checked settings of a push."""
     follow = _follow(follow_probability)
     threshold = _tolerance(tolerance, RANKING_TOLERANCE)
-    if isinstance(polish, bool) or not isinstance(polish, int) or polish < 0:
-        raise InvalidInputError(f"polish must be an integer of at least 0; got {polish!r}")
+    for name, value in (("polish", polish), ("refine", refine)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise InvalidInputError(f"{name} must be an integer of at least 0; got {value!r}")
     limit = _limit(max_iterations, follow, threshold)
-    return PushSettings(follow, threshold, polish, limit, use_compiled(kernel), complete)
+    return PushSettings(follow, threshold, polish, limit, use_compiled(kernel), complete, refine)
 
 
 def run_push(
