@@ -96,9 +96,9 @@ def connection(driver: neo4j.Driver) -> Iterator[Neo4jConnection]:
     clear(driver)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def spare_server() -> Iterator[Neo4jProcess]:
-    """A server without authentication or plugins that tests may stop and kill; they leave it running."""
+    """A server without authentication or plugins that the test may stop and kill."""
     try:
         started = running(plugins=False)
         server = started.__enter__()

@@ -38,12 +38,3 @@ def test_vector_and_fulltext_indexes_answer(driver, connection):
     assert near[0][1] == pytest.approx(1.0, abs=1e-3)
     assert near[1][1] == pytest.approx(0.0, abs=1e-3)
     assert run("CALL db.index.fulltext.queryNodes('f', 'beta') YIELD node RETURN node.id").records[0][0] == 2
-
-
-def test_a_stopped_server_keeps_its_data_and_stops_by_itself(spare_server):
-    with neo4j.GraphDatabase.driver(spare_server.uri) as own:
-        own.execute_query("CREATE (:Kept {id: 7})")
-    assert spare_server.stop()
-    spare_server.start()
-    with neo4j.GraphDatabase.driver(spare_server.uri) as own:
-        assert own.execute_query("MATCH (k:Kept) RETURN k.id").records[0][0] == 7

@@ -18,7 +18,7 @@ from phasegraph.graph.neo4j.gds import drop_projections, has_gds, list_projectio
 from phasegraph.graph.neo4j.neighbourhood import FetchSettings, walk_neighbourhood
 from phasegraph.graph.source.online import Neo4jGraphSource
 
-SLICE = 250
+SLICE = 200
 EVERYTHING = FetchSettings(nodes=100_000, per_round=100_000, unknown=0.0)
 
 
@@ -77,7 +77,7 @@ def test_a_fetched_walk_ranks_the_passages_of_the_walk_in_memory(stored, relevan
     walk = WalkSettings(relevance=relevance)
     near = Neo4jGraphSource(connection, "walk", walk=walk, fetch=EVERYTHING)
     here = GraphSource(graph, walk=walk)
-    for question, ranking in questions(8, SLICE):
+    for question, ranking in questions(4, SLICE):
         online, local = near.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
         assert set(online.ids) == set(local.ids)
         np.testing.assert_allclose(online.scores, local.scores, atol=2e-3)
@@ -122,7 +122,7 @@ def test_the_server_walks_as_we_do(stored):
     there = Neo4jGraphSource(connection, "walk", method="gds", walk=walk)
     assert there.verify() == SLICE
     here = GraphSource(graph, walk=walk)
-    for question, ranking in questions(4, SLICE):
+    for question, ranking in questions(3, SLICE):
         online, local = there.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
         assert online.ids == local.ids
         np.testing.assert_allclose(online.scores, local.scores, atol=1e-4)
@@ -168,7 +168,7 @@ def test_a_search_past_its_deadline_is_ended_by_the_server(stored, driver):
         for _ in range(20):
             hurried.search(question, 10, {"vector": ranking})
 
-    with pytest.raises(StoreError, match=r"^(timeout|unreachable): Neo4j must answer within 0.001 s"):
+    with pytest.raises(StoreError, match=r"^(timeout|unreachable): Neo4j must answer within 0"):
         many_times()
 
 

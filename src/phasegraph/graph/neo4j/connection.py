@@ -207,12 +207,15 @@ class Neo4jConnection:
             ) as session:
                 answer: _Answer = getattr(session, method)(neo4j.unit_of_work(timeout=seconds)(work))
                 return answer
-        except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError, OSError) as error:
-            raise _translated(error, seconds) from error
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInputError(
                 "values must be text that UTF-8 can hold and numbers of 64 bits; one that is not was given"
             ) from error
+        except Exception as error:
+            # The driver lets errors of its private modules through, a failed handshake for one.
+            if isinstance(error, OSError) or type(error).__module__.partition(".")[0] == "neo4j":
+                raise _translated(error, seconds) from error
+            raise
 
 
 def _single(

@@ -6,8 +6,8 @@ from phasegraph.graph.neo4j.checks import check_corpus
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 
 _DROP_SOME = """\
-MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND n.corpus =
-$corpus
+MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND
+  n.corpus = $corpus
 WITH n LIMIT 2000 DETACH DELETE n RETURN count(*)"""
 _DROP_CORPUS = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) DELETE c"
 _CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
