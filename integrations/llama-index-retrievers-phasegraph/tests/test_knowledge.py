@@ -3,7 +3,7 @@
 import pytest
 from llama_index.core.indices.property_graph import LLMSynonymRetriever, PGRetriever, VectorContextRetriever
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
-from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, hits, ids_of, listed, property_graph
+from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, ids_of, listed, property_graph
 
 from llama_index.retrievers.phasegraph import (
     CalibratedFusionRetriever,
@@ -132,8 +132,7 @@ def walked():
         TextNode(id_="man", text="Alfred Hitchcock was born in Leytonstone.", metadata={"title": "Alfred Hitchcock"}),
         TextNode(id_="other", text="Paris is a city.", metadata={"title": "Paris"}),
     ]
-    graph = build_graph([{"id": n.node_id, "title": n.metadata["title"], "text": n.text} for n in nodes])
-    return graph, nodes
+    return build_graph([{"id": n.node_id, "title": n.metadata["title"], "text": n.text} for n in nodes]), nodes
 
 
 async def test_the_entity_graph_retriever_says_how_it_got_there():
@@ -181,12 +180,35 @@ def test_a_source_of_the_core_is_asked_as_it_is():
     assert "path" in found[0].metadata["phasegraph"]["sources"]["graph"].get("evidence", {"path": ""})
 
 
-def test_embeddings_of_the_graph_are_used_with_a_model():
-    graph, nodes = walked()
-    with_vectors = build_graph(
-        [{"id": n.node_id, "text": n.text} for n in nodes], embeddings=[[1.0, 0.0], [0.0, 1.0], [0.7, 0.7]]
-    )
-    retriever = EntityGraphRetriever(with_vectors, nodes, embed_model=Looked(vectors={}), seeds=Listed(hits(film=1.0)))
-    assert retriever.retrieve("Vertigo?")
+def test_built_from_nodes_it_embeds_them_and_the_query():
+    _, nodes = walked()
+    model = Looked(vectors={"Hitchcock.": (1.0, 0.0), "Leytonstone.": (0.0, 1.0)}, default=(0.7, 0.7))
+    retriever = EntityGraphRetriever.from_nodes(nodes, embed_model=model, similarity_top_k=1, provenance=False)
+    (found,) = retriever.retrieve("Is Vertigo set in Leytonstone.")
+    assert (found.node_id, found.metadata) == ("man", {"title": "Alfred Hitchcock"})
     with pytest.raises(InvalidTypeError, match="embed_model"):
-        EntityGraphRetriever(graph, nodes, embed_model="bge")
+        EntityGraphRetriever.from_nodes(nodes, vectors=[[1.0]] * 3, embed_model="bge")
+    with pytest.raises(InvalidTypeError, match="graph must be"):
+        EntityGraphRetriever("graph")
+
+
+def test_without_nodes_the_other_sources_have_the_text():
+    graph, nodes = walked()
+    vector = Listed([NodeWithScore(node=node, score=1.0 - i / 10) for i, node in enumerate(nodes)])
+    found = CalibratedFusionRetriever(vector=vector, graph=EntityGraphRetriever(graph)).retrieve("Vertigo?")
+    assert {hit.node_id: hit.text for hit in found} == {node.node_id: node.text for node in nodes}
+    assert {hit.text for hit in EntityGraphRetriever(graph).retrieve("Vertigo?")} == {""}
+
+
+def test_passages_that_nodes_lack_are_named():
+    graph, nodes = walked()
+    with pytest.warns(PhasegraphWarning, match="nodes must hold"):
+        found = EntityGraphRetriever(graph, nodes[:1]).retrieve("Where was the director of Vertigo born?")
+    assert ids_of(found) == ["film"]
+
+
+def test_seeds_of_its_own_serve_where_the_other_sources_give_none():
+    graph, nodes = walked()
+    own = EntityGraphRetriever(graph, nodes, seeds=listed(other=0.9))
+    result = CalibratedFusionRetriever(graph=own, retrievers={"lexical": listed(film=1.0)}).explain("something else")
+    assert "other" in result.ids

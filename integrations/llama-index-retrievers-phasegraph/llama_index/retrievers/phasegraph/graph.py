@@ -3,99 +3,140 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 
 from llama_index.retrievers.phasegraph.exchange import take
 from llama_index.retrievers.phasegraph.lookup import as_lookup
 from llama_index.retrievers.phasegraph.reading import Found, Paths
+from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import own_node
 from phasegraph import InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.adapters.specs import SourceSpec
-from phasegraph.graph import EntityGraph, GraphSource, LinkSettings, WalkSettings
+from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
 from phasegraph.pipeline.checks import check_count, check_query
-from phasegraph.sources import Gathered, Gatherer, Given, SourceSettings
+from phasegraph.sources import Gathered, Gatherer, Given, Source, SourceSettings
 from phasegraph.sources.protocol import AnySource
 
 _SEED_HITS = 50
 
 
 class EntityGraphRetriever(BaseRetriever):
-    """Passages by personalised PageRank over an entity graph.
+    """Passages by personalised PageRank over an entity graph, with the path to each of them.
 
     Parameters
     ----------
-    graph : EntityGraph
-        Made by :func:`phasegraph.graph.build_graph`, its passages' ids being node ids.
-    nodes : mapping, sequence of nodes, docstore, index or callable
+    graph : EntityGraph or core source
+        The graph, its passages' ids being node ids; or any source of the core, such as a ``GraphSource`` with
+        settings of its own.
+    nodes : mapping, sequence of nodes, docstore, index or callable, optional
         Where the passages' nodes are; a callable gets a list of ids and returns a mapping or nodes in that order.
+        Without, nodes have no text: enough within a :class:`CalibratedFusionRetriever` whose other sources hold the
+        same passages.
     similarity_top_k : int, default 10
-    seeds : retriever, optional
-        Dense retriever whose best passages seed the walk where the retriever is asked by itself. Among other
-        sources, their ranking named in `needs` does; without either, the entities named in the query are the seeds.
+        Nodes returned, >= 0.
     embed_model : BaseEmbedding, optional
-        With ``graph.embeddings``: prefers passages nearer to the query along the way.
-    needs : sequence of str, default ("vector",)
-        Sources whose ranking is wanted first.
-    linking : LinkSettings, optional
-    walk : WalkSettings, optional
+        Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
+    seeds : retriever, optional
+        Dense retriever whose best passages seed the walk where there is no other source that does.
+    provenance : bool, default True
+        Add ``metadata["phasegraph"]``: score, and the path on which most of the mass came. The key is among the
+        node's excluded metadata keys: neither a prompt nor an embedding reads it.
     callback_manager : CallbackManager, optional
 
     Notes
     -----
-    Scores are masses in (0, 1]. Asked by itself, each node carries ``metadata["phasegraph"]`` with the path that led
-    to it and the seeds, a key that neither a prompt nor an embedding reads. As a source of
-    :class:`CalibratedFusionRetriever` it hands over its background and its paths as well.
+    Scores are masses in (0, 1]. Within a ``CalibratedFusionRetriever`` it declares that it needs ``vector`` (the names
+    in ``graph.needs``): the dense ranking seeds the walk. Asked alone and without `seeds`, only the entities that the
+    query names do.
 
     Examples
     --------
     >>> from llama_index.core.schema import TextNode
-    >>> from phasegraph.graph import build_graph
-    >>> nodes = [TextNode(id_="1", text="Vertigo was directed by Alfred Hitchcock."), TextNode(id_="2", text="Rain.")]
-    >>> graph = build_graph([{"id": node.node_id, "text": node.text} for node in nodes])
-    >>> found = EntityGraphRetriever(graph, nodes).retrieve("Who is Alfred Hitchcock?")
-    >>> found[0].node_id, found[0].metadata["phasegraph"]["path"]
-    ('1', 'alfred hitchcock > [1]')
+    >>> nodes = [
+    ...     TextNode(id_="film", text="Vertigo is a film by Alfred Hitchcock.", metadata={"title": "Vertigo"}),
+    ...     TextNode(id_="man", text="He was born in Leytonstone.", metadata={"title": "Alfred Hitchcock"}),
+    ...     TextNode(id_="other", text="Paris is a city.", metadata={"title": "Paris"}),
+    ... ]
+    >>> found = EntityGraphRetriever.from_nodes(nodes).retrieve("Where was the director of Vertigo born?")
+    >>> sorted(hit.node_id for hit in found)
+    ['film', 'man']
     """
 
     in_worker = True
 
     def __init__(
         self,
-        graph: EntityGraph,
-        nodes: Any,
+        graph: EntityGraph | Source,
+        nodes: Any = None,
         *,
         similarity_top_k: int = 10,
-        seeds: Any = None,
         embed_model: BaseEmbedding | None = None,
-        needs: Sequence[str] = ("vector",),
-        linking: LinkSettings | None = None,
-        walk: WalkSettings | None = None,
+        seeds: Any = None,
+        provenance: bool = True,
         callback_manager: CallbackManager | None = None,
     ) -> None:
         super().__init__(callback_manager)
         if embed_model is not None and not isinstance(embed_model, BaseEmbedding):
             raise InvalidTypeError(f"embed_model must be a BaseEmbedding or None; got {type(embed_model).__name__}")
-        source = GraphSource(
-            graph,
-            needs=needs,
-            embedder=None if embed_model is None else embed_model.get_query_embedding,
-            linking=LinkSettings() if linking is None else linking,
-            walk=WalkSettings() if walk is None else walk,
-        )
-        self.needs = tuple(source.needs)
-        self._leg = _Leg(source, as_lookup(nodes))
+        source = graph
+        if isinstance(graph, EntityGraph):
+            source = GraphSource(graph, embedder=None if embed_model is None else embed_model.get_query_embedding)
+        if not isinstance(source, Source):
+            raise InvalidTypeError(f"graph must be an EntityGraph or a source; got {type(graph).__name__}")
+        self.needs: tuple[str, ...] = tuple(getattr(source, "needs", ()))
+        self._lookup = None if nodes is None else as_lookup(nodes)
+        self._source = source
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
-        self._own_leg = _Leg(replace(source, needs=() if seeds is None else ("seeds",)), self._leg.lookup)
-        self._gatherer = Gatherer(self._settings(self._similarity_top_k), deadline=None)
+        self._provenance = check_flag("provenance", provenance)
+
+    @classmethod
+    def from_nodes(
+        cls,
+        nodes: Iterable[BaseNode],
+        *,
+        embed_model: BaseEmbedding | None = None,
+        vectors: Any = None,
+        extractions: Iterable[Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        extractor: Any = None,
+        gazetteer: Iterable[str] = (),
+        title_key: str = "title",
+        **fields: Any,
+    ) -> Self:
+        """Build the graph from nodes.
+
+        Parameters
+        ----------
+        nodes : iterable of BaseNode
+        embed_model : BaseEmbedding, optional
+            Embeds every passage (unless `vectors` are given) and each query.
+        vectors : (P, d) array_like, optional
+            The passages' embeddings.
+        extractions, extractor, gazetteer
+            ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for a property graph
+            of the framework see :func:`read_property_graph`.
+        title_key : str, default "title"
+            Metadata key of a passage's title.
+        **fields
+            The other arguments of the retriever.
+        """
+        held = {node.node_id: node for node in nodes}
+        rows = [
+            {"id": name, "title": str(node.metadata.get(title_key) or ""), "text": node.get_content()}
+            for name, node in held.items()
+        ]
+        if vectors is None and embed_model is not None:
+            vectors = embed_model.get_text_embedding_batch([row["text"] for row in rows])
+        graph = build_graph(rows, triples=extractions, embeddings=vectors, extractor=extractor, gazetteer=gazetteer)
+        return cls(graph, held, embed_model=embed_model, **fields)
 
     @property
     def similarity_top_k(self) -> int:
@@ -105,63 +146,70 @@ class EntityGraphRetriever(BaseRetriever):
     @similarity_top_k.setter
     def similarity_top_k(self, value: int) -> None:
         self._similarity_top_k = check_count("similarity_top_k", value)
-        self._gatherer = Gatherer(self._settings(self._similarity_top_k), deadline=None)
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asked = take()
         query = check_query(query_bundle.query_str)
-        if asked is None or (self._seeds is not None and not any(asked.given.values())):
-            limit = self._similarity_top_k if asked is None else asked.limit
-            gatherer = self._gatherer if asked is None else Gatherer(self._settings(limit), deadline=None)
-            ranking = _ranking_of(gatherer.gather(self._legs(query_bundle), query))
-        else:
-            ranking = self._leg.search(query, asked.limit, asked.given)
+        asked = take()
         if asked is None:
-            return _nodes_of(ranking, self._similarity_top_k)
-        asked.ranking = ranking
-        return _hits_of(ranking)
+            return self._copies(_ranking_of(self._gatherer().gather(self._legs(query_bundle), query)))
+        if self._seeds is None or any(asked.given.values()):
+            asked.ranking = self.search(query, asked.limit, asked.given)
+        else:
+            asked.ranking = _ranking_of(self._gatherer(asked.limit).gather(self._legs(query_bundle), query))
+        return _hits_of(asked.ranking)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query = check_query(query_bundle.query_str)
-        found = await self._gatherer.agather(self._legs(query_bundle), query)
-        return _nodes_of(_ranking_of(found), self._similarity_top_k)
-
-    def _settings(self, limit: int | None) -> dict[str, SourceSettings]:
-        wanted = None if limit is None else max(limit, 1)
-        if self._seeds is None:
-            return {"graph": SourceSettings(limit=wanted, on_error="raise", breaker=None)}
-        return {
-            "graph": SourceSettings(limit=wanted, needs=("seeds",), on_error="raise", breaker=None),
-            "seeds": SourceSettings(limit=_SEED_HITS, on_error="raise", breaker=None),
-        }
-
-    def _legs(self, bundle: QueryBundle) -> dict[str, AnySource]:
-        legs: dict[str, AnySource] = {"graph": self._own_leg}
-        if self._seeds is not None:
-            legs["seeds"] = self._seeds.bind(bundle, [])
-        return legs
-
-
-class _Leg:
-    """The graph's ranking with the passages' nodes as payloads."""
-
-    def __init__(self, source: GraphSource, lookup: Callable[[Sequence[str]], Mapping[str, Any]]) -> None:
-        self.source = source
-        self.lookup = lookup
+        return self._copies(_ranking_of(await self._gatherer().agather(self._legs(query_bundle), query)))
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
-        ranking = self.source.search(query, limit, given)
-        if not len(ranking):
-            return ranking
-        nodes = self.lookup(ranking.ids)
+        """The core's ranking with the passages' nodes as payloads; see :meth:`phasegraph.sources.Source.search`."""
+        seeds = given.get("seeds")
+        ranking = self._source.search(query, limit, dict.fromkeys(self.needs, seeds) if seeds is not None else given)
+        nodes: Mapping[str, Any] = {} if self._lookup is None else self._lookup(ranking.ids)
         ids = [one for one in ranking.ids if one in nodes]
-        if len(ids) < len(ranking):
+        if self._lookup is not None and len(ids) < len(ranking):
             warnings.warn(
                 f"nodes must hold the graph's passages; {len(ranking) - len(ids)} of {len(ranking)} are not there",
                 PhasegraphWarning,
                 stacklevel=2,
             )
         return replace(ranking, payloads=Found(ids, [nodes[one] for one in ids], Paths(ranking.payloads)))
+
+    def _gatherer(self, limit: int | None = 0) -> Gatherer:
+        """Asks the seeds, where there are any, and then the graph; an error of either is raised as it is."""
+        wanted = max(self._similarity_top_k, 1) if limit == 0 else limit
+        needs = () if self._seeds is None else ("seeds",)
+        settings = {"graph": SourceSettings(limit=wanted, needs=needs, on_error="raise", breaker=None)}
+        if self._seeds is not None:
+            settings["seeds"] = SourceSettings(limit=_SEED_HITS, on_error="raise", breaker=None)
+        return Gatherer(settings, deadline=None)
+
+    def _legs(self, bundle: QueryBundle) -> dict[str, AnySource]:
+        legs: dict[str, AnySource] = {"graph": _Named(self)}
+        if self._seeds is not None:
+            legs["seeds"] = self._seeds.bind(bundle, [])
+        return legs
+
+    def _copies(self, ranking: Ranking) -> list[NodeWithScore]:
+        """Copies of the best nodes, with the path that led to each."""
+        payloads = ranking.payloads
+        evidence = payloads.evidence if isinstance(payloads, Found) else {}
+        found: list[NodeWithScore] = []
+        for hit in _hits_of(ranking)[: self._similarity_top_k]:
+            block = {"score": hit.score, **evidence.get(hit.node.id_, {})} if self._provenance else None
+            found.append(NodeWithScore(node=own_node(hit.node, hit.node.id_, block), score=hit.score))
+        return found
+
+
+class _Named:
+    """The retriever as the source "graph", whatever its own source is called."""
+
+    def __init__(self, retriever: EntityGraphRetriever) -> None:
+        self.retriever = retriever
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        return replace(self.retriever.search(query, limit, given), source="graph")
 
 
 def _ranking_of(found: Gathered) -> Ranking:
@@ -170,18 +218,12 @@ def _ranking_of(found: Gathered) -> Ranking:
 
 
 def _hits_of(ranking: Ranking) -> list[NodeWithScore]:
-    pairs = zip(ranking.ids, ranking.scores.tolist(), strict=True)
+    """Nodes with their masses; without text where there is no node."""
     payloads: Mapping[str, Any] = ranking.payloads
-    return [NodeWithScore(node=payloads[one], score=score) for one, score in pairs if one in payloads]
-
-
-def _nodes_of(ranking: Ranking, k: int) -> list[NodeWithScore]:
-    """Copies of the best nodes, with the path that led to each."""
-    payloads = ranking.payloads
-    if not isinstance(payloads, Found):
-        return []
-    found: list[NodeWithScore] = []
-    for hit in _hits_of(ranking)[:k]:
-        block = {"score": hit.score, **payloads.evidence[hit.node.id_]}
-        found.append(NodeWithScore(node=own_node(hit.node, hit.node.id_, block), score=hit.score))
-    return found
+    given = bool(payloads)
+    pairs = zip(ranking.ids, ranking.scores.tolist(), strict=True)
+    return [
+        NodeWithScore(node=payloads.get(one) or TextNode(id_=one, text=""), score=score)
+        for one, score in pairs
+        if one in payloads or not given
+    ]

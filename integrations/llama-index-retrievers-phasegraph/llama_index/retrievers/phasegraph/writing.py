@@ -48,11 +48,11 @@ def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, BaseNode]
     winner: Winner | None = None
     inner: dict[str, Any] = {}
     for name, held, evidence in columns:
+        if evidence and identifier in evidence:
+            inner[name] = evidence[identifier]
         node = held.get(identifier)
         if node is None:
             continue
-        if evidence and identifier in evidence:
-            inner[name] = evidence[identifier]
         if BLOCK in node.metadata:
             inner[name] = node.metadata[BLOCK]
         if winner is None or isinstance(winner.node, TripleNode):
