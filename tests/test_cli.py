@@ -236,3 +236,22 @@ def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, c
     assert state["confirmed"] or FusionPipeline.load(tuned) == FusionPipeline()
     assert main(["evaluate", str(BUNDLED), "--systems", "vector", "--pipeline", str(tuned), "--json", "-"]) == 0
     assert set(json.loads(capsys.readouterr().out)["systems"]) == {"vector", "tuned"}
+
+
+def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "report"
+    assert main(["evaluate", str(folder), "--systems", "vector,graph,default", "--report", str(out)]) == 0
+    assert "index.html" in capsys.readouterr().out
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "<script" not in page
+    assert len(list(out.glob("*.png"))) >= 3
+
+
+@pytest.mark.parametrize("limit", ["1", "2", "500"])
+def test_any_list_length_gives_a_table(folder, limit, capsys):
+    assert (
+        main(["evaluate", str(folder), "--limit", limit, "--systems", QUICK + ",fusion-distance", "--json", "-"]) == 0
+    )
+    assert json.loads(capsys.readouterr().out)["limit"] == int(limit)
