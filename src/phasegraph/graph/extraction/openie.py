@@ -1,0 +1,222 @@
+"""Extractions that were made elsewhere: OpenIE files in HippoRAG's format, and our own triples by the line."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph.records import Extraction, Triple
+from phasegraph.graph.entity_graph.words import normalise_name
+from phasegraph.graph.extraction.corpus import read_passages
+
+_FIELDS = {"lines": ("entities", "triples"), "docs": ("extracted_entities", "extracted_triples")}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenieFile:
+    """What a file of extractions holds.
+
+    Parameters
+    ----------
+    extractions : tuple of Extraction
+        One per passage and entry, in the order of the file; entity names are normalised.
+    malformed_triples : int
+        Triples left out because they are not three strings, or name nothing at one end.
+    malformed_entities : int
+        Entities left out because they are no names.
+    """
+
+    extractions: tuple[Extraction, ...]
+    malformed_triples: int = 0
+    malformed_entities: int = 0
+
+
+def read_openie(path: str | os.PathLike[str], passages: Iterable[Any], *, entities: bool = True) -> OpenieFile:
+    """Read entities and triples that a model found, for the passages of a corpus.
+
+    Parameters
+    ----------
+    path : path
+        Either lines ``{"id", "entities", "triples"}``, or one object ``{"docs": [{"idx", "passage",
+        "extracted_entities", "extracted_triples"}, …]}`` as HippoRAG writes. Either list may be left out.
+    passages : iterable of mapping or object
+        The corpus, as for :func:`~phasegraph.graph.build_graph`.
+    entities : bool, default True
+        Whether the entities count, or only what the triples join.
+
+    Returns
+    -------
+    OpenieFile
+        For ``build_graph(passages, triples=read_openie(path, passages).extractions)``.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line, or file and entry: for what is not JSON of that form, ids that repeat, and entries
+        that belong to no passage.
+
+    Notes
+    -----
+    An entry of HippoRAG's format belongs to the passage whose id is its ``idx``; if there is none, to every
+    passage whose text, or title and text, is its ``passage`` (white space apart).
+
+    References
+    ----------
+    Gutiérrez, B. J. et al. (2024). HippoRAG. arXiv:2405.14831
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = Path(folder.name) / "triples.jsonl"
+    >>> _ = file.write_text('{"id": "1", "triples": [["Ada", "met", "Bo"], ["Ada", "sang"]]}')
+    >>> found = read_openie(file, [{"id": "1", "text": "Ada met Bo. Ada sang."}])
+    >>> found.extractions[0].triples, found.malformed_triples
+    ((('Ada', 'met', 'Bo'),), 1)
+    >>> folder.cleanup()
+    """
+    file = Path(path)
+    rows = read_passages(passages)
+    data = _bytes_of(file)
+    docs = _docs(file, data)
+    records: list[Extraction] = []
+    bad_triples = bad_entities = 0
+    for ids, where, entry, fields in _by_line(file, data, rows) if docs is None else _by_entry(file, docs, rows):
+        names, lost_names = entity_names(_listed(where, entry, fields[0]) if entities else [])
+        triples, lost_triples = sound_triples(_listed(where, entry, fields[1]))
+        bad_entities, bad_triples = bad_entities + lost_names, bad_triples + lost_triples
+        records += [Extraction(name, names, triples) for name in ids]
+    return OpenieFile(tuple(records), bad_triples, bad_entities)
+
+
+def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
+    """The triples that are three strings with a name at both ends, and how many others there were.
+
+    Examples
+    --------
+    >>> sound_triples([["Ada", "met", "Bo"], ["Ada"], ["?", "met", "Bo"], "Ada met Bo"])
+    ([('Ada', 'met', 'Bo')], 3)
+    """
+    kept: list[Triple] = []
+    lost = 0
+    for item in given:
+        match item:
+            case [str(subject), str(predicate), str(obj)] if normalise_name(subject) and normalise_name(obj):
+                kept.append((subject, predicate, obj))
+            case _:
+                lost += 1
+    return kept, lost
+
+
+def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
+    """Different normalised names in order, and how many items were none.
+
+    Examples
+    --------
+    >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
+    (['ada lovelace'], 2)
+    """
+    names = [normalise_name(item) if isinstance(item, str) else "" for item in given]
+    return list(dict.fromkeys(name for name in names if name)), names.count("")
+
+
+_Entry = tuple[tuple[str, ...], str, Mapping[str, object], tuple[str, str]]
+
+
+def _by_line(file: Path, data: bytes, rows: list[tuple[str, str, str]]) -> Iterator[_Entry]:
+    """Lines of our own format: passage ids, place for messages, entry, field names."""
+    known = {name for name, _, _ in rows}
+    seen: dict[str, int] = {}
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{file}:{number}"
+        entry = _parsed(where, line)
+        if not isinstance(entry, dict):
+            raise InvalidInputError(f"{where}: the line must be one JSON object; got {type(entry).__name__}")
+        name = entry.get("id")
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"{where}: 'id' must be text that is not blank; got {name!r}")
+        if name in seen:
+            raise InvalidInputError(f"{where}: ids must not repeat; {name!r} is already on line {seen[name]}")
+        if name not in known:
+            raise InvalidInputError(f"{where}: a passage with triples must be in the corpus; {name!r} is not")
+        seen[name] = number
+        yield (name,), where, entry, _FIELDS["lines"]
+
+
+def _by_entry(file: Path, docs: list[object], rows: list[tuple[str, str, str]]) -> Iterator[_Entry]:
+    """Entries of HippoRAG's format, likewise."""
+    by_text: dict[str, list[str]] = {}
+    for name, title, text in rows:
+        for form in dict.fromkeys((_squeezed(text), _squeezed(f"{title}\n{text}"))):
+            by_text.setdefault(form, []).append(name)
+    known = {name for name, _, _ in rows}
+    seen: dict[str, int] = {}
+    for number, entry in enumerate(docs):
+        where = f"{file}: docs[{number}]"
+        if not isinstance(entry, dict):
+            raise InvalidInputError(f"{where}: an entry must be an object; got {type(entry).__name__}")
+        idx, passage = entry.get("idx"), entry.get("passage")
+        text = _squeezed(passage) if isinstance(passage, str) else ""
+        ids = (idx,) if isinstance(idx, str) and idx in known else tuple(by_text.get(text, ()) if text else ())
+        if not ids:
+            raise InvalidInputError(
+                f"{where}: an entry must belong to a passage of the corpus; idx {idx!r:.80} is no id of it and "
+                f"passage {passage!r:.80} no text"
+            )
+        twice = next((name for name in ids if name in seen), None)
+        if twice is not None:
+            raise InvalidInputError(f"{where}: passages must not repeat; {twice!r} is already docs[{seen[twice]}]")
+        seen.update(dict.fromkeys(ids, number))
+        yield ids, where, entry, _FIELDS["docs"]
+
+
+def _docs(file: Path, data: bytes) -> list[object] | None:
+    """The entries of a file in HippoRAG's format; None for one of lines."""
+    first = next((line for line in data.split(b"\n") if line.strip()), b"")
+    if not first:
+        raise InvalidInputError(f"{file}: there must be at least one passage's extraction; the file is empty")
+    try:
+        whole = json.loads(first)
+    except (ValueError, RecursionError):
+        if b'"docs"' not in data:
+            return None
+        whole = _parsed(f"{file}", data)
+    if not isinstance(whole, dict) or "docs" not in whole:
+        return None
+    docs = whole["docs"]
+    if not isinstance(docs, list) or not docs:
+        raise InvalidInputError(f"{file}: 'docs' must be a list of at least one entry; got {docs!r:.80}")
+    return docs
+
+
+def _bytes_of(file: Path) -> bytes:
+    if not file.is_file():
+        raise InvalidInputError(f"{file}: the file must exist; there is none")
+    return file.read_bytes()
+
+
+def _parsed(where: str, data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{where}: must be JSON in UTF-8; {error}") from error
+
+
+def _listed(where: str, entry: Mapping[str, object], name: str) -> list[object]:
+    value = entry.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InvalidInputError(f"{where}: {name!r} must be a list; got {value!r:.80}")
+    return value
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
