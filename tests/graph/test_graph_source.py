@@ -27,8 +27,8 @@ def handed(*ids):
     return {"vector": Ranking("vector", list(ids), [0.9 - 0.1 * rank for rank in range(len(ids))])}
 
 
-def exact(graph, query, given, vector=None, follow=0.8):
-    """The stationary mass by brute force: a linear system over all nodes."""
+def exact(graph, query, given, vector=None, follow=0.85):
+    """Scores of all passages by brute force: a linear system over all nodes."""
     seeds = link(graph, query, given.get("vector"))
     reset = np.zeros(graph.size)
     reset[seeds.nodes] = seeds.masses
@@ -38,7 +38,8 @@ def exact(graph, query, given, vector=None, follow=0.8):
     sums = steps.sum(axis=1)
     steps[sums == 0] = reset
     steps[sums > 0] /= sums[sums > 0, None]
-    return np.linalg.solve(np.eye(graph.size) - follow * steps.T, (1 - follow) * reset)
+    mass = np.linalg.solve(np.eye(graph.size) - follow * steps.T, (1 - follow) * reset)[: len(graph.passages)]
+    return mass if gains is None else (mass + 3e-4) * np.sqrt(gains[: len(mass)])
 
 
 def test_it_is_a_source():
@@ -53,7 +54,7 @@ def test_the_walk_finds_the_last_hop_that_the_ranking_misses():
 
 @pytest.mark.parametrize("vector", [None, [0.7, 0.7, 0.1]])
 @pytest.mark.parametrize("given_ranking", [{}, handed("film", "river"), handed("city")])
-def test_masses_are_those_of_the_exact_walk(vector, given_ranking):
+def test_scores_are_those_of_the_exact_walk(vector, given_ranking):
     source = GraphSource(GRAPH, embedder=lambda query: vector, walk=WalkSettings(tolerance=1e-12))
     if vector is None:
         source = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-12))
@@ -63,11 +64,12 @@ def test_masses_are_those_of_the_exact_walk(vector, given_ranking):
         assert score == pytest.approx(mass[GRAPH.passage_rows[name]], abs=1e-9)
 
 
-def test_the_background_is_that_of_all_passages():
-    found = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-13)).search(QUERY, 1, handed("film"))
-    logs = np.log(exact(GRAPH, QUERY, handed("film"))[:5] + 1e-4)
+@pytest.mark.parametrize(("given_ranking", "floor"), [(handed("film"), 0.0), ({}, 3e-4)])
+def test_the_background_is_that_of_all_passages(given_ranking, floor):
+    found = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-13)).search(QUERY, 1, given_ranking)
+    logs = np.log(exact(GRAPH, QUERY, given_ranking) + floor)
     assert found.background.transform == "log"
-    assert found.background.floor == 1e-4
+    assert found.background.floor == floor
     assert found.background.location == pytest.approx(logs.mean(), abs=1e-6)
     assert found.background.scale == pytest.approx(logs.std(), abs=1e-6)
     assert found.size == 5
@@ -111,7 +113,7 @@ def test_a_passage_without_names_sends_its_mass_back_to_the_seeds():
     graph = graph_from_extractions(["lone", "other"], [Extraction("other", ["ada"])])
     found = GraphSource(graph).search("which?", 5, {"vector": Ranking("vector", ["lone"], [0.9])})
     assert found.ids == ("lone",)
-    assert found.scores.tolist() == pytest.approx([1.0])
+    assert found.scores.tolist() == pytest.approx([(1 + 3e-4) * 0.9**0.5])
 
 
 def test_nearer_passages_are_preferred_along_the_way():
@@ -150,6 +152,8 @@ def test_what_it_is_made_of_is_checked():
         GraphSource(GRAPH, needs="vector")
     with pytest.raises(InvalidInputError, match="floor"):
         WalkSettings(floor=0.0)
+    with pytest.raises(InvalidInputError, match="closeness"):
+        WalkSettings(closeness=-1.0)
     with pytest.raises(InvalidInputError, match="follow_probability"):
         WalkSettings(follow_probability=1.0)
 

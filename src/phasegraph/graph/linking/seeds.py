@@ -99,7 +99,7 @@ class Seeding:
         nodes = np.concatenate([self.nodes, other.nodes])
         masses = np.concatenate([self.masses, mass * other.masses])
         distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)
-        summed = np.bincount(place, weights=masses, minlength=len(distinct))
+        summed = np.bincount(place, weights=masses, minlength=len(distinct)).astype(np.float64)
         order = np.argsort(first)
         kept = order[summed[order] > 0]
         return Seeding(distinct[kept].astype(np.intp), summed[kept], "" if len(kept) else self.reason)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
-from phasegraph.candidates import Background, Ranking, top_order
+from phasegraph._typing import FloatArray, Int32Array
+from phasegraph.candidates import Ranking, top_order
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import (
@@ -29,7 +29,10 @@ from phasegraph.graph.pagerank.reset import as_seeds
 from phasegraph.graph.pagerank.rows import StaticRows
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 from phasegraph.graph.source.evidence import Trails
+from phasegraph.graph.source.scoring import background, passage_scores
 from phasegraph.sources.protocol import Given
+
+__all__ = ["GraphSource", "WalkSettings", "background"]
 
 Embedder = Callable[[str], Any]
 
@@ -40,25 +43,30 @@ class WalkSettings:
 
     Parameters
     ----------
-    follow_probability : float, default 0.8
+    follow_probability : float, default 0.85
         Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
     tolerance : float, default 3e-6
         Mass per out-edge below which the walk goes no further.
-    floor : float, default 1e-4
-        Added to a mass before its logarithm, for the background; > 0.
+    floor : float, default 3e-4
+        Added to a mass before its logarithm; > 0.
     relevance : bool, default True
-        Whether passages nearer to the query are entered more readily.
+        Whether passages nearer to the query are entered more readily, and scored higher.
+    closeness : float, default 0.5
+        Power of a passage's similarity in its score; >= 0.
     """
 
-    follow_probability: float = 0.8
+    follow_probability: float = 0.85
     tolerance: float = 3e-6
-    floor: float = 1e-4
+    floor: float = 3e-4
     relevance: bool = True
+    closeness: float = 0.5
 
     def __post_init__(self) -> None:
         push_settings(self.follow_probability, self.tolerance, 0, None, "numpy")
         if not 0 < self.floor < np.inf:
             raise InvalidInputError(f"WalkSettings.floor must be finite and > 0; got {self.floor!r}")
+        if not 0 <= self.closeness < np.inf:
+            raise InvalidInputError(f"WalkSettings.closeness must be finite and >= 0; got {self.closeness!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +94,9 @@ class GraphSource:
 
     Notes
     -----
-    Scores are masses in (0, 1]. The background is the mean and the standard deviation of log(mass + floor) over
-    all passages. A passage's payload is its :class:`Trail`.
+    A score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known (see
+    `relevance`); only passages the walk reached are ranked. The background is the mean and the standard deviation
+    of the scores' logarithm over all passages. A passage's payload is its :class:`Trail`.
 
     Examples
     --------
@@ -140,15 +149,16 @@ class GraphSource:
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
         gains = relevance(self.graph, handed, vector) if self.walk.relevance else None
         walked = self._walk(seeding, gains)
-        rows, masses = self._hits(walked, limit)
-        ids = [self.graph.passages[row] for row in rows.tolist()]
+        settings = self.walk
+        rows, scores, behind = passage_scores(walked, gains, size, floor=settings.floor, closeness=settings.closeness)
+        ids, best = self._best(rows, scores, limit)
         return Ranking(
             self.name,
             ids,
-            masses,
-            background=background(walked, size, self.walk.floor),
+            best,
+            background=behind,
             size=size,
-            payloads=Trails(self.graph, walked, seeding, gains, tuple(ids)),
+            payloads=Trails(self.graph, walked, seeding, gains, ids),
             reason="" if ids else "the walk from the query's seeds reaches no passage",
         )
 
@@ -175,39 +185,11 @@ class GraphSource:
         settings = push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, kernel)
         return run_push(rows, operator.pool, seeds, settings, None)
 
-    def _hits(self, walked: PageRankResult, limit: int | None) -> tuple[Any, FloatArray]:
-        """Rows and masses of the best passages, ties by id."""
-        held = (walked.nodes < len(self.graph.passages)) & (walked.values > 0)
-        rows, masses = walked.nodes[held], walked.values[held]
-        if limit is not None and limit < len(masses):
-            near = masses >= np.partition(masses, len(masses) - limit)[len(masses) - limit]
-            rows, masses = rows[near], masses[near]
+    def _best(self, rows: Int32Array, scores: FloatArray, limit: int | None) -> tuple[tuple[str, ...], FloatArray]:
+        """The best of the scored passages, ties by id."""
+        if limit is not None and limit < len(scores):
+            near = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
+            rows, scores = rows[near], scores[near]
         ids = [self.graph.passages[row] for row in rows.tolist()]
-        best = top_order(masses, ids, limit)
-        return rows[best], masses[best]
-
-
-def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
-    """Mean and standard deviation of log(mass + floor) over all passages, in O(reached).
-
-    Parameters
-    ----------
-    walked : PageRankResult
-    passages : int
-        Nodes below this are passages; those the walk did not reach have mass 0.
-    floor : float
-        > 0.
-
-    Returns
-    -------
-    Background or None
-        None where all masses are equal.
-    """
-    held = walked.values[walked.nodes < passages]
-    base = float(np.log(floor))
-    above = np.log(held + floor) - base
-    mean = float(above.sum()) / passages
-    spread = float(np.sqrt(max(float((above**2).sum()) / passages - mean**2, 0.0)))
-    if spread <= 0:
-        return None
-    return Background(location=base + mean, scale=spread, transform="log", floor=floor)
+        best = top_order(scores, ids, limit)
+        return tuple(ids[place] for place in best.tolist()), scores[best]
