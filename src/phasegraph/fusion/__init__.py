@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from phasegraph._typing import FloatArray
-from phasegraph.fusion.basic import comb_mnz, comb_sum, linear, reciprocal_rank
+from phasegraph.fusion.basic import comb_mnz, comb_sum, linear, linear_terms, reciprocal_rank
 from phasegraph.fusion.boltzmann import boltzmann, boltzmann_temperature
 from phasegraph.fusion.copula import gumbel_copula, normal_scores, wasserstein_temperature
 from phasegraph.fusion.field_rules import borda, comb_anz, comb_med, dbsf, inverse_square_rank
@@ -65,6 +65,9 @@ class FusionRule:
         The formula is reconstructed, or nothing shows that it helps.
     reference : str
         Where it comes from.
+    terms : callable, optional
+        ``terms(filled, weights) -> (n, m)`` parts that add up to the function's value, from values without NaN and
+        weights that are known to be right: what the pipeline uses in place of the function where there is one.
     """
 
     name: str
@@ -75,10 +78,11 @@ class FusionRule:
     options: tuple[str, ...] = ()
     experimental: bool = False
     reference: str = ""
+    terms: Callable[[FloatArray, FloatArray], FloatArray] | None = None
 
 
 _RULES = (
-    FusionRule("linear", linear, reference="weighted sum of calibrated values"),
+    FusionRule("linear", linear, reference="weighted sum of calibrated values", terms=linear_terms),
     FusionRule(
         "rrf",
         reciprocal_rank,

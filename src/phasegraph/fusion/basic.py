@@ -40,7 +40,12 @@ def linear(
     array([0.85, 0.3 ])
     """
     matrix = check_matrix(values)
-    return ordered_sum(filled(matrix, missing) * check_weights(weights, matrix.shape[1]))
+    return ordered_sum(linear_terms(filled(matrix, missing), check_weights(weights, matrix.shape[1])))
+
+
+def linear_terms(values: FloatArray, weights: FloatArray, /) -> FloatArray:
+    """(n, m) parts of the weighted sum, from values without NaN."""
+    return values * weights
 
 
 def reciprocal_rank(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,11 +12,12 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.calibration import Calibrated
-from phasegraph.candidates import Candidates, Ranking, SourceReport, Status, pool, top_order
+from phasegraph.candidates import Candidates, Ranking, SourceReport, Status, pool
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.fusion import FUSION_RULES
+from phasegraph.fusion.base import ordered_sum
 from phasegraph.fusion.weighting import WEIGHTINGS
-from phasegraph.pipeline import parts
+from phasegraph.pipeline import choosing, parts
 from phasegraph.pipeline.result import Reason, Result
 from phasegraph.priors import Context
 
@@ -53,26 +55,35 @@ def _fuse(
     degraded: bool,
 ) -> Result:
     rule = FUSION_RULES[pipeline.rule]
-    values = candidates.spread([one.values for one in found])
+    columns = [one.values for one in found]
     missing = np.array([one.missing for one in found])
     weights = _weights(pipeline, candidates)
-    options = dict(pipeline.rule_options)
-    fused = rule.function(values, weights=weights, missing=missing, **options)
+    terms: FloatArray | None = None
+    if rule.terms is not None:
+        values = candidates.spread(columns, missing.tolist())
+        terms = rule.terms(values, weights)
+        fused = ordered_sum(terms)
+    else:
+        values = candidates.spread(columns)
+        fused = rule.function(values, weights=weights, missing=missing, **pipeline.rule_options)
     bonuses = _bonuses(pipeline, candidates, fused, context)
     if bonuses is not None:
         fused = fused + bonuses
     factors = _factors(pipeline, candidates, context)
     final = fused if factors is None else parts.with_prior(fused, factors)
-    rows = top_order(final, candidates.ids, pipeline.k)
-    contributed = parts.contributions(rule, options, values, weights, missing, rows)
+    rows, extras = choosing.choose(pipeline, candidates, values, final, context)
+    if terms is not None:
+        contributed = terms[rows]
+    else:
+        contributed = parts.contributions(rule, pipeline.rule_options, values, weights, missing, rows)
     agreement = parts.agreement(candidates.rankings)
-    chosen = values[rows]
+    calibrated = values[rows]
     return Result(
         ids=tuple(candidates.ids[row] for row in rows.tolist()),
         scores=parts.publish(final[rows]),
         fused=fused[rows],
         contributions=contributed,
-        calibrated=np.where(np.isnan(chosen), missing, chosen),
+        calibrated=calibrated if terms is not None else np.where(np.isnan(calibrated), missing, calibrated),
         weights=weights,
         bonuses=np.zeros(len(rows)) if bonuses is None else bonuses[rows],
         priors=np.ones(len(rows)) if factors is None else factors[rows],
@@ -82,7 +93,9 @@ def _fuse(
         reports=reports,
         agreement=agreement,
         degraded=degraded,
-        warnings=_disagreements(agreement),
+        reason="all_rejected" if choosing.abstained(extras) else "",
+        warnings=_disagreements(agreement) + choosing.certificate_warnings(extras),
+        extras=extras,
     )
 
 
@@ -102,14 +115,13 @@ def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 def _weights(pipeline: FusionPipeline, candidates: Candidates) -> FloatArray:
     """(m,) weights over the sources that answered, divided once by their sum in name order."""
     if pipeline.weights is None:
-        given = WEIGHTINGS[pipeline.weighting](candidates.rankings)
+        given = WEIGHTINGS[pipeline.weighting](candidates.rankings).tolist()
     else:
-        given = np.array([pipeline.weights[name] for name in candidates.sources])
-    scaled = given / given.max()
-    total = 0.0
-    for weight in scaled.tolist():
-        total += weight
-    return np.asarray(scaled / total)
+        given = [pipeline.weights[name] for name in candidates.sources]
+    most = max(given)
+    scaled = [weight / most for weight in given]
+    total = math.fsum(scaled)
+    return np.array([weight / total for weight in scaled])
 
 
 def _bonuses(

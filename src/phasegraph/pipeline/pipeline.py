@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrator, ListCalibrator
 from phasegraph.candidates import Ranking, SourceReport
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.persistence import read_document, write_document
@@ -19,6 +20,7 @@ from phasegraph.pipeline.parts import PoolCapMode, calibrator_for
 from phasegraph.pipeline.result import Result
 from phasegraph.pipeline.state import pipeline_from_dict, pipeline_to_dict
 from phasegraph.priors import Context, Prior
+from phasegraph.selection import SelectionPolicy
 
 KIND, VERSION = "pipeline", 1
 _PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
@@ -45,7 +47,7 @@ class FusionPipeline:
     weights : mapping of str to float, optional
         By source name, >= 0, not all 0; divided by their sum over the sources that answered. A source whose
         weight is 0 is not fused. A source that is not named is an error. Default: by `weighting`.
-    weighting : {"equal", "roles"}, default "roles"
+    weighting : {"adaptive", "equal", "roles"}, default "adaptive"
         Weights where none are given.
     consensus_bonus : float, default 0
         Added to a candidate that at least two sources returned; >= 0.
@@ -53,8 +55,13 @@ class FusionPipeline:
         Read the bonus as a share of the largest fused value.
     priors : tuple of Prior
         Multipliers and bonuses from the context.
+    accept : AcceptancePolicy, optional
+        Thresholds per source, over calibrated values and for the published score; what is not accepted is not
+        returned. Default: everything is accepted.
+    selection : SelectionPolicy, optional
+        Which k of the 50 best accepted go together; default the k best.
     k : int, default 10
-        Results returned; >= 0. It changes neither scores nor order.
+        Results returned; >= 0. It changes neither scores nor, without a selection, order.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into an error.
 
@@ -79,10 +86,12 @@ class FusionPipeline:
     rule: str = "linear"
     rule_options: Mapping[str, object] = field(default_factory=dict)
     weights: Mapping[str, float] | None = None
-    weighting: str = "roles"
+    weighting: str = "adaptive"
     consensus_bonus: float = 0.0
     consensus_bounded: bool = False
     priors: tuple[Prior, ...] = ()
+    accept: AcceptancePolicy | None = None
+    selection: SelectionPolicy | None = None
     k: int = 10
     strict: bool = False
 
@@ -107,6 +116,9 @@ class FusionPipeline:
             raise InvalidInputError(f"weighting must be one of {sorted(WEIGHTINGS)}; got {self.weighting!r}")
         put(self, "consensus_bonus", check_number("consensus_bonus", self.consensus_bonus))
         put(self, "priors", tuple(self.priors))
+        for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
+            if not isinstance(getattr(self, name), kind | None):
+                raise InvalidTypeError(f"{name} must be a {kind.__name__} or None; got {getattr(self, name)!r}")
         put(self, "k", check_count("k", self.k))
 
     @classmethod

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import calibrator_from_dict
 from phasegraph.errors import InvalidInputError
 from phasegraph.priors import prior_from_dict
+from phasegraph.selection import SelectionPolicy
 
 if TYPE_CHECKING:
     from phasegraph.pipeline.pipeline import FusionPipeline
@@ -23,13 +25,25 @@ def pipeline_to_dict(pipeline: FusionPipeline) -> dict[str, object]:
     state["weights"] = None if pipeline.weights is None else dict(pipeline.weights)
     state["calibrator"] = dict(pipeline.calibrator.to_dict())
     state["calibrators"] = {name: dict(one.to_dict()) for name, one in pipeline.calibrators.items()}
+    state["accept"] = None if pipeline.accept is None else pipeline.accept.to_dict()
+    state["selection"] = None if pipeline.selection is None else pipeline.selection.to_dict()
     state["priors"] = [dict(prior.to_dict()) for prior in pipeline.priors]
     return state
 
 
 def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
     """Constructor arguments from :func:`pipeline_to_dict`'s state."""
-    known = {*_PLAIN, "pool_caps", "rule_options", "weights", "calibrator", "calibrators", "priors"}
+    known = {
+        *_PLAIN,
+        "pool_caps",
+        "rule_options",
+        "weights",
+        "calibrator",
+        "calibrators",
+        "priors",
+        "accept",
+        "selection",
+    }
     unknown = sorted(set(state) - known)
     if unknown:
         raise InvalidInputError(f"a pipeline's fields must be among {sorted(known)}; got {unknown}")
@@ -40,6 +54,9 @@ def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
     fields["calibrators"] = {
         name: calibrator_from_dict(_mapping(f"calibrators[{name!r}]", one)) for name, one in own.items()
     }
+    for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
+        if fields.get(name) is not None:
+            fields[name] = kind.from_dict(_mapping(name, fields[name]))
     priors = fields.get("priors", [])
     if not isinstance(priors, list):
         raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
+
+from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray
 
@@ -22,8 +24,8 @@ class Context:
     attributes : mapping of str to mapping
         Per candidate id: ``importance`` and ``authority`` in [0, 1], ``timestamp`` in seconds since the epoch,
         ``text`` or ``exact`` for the exact-match bonus.
-    embeddings : mapping of str to (d,) array
-        Per candidate id; needed by a selection that weighs redundancy.
+    embeddings : mapping of str to (d,) array, or callable
+        Per candidate id, or ``embeddings(ids) -> (n, d) array``; needed by a selection that weighs redundancy.
     costs : mapping of str to float
         Per candidate id, for example tokens; needed by a selection with a budget.
     """
@@ -31,7 +33,9 @@ class Context:
     query: str = ""
     now: float | None = None
     attributes: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
-    embeddings: Mapping[str, FloatArray] = field(default_factory=dict, repr=False)
+    embeddings: Mapping[str, FloatArray] | Callable[[Sequence[str]], ArrayLike] = field(
+        default_factory=dict, repr=False
+    )
     costs: Mapping[str, float] = field(default_factory=dict, repr=False)
 
 

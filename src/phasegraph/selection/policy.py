@@ -115,6 +115,11 @@ class SelectionPolicy:
             if self.budget <= 0:
                 raise InvalidInputError(f"SelectionPolicy.budget must be > 0; got {self.budget!r}")
 
+    @property
+    def needs_embeddings(self) -> bool:
+        """Whether :meth:`select` needs embeddings (or a kernel)."""
+        return self.method in _NEEDS_EMBEDDINGS
+
     def select(
         self,
         relevance: FloatArray,

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from phasegraph import Background, Context, FusionPipeline, InvalidInputError, Ranking, SourceReport
+from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.errors import InvalidTypeError
+from phasegraph.selection import SelectionPolicy
+
+IDS = [f"p{i}" for i in range(12)]
+VECTOR = Ranking("vector", IDS, np.linspace(0.9, 0.35, 12))
+GRAPH = Ranking("graph", IDS[::-1], 0.5 ** np.arange(12), background=Background(-9.0, 0.8, "log", 1e-4), size=500)
+
+
+def test_what_is_below_its_source_s_threshold_is_not_returned() -> None:
+    policy = AcceptancePolicy({"vector": 0.8, "graph": 0.4})
+    result = FusionPipeline(accept=policy).decide([VECTOR, GRAPH])
+    assert set(result.ids) == {"p0", "p1", "p2", "p11", "p10"}
+    assert result.accepted.all()
+    assert result.extras["acceptance"].reason == "accepted"  # type: ignore[attr-defined]
+
+
+def test_rejected_everything_is_a_reason_of_its_own() -> None:
+    result = FusionPipeline(accept=AcceptancePolicy({"vector": 2.0, "graph": 2.0})).decide([VECTOR, GRAPH])
+    assert (result.ids, result.reason, result.degraded) == ((), "all_rejected", False)
+    best = FusionPipeline(accept=AcceptancePolicy({"vector": 2.0, "graph": 2.0}, on_empty="best"))
+    assert best.decide([VECTOR, GRAPH]).ids == FusionPipeline().decide([VECTOR, GRAPH]).ids[:1]
+
+
+def test_a_threshold_of_minus_infinity_is_none_and_a_higher_one_only_removes() -> None:
+    plain = FusionPipeline(k=12).decide([VECTOR, GRAPH]).ids
+    before = plain
+    for level in (-1e300, 0.3, 0.5, 0.7, 1.0):
+        policy = AcceptancePolicy({"vector": level, "graph": level})
+        after = FusionPipeline(accept=policy, k=12).decide([VECTOR, GRAPH]).ids
+        assert [i for i in before if i in after] == list(after)
+        before = after
+    assert FusionPipeline(accept=AcceptancePolicy({"vector": -1e300}), k=12).decide([VECTOR, GRAPH]).ids == plain
+
+
+def test_accepting_changes_neither_scores_nor_order_of_what_stays() -> None:
+    plain = FusionPipeline(k=12).decide([VECTOR, GRAPH])
+    some = FusionPipeline(k=12, accept=AcceptancePolicy(final=float(np.median(plain.scores)))).decide([VECTOR, GRAPH])
+    value = dict(zip(plain.ids, plain.scores.tolist(), strict=True))
+    assert 0 < len(some) < len(plain)
+    assert [value[i] for i in some.ids] == some.scores.tolist()
+
+
+def test_a_promise_is_void_when_a_source_it_was_fitted_with_did_not_answer() -> None:
+    from phasegraph.acceptance import Threshold
+
+    threshold = Threshold(0.1, promise="the sentence", method="certified", sources=("graph", "vector"))
+    pipeline = FusionPipeline(accept=AcceptancePolicy(final=threshold))
+    assert pipeline.decide([VECTOR, GRAPH]).warnings == ()
+    failed = [SourceReport("graph", "error", "it broke"), SourceReport("vector", "ok", hits=12)]
+    assert "did not answer" in pipeline.decide([VECTOR], reports=failed).warnings[-1]
+
+
+def _near_duplicates() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(6, 8))
+    return {name: base[row // 2] + 0.001 * (row % 2) for row, name in enumerate(IDS)}
+
+
+def test_selection_prefers_what_is_not_said_twice() -> None:
+    context = Context(embeddings=_near_duplicates())
+    plain = FusionPipeline(k=4).decide([VECTOR], context).ids
+    chosen = FusionPipeline(k=4, selection=SelectionPolicy(mu=5.0)).decide([VECTOR], context)
+    assert plain == ("p0", "p1", "p2", "p3")
+    assert len({IDS.index(name) // 2 for name in chosen.ids}) == 4
+    assert chosen.extras["selection"].vendi > 3.0  # type: ignore[attr-defined]
+
+
+def test_embeddings_may_be_a_callable_asked_once_for_the_whole_pool() -> None:
+    known, asked = _near_duplicates(), []
+
+    def embed(ids: list[str]) -> np.ndarray:
+        asked.append(list(ids))
+        return np.array([known[name] for name in ids])
+
+    FusionPipeline(k=3, selection=SelectionPolicy()).decide([VECTOR], Context(embeddings=embed))
+    assert asked == [IDS]
+
+
+@pytest.mark.parametrize(
+    ("policy", "context", "field"),
+    [
+        (SelectionPolicy(), Context(), "Context.embeddings"),
+        (SelectionPolicy("top", budget=10.0), Context(), "Context.costs"),
+    ],
+)
+def test_a_selection_without_what_it_needs_says_so(policy: SelectionPolicy, context: Context, field: str) -> None:
+    with pytest.raises(InvalidInputError, match=field):
+        FusionPipeline(selection=policy).decide([VECTOR], context)
+
+
+def test_a_budget_is_kept() -> None:
+    context = Context(costs={name: 10.0 for name in IDS})
+    result = FusionPipeline(selection=SelectionPolicy("top", budget=35.0)).decide([VECTOR], context)
+    assert result.ids == ("p0", "p1", "p2")
+
+
+def test_both_stages_survive_the_state_and_wrong_ones_are_refused() -> None:
+    pipeline = FusionPipeline(accept=AcceptancePolicy({"vector": 0.3}), selection=SelectionPolicy(mu=0.2))
+    assert FusionPipeline.from_dict(pipeline.to_dict()).to_dict() == pipeline.to_dict()
+    with pytest.raises(InvalidTypeError, match="accept"):
+        FusionPipeline(accept={"vector": 0.3})  # type: ignore[arg-type]
+    with pytest.raises(InvalidTypeError, match="selection"):
+        FusionPipeline(selection="mmr")  # type: ignore[arg-type]
+
+
+def test_the_explanation_of_a_selected_set_still_adds_up() -> None:
+    context = Context(embeddings=_near_duplicates())
+    pipeline = FusionPipeline(k=5, accept=AcceptancePolicy(final=0.6), selection=SelectionPolicy(mu=1.0))
+    result = pipeline.decide([VECTOR, GRAPH], context)
+    np.testing.assert_allclose(result.contributions.sum(axis=1), result.fused, atol=1e-9)
+    assert all(result.evidence(name).position == place for place, name in enumerate(result.ids, start=1))
