@@ -234,7 +234,7 @@ LAWS: Mapping[str, Law] = MappingProxyType(
 _RAW = "scores are used as given, so their unit counts"
 KNOWN_EXCEPTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        # A pipeline's weighting, not its calibrator or rule; too rare for a random search (tests/fusion/test_weighting.py)
+        # of a weighting, not of a calibrator or rule; the counterexample is in tests/fusion/test_weighting.py
         ("adaptive", "monotonicity"): "a change within a top 20 moves the weights, and with them every candidate",
         ("raw", "affine"): _RAW,
         ("max", "affine"): "division by the best is invariant to scale, not to a shift",
