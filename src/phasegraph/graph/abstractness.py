@@ -20,7 +20,7 @@ from phasegraph._typing import FloatArray, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.synonyms import finite_rows
 
-_ROWS = 4096
+_ROWS = 1024
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
