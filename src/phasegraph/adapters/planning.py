@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from inspect import isawaitable
 from typing import TypeAlias
 
+from phasegraph.adapters.choosing import Choosing
 from phasegraph.adapters.provenance import with_notes
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.calibration import Calibrator
 from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.pipeline import Context, FusionPipeline, Result
-from phasegraph.pipeline.checks import check_weights_mapping
+from phasegraph.pipeline.checks import check_query, check_weights_mapping
 from phasegraph.sources import Gathered, Gatherer
 from phasegraph.sources.gather import OnAllFailed
 from phasegraph.sources.protocol import AnySource
@@ -37,6 +40,8 @@ class Plan:
     pipeline : FusionPipeline
     context : callable or None
         ``context(query)`` gives the core's ``Context``.
+    choosing : Choosing
+        Acceptance, selection and correction.
 
     Examples
     --------
@@ -51,6 +56,7 @@ class Plan:
     gatherer: Gatherer
     pipeline: FusionPipeline
     context: MakeContext | None = None
+    choosing: Choosing = field(default_factory=Choosing)
 
     @classmethod
     def of(
@@ -65,6 +71,7 @@ class Plan:
         strict: bool = False,
         on_all_failed: OnAllFailed = "raise",
         context: MakeContext | None = None,
+        choosing: Choosing | None = None,
     ) -> Plan:
         """The plan of a retriever's arguments, or an error that names the field.
 
@@ -75,13 +82,16 @@ class Plan:
             Default: the pipeline's.
         weights, pipeline, limit, deadline, strict, on_all_failed, context
             As in the retrievers.
+        choosing : Choosing, optional
         """
         settings = {name: spec.settings(limit, needs_of(name, spec, specs)) for name, spec in specs.items()}
         gatherer = Gatherer(settings, deadline=deadline, strict=strict, on_all_failed=on_all_failed)
         chosen = check_pipeline(pipeline, check_weights(weights, specs), specs, strict=strict)
+        after = Choosing() if choosing is None else choosing
+        chosen = after.of_pipeline(chosen, list(specs))
         if k is not None:
             chosen = replace(chosen, k=k)
-        return cls(specs, _asked(gatherer, chosen), gatherer, chosen, context)
+        return cls(specs, _asked(gatherer, chosen), gatherer, chosen, context, after)
 
     @property
     def sizes(self) -> dict[str, int | None]:
@@ -108,12 +118,24 @@ class Plan:
             ``bind(name, notes)`` gives the source of this call; what it notes goes to its report.
         """
         bound, notes = self._bind(bind)
-        return self._decide(self.gatherer.gather(bound, query), notes, query, k)
+        result = self._decide(self.gatherer.gather(bound, query), notes, query, k)
+        again = self.choosing.again(result)
+        if again is None:
+            return result
+        bound, notes = self._bind(bind)
+        return self._decide(self.gatherer.gather(bound, check_query(again)), notes, again, k)
 
     async def aask(self, query: str, k: int, bind: Bind) -> Result:
-        """As :meth:`ask`, on the caller's event loop."""
+        """As :meth:`ask`, on the caller's event loop; there, what corrects may be a coroutine."""
         bound, notes = self._bind(bind)
-        return self._decide(await self.gatherer.agather(bound, query), notes, query, k)
+        result = self._decide(await self.gatherer.agather(bound, query), notes, query, k)
+        again = self.choosing.again(result)
+        if isawaitable(again):
+            again = await again
+        if again is None:
+            return result
+        bound, notes = self._bind(bind)
+        return self._decide(await self.gatherer.agather(bound, check_query(again)), notes, again, k)
 
     def rankings(self, query: str, bind: Bind) -> Sequence[Ranking]:
         """What the sources answer, undecided."""
@@ -129,6 +151,8 @@ class Plan:
 
     def _decide(self, found: Gathered, notes: Notes, query: str, k: int) -> Result:
         context = Context(query=query) if self.context is None else self.context(query)
+        if self.pipeline.selection is not None:
+            context = self.choosing.context(context, ChainMap(*(dict(one.payloads) for one in found.rankings)))
         reports = with_notes(found.reports, notes)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.decide(found.rankings, context, reports=reports, k=wanted)

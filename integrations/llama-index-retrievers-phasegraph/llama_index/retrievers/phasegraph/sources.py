@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
-from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
+from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from llama_index.retrievers.phasegraph.exchange import EXCHANGE, Exchange
 from llama_index.retrievers.phasegraph.knowledge import TripleNode, is_knowledge, keeps_text, store_of, with_own_chunks
@@ -94,7 +93,7 @@ class _Bound:
         if source.core:
             ranking = source.retriever.search(query, limit, given)
         else:
-            with _asking(source.name, limit, given) as asked:
+            with _Asking(source.name, limit, given) as asked:
                 hits = prepared(source.retriever, limit).retrieve(own_copy(self._bundle))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):
@@ -115,7 +114,7 @@ class _AsyncBound(_Bound):
         if source.core:
             ranking = await source.retriever.asearch(query, limit, given)
         else:
-            with _asking(source.name, limit, given) as asked:
+            with _Asking(source.name, limit, given) as asked:
                 hits = await prepared(source.retriever, limit).aretrieve(own_copy(self._bundle))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):
@@ -140,16 +139,23 @@ def own_copy(bundle: QueryBundle) -> QueryBundle:
     return replace(bundle, custom_embedding_strs=None if texts is None else list(texts))
 
 
-@contextmanager
-def _asking(name: str, limit: int | None, given: Given) -> Iterator[Exchange]:
+class _Asking:
     """Events and spans inside carry the source's name; our own kinds of retrievers find what is asked of them."""
-    asked = Exchange(limit, given)
-    token = EXCHANGE.set(asked)
-    try:
-        with instrument_tags({**active_instrument_tags.get(), TAG: name}):
-            yield asked
-    finally:
-        EXCHANGE.reset(token)
+
+    __slots__ = ("_asked", "_name", "_tags", "_token")
+
+    def __init__(self, name: str, limit: int | None, given: Given) -> None:
+        self._name = name
+        self._asked = Exchange(limit, given)
+
+    def __enter__(self) -> Exchange:
+        self._token = EXCHANGE.set(self._asked)
+        self._tags = active_instrument_tags.set({**active_instrument_tags.get(), TAG: self._name})
+        return self._asked
+
+    def __exit__(self, *raised: object) -> None:
+        active_instrument_tags.reset(self._tags)
+        EXCHANGE.reset(self._token)
 
 
 def _known(retriever: Any) -> bool | None:
