@@ -1,7 +1,14 @@
 """The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both."""
 
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
-from phasegraph.graph.extraction import Gazetteer, RuleExtractor, build_graph
+from phasegraph.graph.extraction import (
+    Gazetteer,
+    ModelSettings,
+    RuleExtractor,
+    build_graph,
+    extract_with_model,
+    read_openie,
+)
 from phasegraph.graph.linking import LinkSettings
 from phasegraph.graph.source import GraphSource, WalkSettings
 
@@ -12,8 +19,11 @@ __all__ = [
     "Gazetteer",
     "GraphSource",
     "LinkSettings",
+    "ModelSettings",
     "RuleExtractor",
     "WalkSettings",
     "build_graph",
+    "extract_with_model",
     "graph_from_extractions",
+    "read_openie",
 ]
