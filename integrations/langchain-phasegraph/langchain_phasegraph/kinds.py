@@ -68,15 +68,20 @@ def _leaf_is_asynchronous(leaf: Runnable[str, Any]) -> bool:
     if isinstance(leaf, EntityGraphRetriever):
         return False
     if isinstance(leaf, ScoredVectorStoreRetriever):
-        return overrides(leaf.vectorstore, VectorStore, "asimilarity_search_with_score")
+        return _store_awaits(leaf.vectorstore, "asimilarity_search_with_score")
     if isinstance(leaf, VectorStoreRetriever):
         own = overrides(leaf, VectorStoreRetriever, "_aget_relevant_documents")
-        return own or overrides(leaf.vectorstore, VectorStore, "asimilarity_search")
+        return own or _store_awaits(leaf.vectorstore, "asimilarity_search")
     if isinstance(leaf, RunnableLambda):
         return hasattr(leaf, "afunc")
     if isinstance(leaf, BaseRetriever) and not overrides(leaf, BaseRetriever, "ainvoke"):
         return not type(leaf)._aget_relevant_documents.__qualname__.startswith("BaseRetriever.")
     return overrides(leaf, Runnable, "ainvoke")
+
+
+def _store_awaits(store: VectorStore, method: str) -> bool:
+    """Whether the store has such a coroutine of its own, and was opened for it (PGVector is opened for one kind)."""
+    return overrides(store, VectorStore, method) and getattr(store, "async_mode", True) is not False
 
 
 def _has_sync(leaf: Runnable[str, Any]) -> bool:

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.writing import Winner, winners_of, with_text_warnings
 from phasegraph import FusionPipeline, InvalidInputError, Ranking, Result
+from phasegraph.adapters.choosing import Choosing, EmbedHits
 from phasegraph.adapters.planning import Bind, Plan
 from phasegraph.adapters.specs import SourceSpec, as_specs
 from phasegraph.calibration import Calibrator
@@ -54,6 +56,9 @@ class Asking:
             strict=retriever.strict,
             on_all_failed=retriever.on_all_failed,
             context=retriever.context,
+            choosing=Choosing(
+                retriever.accept, retriever.selection, retriever.correct, embedder_of(retriever.embeddings)
+            ),
         )
         settings = plan.gatherer.settings
         return cls(plan, {name: RetrieverSource(name, spec, settings[name]) for name, spec in specs.items()})
@@ -92,6 +97,11 @@ class Asking:
             return self.sources[name].bind(child, notes)
 
         return bind
+
+
+def embedder_of(embeddings: Embeddings | None) -> EmbedHits | None:
+    """Documents to vectors by their text."""
+    return None if embeddings is None else lambda found: embeddings.embed_documents([one.page_content for one in found])
 
 
 def _answer(result: Result) -> Answer:

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr, model_validator
 
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
@@ -33,8 +34,8 @@ class PhaseGraphRetriever(CheckedRetriever):
     k : int, default 10
         Documents returned, >= 0; also a keyword of ``invoke``. Changes neither scores nor order.
     weights : mapping of str to float, optional
-        By source name, >= 0, not all 0; in place of ``SourceSpec.weight``. Default: by role, .25 for ``vector`` and
-        .75 for ``graph`` where the graph states its background, else equal.
+        By source name, >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by
+        how sharply the graph points, where it states its background; else equal.
     pipeline : FusionPipeline or path, optional
         How to fuse; a path to a file that :meth:`save` wrote. Default ``FusionPipeline()``.
     limit : int or None, default 50
@@ -52,6 +53,14 @@ class PhaseGraphRetriever(CheckedRetriever):
         Called with the core's ``Result`` of every query.
     context : callable, optional
         ``context(query)`` gives the core's ``Context``, for priors.
+    accept : mapping of str to threshold, or AcceptancePolicy, optional
+        By source, on its own scores; documents below are not returned. Default: all are accepted.
+    selection : SelectionPolicy or str, optional
+        Which k go together, for example ``"mmr"``; default the k best.
+    embeddings : Embeddings, optional
+        Embeds the candidates for a `selection` that weighs redundancy.
+    correct : callable, optional
+        ``correct(result)`` is called where everything was rejected; the query it returns is asked once.
 
     Raises
     ------
@@ -62,7 +71,11 @@ class PhaseGraphRetriever(CheckedRetriever):
     --------
     >>> from langchain_core.documents import Document
     >>> def lexical(query):
-    ...     return [(Document("Paris", id="p"), 7.1), (Document("Rome", id="r"), 6.0), (Document("Oslo", id="o"), 1.0)]
+    ...     return [
+    ...         (Document("Paris", id="p"), 7.1),
+    ...         (Document("Rome", id="r"), 6.0),
+    ...         (Document("Oslo", id="o"), 1.0),
+    ...     ]
     >>> retriever = PhaseGraphRetriever(retrievers={"lexical": lexical}, k=2)
     >>> [document.id for document in retriever.invoke("Which city?")]
     ['p', 'r']
@@ -82,6 +95,10 @@ class PhaseGraphRetriever(CheckedRetriever):
     provenance: bool = Field(default=True, strict=True)
     on_result: Callable[[Result], Any] | None = None
     context: Callable[[str], Context] | None = None
+    accept: Any = None
+    selection: Any = None
+    embeddings: Embeddings | None = None
+    correct: Callable[[Result], Any] | None = None
 
     _asking: Asking = PrivateAttr()
 

@@ -161,6 +161,15 @@ def _faiss(attribute: str) -> Callable[[object], bool | None]:
     return read
 
 
+def _pgvector_store(store: object) -> bool | None:
+    """LangChain's newer store hands over distances, but the inner product itself; hybrid scores are of neither kind."""
+    inner = getattr(store, "_PGVectorStore__vs", None)
+    if getattr(inner, "hybrid_search_config", None) is not None:
+        return None
+    name = getattr(getattr(inner, "distance_strategy", None), "name", None)
+    return {"COSINE_DISTANCE": False, "EUCLIDEAN": False, "INNER_PRODUCT": True}.get(str(name))
+
+
 def _qdrant(store: object) -> bool | None:
     distance = getattr(store, "distance", None)
     name = str(getattr(distance, "value", distance)).lower()
@@ -176,7 +185,7 @@ _STORES: Mapping[str, Mapping[str, Known]] = MappingProxyType(
             "Qdrant": _qdrant,
             "QdrantVectorStore": _qdrant,
             "PGVector": False,
-            "PGVectorStore": False,
+            "PGVectorStore": _pgvector_store,
             "Neo4jVector": True,
             "ElasticsearchStore": True,
         },

@@ -1,0 +1,105 @@
+"""Acceptance, selection and correction, through the retriever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+from langchain_phasegraph import PhaseGraphRetriever
+from phasegraph import InvalidInputError, Result
+from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.errors import InvalidTypeError
+from phasegraph.selection import SelectionPolicy
+
+TEXTS = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "black grape"]
+
+
+def _source(scores: dict[str, list[float]]) -> Any:
+    def search(query: str) -> list[tuple[Document, float]]:
+        return [(Document(text, id=text), score) for text, score in zip(TEXTS, scores[query], strict=True)]
+
+    return search
+
+
+HIGH, LOW = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], [0.3, 0.25, 0.2, 0.15, 0.1, 0.05]
+VECTOR = _source({"fruit": HIGH, "nothing": LOW, "rewritten": HIGH})
+
+
+class Letters(Embeddings):
+    """Counts of letters: nearly equal texts have nearly equal vectors."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return [[float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        return self.embed_documents([text])[0]
+
+
+def test_thresholds_by_source_decide_what_comes_back() -> None:
+    retriever = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65})
+    assert [one.id for one in retriever.invoke("fruit")] == TEXTS[:3]
+    assert retriever.invoke("nothing") == []
+    assert retriever.explain("nothing").reason == "all_rejected"
+
+
+async def test_everything_rejected_may_be_asked_once_more() -> None:
+    asked: list[str] = []
+
+    def correct(result: Result) -> str:
+        asked.append(result.reason)
+        return "rewritten"
+
+    async def later(result: Result) -> str:
+        return correct(result)
+
+    retriever = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=correct)
+    assert [one.id for one in retriever.invoke("nothing")] == TEXTS[:3]
+    assert [one.id for one in retriever.invoke("fruit")] == TEXTS[:3]
+    slow = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=later)
+    assert [one.id for one in await slow.ainvoke("nothing")] == TEXTS[:3]
+    assert asked == ["all_rejected", "all_rejected"]
+
+
+def test_correction_is_asked_once_and_not_again() -> None:
+    retriever = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=lambda result: "nothing")
+    assert retriever.invoke("nothing") == []
+
+
+def test_a_selection_uses_the_framework_s_embeddings() -> None:
+    plain = PhaseGraphRetriever(vector=VECTOR, k=2)
+    apart = PhaseGraphRetriever(vector=VECTOR, k=2, selection=SelectionPolicy(mu=5.0), embeddings=Letters())
+    assert [one.id for one in plain.invoke("fruit")] == TEXTS[:2]
+    assert [one.id for one in apart.invoke("fruit")] != TEXTS[:2]
+    assert PhaseGraphRetriever(vector=VECTOR, k=2, selection="top").invoke("fruit")[0].id == TEXTS[0]
+
+
+def test_a_selection_without_embeddings_says_what_it_needs() -> None:
+    with pytest.raises(InvalidInputError, match="embedding"):
+        PhaseGraphRetriever(vector=VECTOR, selection="mmr").invoke("fruit")
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "field"),
+    [
+        ({"accept": {"grph": 0.5}}, InvalidInputError, "accept"),
+        ({"accept": {"vector": float("nan")}}, InvalidInputError, "(?i)threshold"),
+        ({"accept": 0.5}, InvalidTypeError, "accept"),
+        ({"selection": "best"}, InvalidInputError, "method"),
+        ({"selection": 3}, InvalidTypeError, "selection"),
+    ],
+)
+def test_wrong_arguments_name_the_field_when_the_retriever_is_built(
+    fields: dict[str, Any], error: type[Exception], field: str
+) -> None:
+    with pytest.raises(error, match=field):
+        PhaseGraphRetriever(vector=VECTOR, **fields)
+
+
+def test_the_stages_are_kept_with_the_pipeline(tmp_path: Any) -> None:
+    path = tmp_path / "pipeline.json"
+    PhaseGraphRetriever(vector=VECTOR, accept=AcceptancePolicy({"vector": 0.65}), k=4).save(path)
+    again = PhaseGraphRetriever(vector=VECTOR, pipeline=path)
+    assert [one.id for one in again.invoke("fruit")] == TEXTS[:3]
