@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -233,6 +235,18 @@ def test_a_batch_gives_to_the_bit_what_single_calls_give(big, seeds):
     batch = personalized_pagerank_batch(big, resets, follow_probability=0.7, method="push")
     for walk, reset in zip(batch, resets, strict=True):
         assert np.array_equal(walk.mass, solve(big, reset, "push", 0.7).mass)
+
+
+@pytest.mark.parametrize("kernel", ["numpy", "auto"])
+def test_walks_in_several_threads_do_not_disturb_one_another(big, kernel):
+    options = {"follow_probability": 0.7, "method": "push", "tolerance": 1e-5, "kernel": kernel}
+    resets = [([node], [1.0]) for node in range(24)]
+    expected = personalized_pagerank_batch(big, resets, **options)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda reset: personalized_pagerank(big, reset, **options), resets))
+    for walk, other in zip(found, expected, strict=True):
+        assert np.array_equal(walk.nodes, other.nodes)
+        assert np.array_equal(walk.values, other.values)
 
 
 def test_two_rounds_of_polish_quarter_the_residual(big, seeds):

@@ -25,6 +25,7 @@ PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
     ("adjacency", "error", "words"),
     [
         (np.eye(3), InvalidTypeError, "must be a scipy sparse matrix"),
+        (sparse.csr_array([[0, 1j], [1, 0]]), InvalidTypeError, "real numbers"),
         (sparse.csr_array((2, 3)), InvalidInputError, "square"),
         (sparse.csr_array((0, 0)), InvalidInputError, "not empty"),
         (sparse.csr_array([[0.0, -1.0], [1.0, 0.0]]), InvalidInputError, "got -1.0 on an edge of node 0"),

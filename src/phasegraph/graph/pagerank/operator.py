@@ -77,6 +77,8 @@ class WalkOperator:
             raise InvalidInputError(f"adjacency must be square and not empty; got shape {matrix.shape}")
         matrix = matrix.tocsr()
         weights = np.asarray(matrix.data)
+        if weights.dtype.kind not in "fiub":
+            raise InvalidTypeError(f"adjacency weights must be real numbers; got {weights.dtype}")
         if not np.isfinite(weights).all() or (weights < 0).any():
             bad = int(np.flatnonzero(~np.isfinite(weights) | (weights < 0))[0])
             row = int(np.searchsorted(matrix.indptr, bad, side="right") - 1)
