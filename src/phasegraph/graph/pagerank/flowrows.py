@@ -214,16 +214,13 @@ class FlowRows:
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds over this graph and query."""
         arrays = self.arrays
-        return partial(
-            machine().semantic_rounds,
+        flow = (
             arrays.indptr,
             arrays.indices,
             arrays.penalties,
             arrays.downs,
             arrays.semantics,
             tuple(arrays.chances),
-            self.relevance,
-            arrays.edge_counts,
-            arrays.costs,
-            self.floor,
         )
+        bound = (flow, self.relevance, arrays.edge_counts, arrays.costs, self.floor)
+        return partial(machine().semantic_rounds, *bound)

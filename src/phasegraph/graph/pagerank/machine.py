@@ -152,21 +152,33 @@ def relevance_rounds(
 
 
 @_compiled
-def plain_edges(
-    indptr: Any,
-    indices: Any,
-    semantics: Any,
-    chances: Any,
-    frontier: Any,
-    size: int,
-    now: int,
-    state: Any,
-    queues: Any,
-    held: int,
-    arrived: int,
+def flow_links(
+    flow: Any, relevance: Any, floor: float, size: int, now: int, state: Any, queues: Any, held: int
 ) -> tuple[int, int]:
+    """What flows along the links of the frontier; their weights are worked out here."""
+    indptr, indices, penalties, downs, semantics, chances = flow
+    touched, frontier, received, amounts = queues
+    down_chance, up_chance, _, _ = chances
+    arrived = 0
+    for i in range(size):
+        u = frontier[i]
+        first, middle, last = indptr[u], indptr[u] + downs[u], indptr[u] + semantics[u]
+        for start, end, chance in ((first, middle, down_chance[u]), (middle, last, up_chance[u])):
+            total = 0.0
+            for e in range(start, end):
+                total += max(floor, relevance[indices[e]] - penalties[e])
+            for e in range(start, end):
+                v = indices[e]
+                amount = amounts[i] * chance / total * max(floor, relevance[v] - penalties[e])
+                held, arrived = arrive(v, amount, now, state, touched, held, received, arrived)
+    return held, arrived
+
+
+@_compiled
+def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: int, arrived: int) -> tuple[int, int]:
     """What flows along passage edges and stays in self loops, which no query changes."""
-    touched, _, received, amounts = queues
+    indptr, indices, _, _, semantics, chances = flow
+    touched, frontier, received, amounts = queues
     _, _, other_chance, stay_chance = chances
     for i in range(size):
         u = frontier[i]
@@ -183,12 +195,7 @@ def plain_edges(
 
 @_compiled
 def semantic_rounds(
-    indptr: Any,
-    indices: Any,
-    penalties: Any,
-    downs: Any,
-    semantics: Any,
-    chances: Any,
+    flow: Any,
     relevance: Any,
     edge_counts: Any,
     costs: Any,
@@ -202,8 +209,7 @@ def semantic_rounds(
 ) -> tuple[int, int, int, int]:
     """Rounds over a semantic flow; the weights of a node's edges are worked out when it is pushed."""
     follow, threshold, dense_edges, limit = settings
-    touched, frontier, received, amounts = queues
-    down_chance, up_chance, _, _ = chances
+    _, frontier, received, amounts = queues
     scanned = 0
     while size > 0 and rounds <= limit:
         edges = 0
@@ -212,29 +218,8 @@ def semantic_rounds(
         if edges > dense_edges:
             break
         take_out(frontier, size, follow, state, amounts)
-        arrived = 0
-        for i in range(size):
-            u = frontier[i]
-            first, middle, last = indptr[u], indptr[u] + downs[u], indptr[u] + semantics[u]
-            for start, end, chance in ((first, middle, down_chance[u]), (middle, last, up_chance[u])):
-                total = 0.0
-                for e in range(start, end):
-                    total += max(floor, relevance[indices[e]] - penalties[e])
-                for e in range(start, end):
-                    weight = max(floor, relevance[indices[e]] - penalties[e])
-                    held, arrived = arrive(
-                        indices[e],
-                        amounts[i] * chance / total * weight,
-                        rounds + 1,
-                        state,
-                        touched,
-                        held,
-                        received,
-                        arrived,
-                    )
-        held, arrived = plain_edges(
-            indptr, indices, semantics, chances, frontier, size, rounds + 1, state, queues, held, arrived
-        )
+        held, arrived = flow_links(flow, relevance, floor, size, rounds + 1, state, queues, held)
+        held, arrived = plain_edges(flow, size, rounds + 1, state, queues, held, arrived)
         size = above(received, arrived, state, threshold, costs, frontier)
         rounds += 1
         scanned += edges
