@@ -9,18 +9,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
+from llama_index.retrievers.phasegraph.lookup import embedder_of
 from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of, with_text_warnings
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Result
 from phasegraph.adapters import check_queries, fit_calibrators, with_progress
+from phasegraph.adapters.choosing import Accept, Choosing
 from phasegraph.adapters.planning import Bind, Plan
 from phasegraph.adapters.specs import as_specs
 from phasegraph.pipeline.checks import check_count, check_query
+from phasegraph.selection import SelectionPolicy
 
 DEFAULT_K = 10
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -47,8 +51,8 @@ class CalibratedFusionRetriever(BaseRetriever):
     k : int, optional
         The same under a shorter name.
     weights : mapping of str to float, optional
-        By source name, >= 0, not all 0; in place of ``SourceSpec.weight``. Default: by role, .25 for ``vector`` and
-        .75 for ``graph`` where the graph states its background, else equal.
+        By source name, >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by
+        how sharply the graph points, where it states its background; else equal.
     pipeline : FusionPipeline or path, optional
         How to fuse; a path to a file that :meth:`save` wrote. Default ``FusionPipeline()``.
     limit : int or None, default 50
@@ -65,6 +69,14 @@ class CalibratedFusionRetriever(BaseRetriever):
         Called with the core's ``Result`` of every query.
     context : callable, optional
         ``context(query)`` gives the core's ``Context``, for priors.
+    accept : mapping of str to threshold, or AcceptancePolicy, optional
+        By source, on its own scores; nodes below are not returned. Default: all are accepted.
+    selection : SelectionPolicy or str, optional
+        Which nodes go together, for example ``"mmr"``; default the best.
+    embed_model : BaseEmbedding, optional
+        Embeds the candidates for a `selection` that weighs redundancy.
+    correct : callable, optional
+        ``correct(result)`` is called where everything was rejected; the query it returns is asked once.
     callback_manager, object_map, objects, verbose
         As in every retriever of the framework.
 
@@ -100,6 +112,10 @@ class CalibratedFusionRetriever(BaseRetriever):
         provenance: bool = True,
         on_result: Callable[[Result], Any] | None = None,
         context: Callable[[str], Context] | None = None,
+        accept: Accept | None = None,
+        selection: SelectionPolicy | str | None = None,
+        embed_model: BaseEmbedding | None = None,
+        correct: Callable[[Result], Any] | None = None,
         callback_manager: CallbackManager | None = None,
         object_map: dict[str, Any] | None = None,
         objects: list[IndexNode] | None = None,
@@ -118,6 +134,7 @@ class CalibratedFusionRetriever(BaseRetriever):
             strict=strict,
             on_all_failed=on_all_failed,
             context=_callable("context", context),
+            choosing=Choosing(accept, selection, _callable("correct", correct), embedder_of(embed_model)),
         )
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         self._similarity_top_k = self._plan.pipeline.k

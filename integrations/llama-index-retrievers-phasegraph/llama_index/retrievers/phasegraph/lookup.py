@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.schema import BaseNode
+from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 
 from phasegraph import InvalidTypeError
+from phasegraph.adapters.choosing import EmbedHits
 
 Lookup: TypeAlias = Callable[[Sequence[str]], Mapping[str, BaseNode]]
 
@@ -76,3 +78,20 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
     if not isinstance(llm, BaseLLM):
         raise InvalidTypeError(f"llm must be a language model of LlamaIndex; got {type(llm).__name__}")
     return lambda prompt: str(llm.complete(prompt).text)
+
+
+def embedder_of(embed_model: BaseEmbedding | None) -> EmbedHits | None:
+    """Nodes to vectors, by the text that would be embedded; None for None.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is no embedding model.
+    """
+    if embed_model is None:
+        return None
+    if not isinstance(embed_model, BaseEmbedding):
+        raise InvalidTypeError(f"embed_model must be a BaseEmbedding or None; got {type(embed_model).__name__}")
+    return lambda nodes: embed_model.get_text_embedding_batch(
+        [node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
+    )

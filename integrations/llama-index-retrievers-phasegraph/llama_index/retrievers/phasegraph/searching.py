@@ -109,7 +109,7 @@ def is_asynchronous(retriever: Any) -> bool:
     if isinstance(retriever, BasePGRetriever):
         store = retriever._graph_store
         return not isinstance(store, PropertyGraphStore) or _awaits(store, "get", "aget")
-    if isinstance(retriever, VectorIndexRetriever) and not _awaits(retriever._vector_store, "query", "aquery"):
+    if isinstance(retriever, VectorIndexRetriever) and not _store_awaits(retriever._vector_store):
         return False
     if isinstance(retriever, BaseRetriever):
         return _awaits(retriever, "_retrieve", "_aretrieve") and _awaits(retriever, "retrieve", "aretrieve")
@@ -165,6 +165,11 @@ def _awaits(instance: object, sync: str, native: str) -> bool:
     order = type(instance).__mro__
     defined = {name: next((i for i, kind in enumerate(order) if name in vars(kind)), -1) for name in (sync, native)}
     return 0 <= defined[native] <= defined[sync]
+
+
+def _store_awaits(store: object) -> bool:
+    """Whether a vector store's own coroutine can run: Qdrant has one, but often no client for it."""
+    return _awaits(store, "query", "aquery") and getattr(store, "_aclient", store) is not None
 
 
 def _is_count(retriever: object, name: str) -> bool:
