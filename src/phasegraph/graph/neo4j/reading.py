@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE
 from phasegraph.graph.neo4j.checks import check_corpus
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.cypher import quote, render
@@ -28,11 +29,6 @@ WITH p, {name_e} AS name, count(m) AS mentions
 WITH p, collect(name) AS names, collect(CASE WHEN name IS NULL THEN NULL ELSE mentions END) AS counts
 RETURN {id}, elementId(p), {title}, p.«text», names, counts"""
 
-_OWN_PASSAGES = """\
-MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since
-OPTIONAL MATCH (p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`)
-RETURN p.id, p.title, p.text, collect(e.name), collect(m.count), collect(m.home)"""
-
 _FACTS = """\
 MATCH (a:«entity»)-[r]->(b:«entity»)
 WITH {source} AS source, {name_a} AS subject, type(r) AS predicate, {name_b} AS other
@@ -46,14 +42,26 @@ WITH {source} AS source, {name_a} AS subject, type(r) AS predicate, {name_b} AS 
 WHERE subject IS NOT NULL AND other IS NOT NULL
 RETURN source, subject, collect(predicate), collect(other)"""
 
-_OWN_FACTS = """\
-MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since
-MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: p.id}]->(b:`PhasegraphEntity`)
-RETURN p.id, collect(a.name), collect(f.predicate), collect(b.name), collect(f.count)"""
+# Counts are nearly always 1, and every value costs the driver as much as a word of text: null stands for all ones.
+_COUNTS = "CASE WHEN all(each IN counts WHERE each = 1) THEN null ELSE counts END"
+_OWN_PASSAGES = f"""\
+MATCH (p:`PhasegraphPassage` {{corpus: $corpus}}) WHERE p.revision > $since
+OPTIONAL MATCH (p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`)
+WITH p, collect(e.name) AS names, collect(m.count) AS counts,
+  collect(CASE m.home WHEN 2 THEN e.name END) AS titles, collect(CASE m.home WHEN 1 THEN e.name END) AS leads
+RETURN p.id, p.title, p.text, names, {_COUNTS}, titles, leads"""
 
-_ALL_OWN_FACTS = """\
-MATCH (a:`PhasegraphEntity` {corpus: $corpus})-[f:`PHASEGRAPH_FACT`]->(b:`PhasegraphEntity`)
-RETURN f.passage, collect(a.name), collect(f.predicate), collect(b.name), collect(f.count)"""
+_END = f"""\
+WITH f.passage AS passage, collect(f.count) AS counts, collect(a.name) AS subjects,
+  collect(f.predicate) AS predicates, collect(b.name) AS others
+RETURN passage, subjects, predicates, others, {_COUNTS}"""
+_OWN_FACTS = f"""\
+MATCH (p:`PhasegraphPassage` {{corpus: $corpus}}) WHERE p.revision > $since
+MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {{corpus: $corpus, passage: p.id}}]->(b:`PhasegraphEntity`)
+{_END}"""
+_ALL_OWN_FACTS = f"""\
+MATCH (a:`PhasegraphEntity` {{corpus: $corpus}})-[f:`PHASEGRAPH_FACT`]->(b:`PhasegraphEntity`)
+{_END}"""
 
 _SYNONYMS = """\
 MATCH (a:`PhasegraphEntity` {corpus: $corpus})-[s:`PHASEGRAPH_SYNONYM`]->(b) RETURN a.name, b.name, s.similarity"""
@@ -200,14 +208,14 @@ def _own_records(
 ) -> tuple[PassageRecord, ...]:
     rows = connection.read(_OWN_PASSAGES, values, deadline=deadline)
     stated = {
-        str(passage): tuple(zip(*columns, strict=True))
-        for passage, *columns in connection.read(facts, values, deadline=deadline)
+        str(passage): tuple(zip(*words, counts or itertools.repeat(1), strict=False))
+        for passage, *words, counts in connection.read(facts, values, deadline=deadline)
     }
     records = []
-    for passage, title, text, names, counts, kinds in rows:
-        homes = tuple((name, kind) for name, kind in zip(names, kinds, strict=True) if kind)
-        mentions = tuple(zip(names, counts, strict=True))
-        records.append(PassageRecord(passage, title, text, mentions, stated.get(passage, ()), homes))
+    for passage, title, text, names, counts, titles, leads in rows:
+        homes = [(name, HOME_TITLE) for name in titles] + [(name, HOME_LEAD) for name in leads]
+        mentions = tuple(zip(names, counts or itertools.repeat(1), strict=False))
+        records.append(PassageRecord(passage, title, text, mentions, stated.get(passage, ()), tuple(homes)))
     return _in_order(records)
 
 

@@ -36,7 +36,8 @@ class PassageRecord:
     title, text : str
         Either may be empty.
     mentions : tuple of (str, int)
-        Normalised name of an entity and number of mentions, at least 1.
+        Normalised name of an entity and number of mentions, at least 1; what the passage is about counts as
+        mentioned.
     facts : tuple of (str, str, str, int)
         Subject, predicate, object and number of times stated, at least 1; the ends are normalised names.
     homes : tuple of (str, int)
@@ -61,9 +62,14 @@ class PassageRecord:
                 raise InvalidTypeError(f"{field} must be a str; {type(getattr(self, field)).__name__} was given")
         if not self.id.strip():
             raise InvalidInputError("id must not be blank; a blank one was given")
-        object.__setattr__(self, "mentions", _counted(self.mentions, 1, "mentions"))
+        homes = _counted(self.homes, 1, "homes")
+        mentions = _counted(self.mentions, 1, "mentions")
+        missing = {name for name, _ in homes} - {name for name, _ in mentions}
+        if missing:
+            mentions = _counted([*mentions, *((name, 1) for name in sorted(missing))], 1, "mentions")
+        object.__setattr__(self, "homes", homes)
+        object.__setattr__(self, "mentions", mentions)
         object.__setattr__(self, "facts", _counted(self.facts, 3, "facts"))
-        object.__setattr__(self, "homes", _counted(self.homes, 1, "homes"))
 
     def digest(self) -> str:
         """Return a checksum of the contents: equal digests, equal passages."""

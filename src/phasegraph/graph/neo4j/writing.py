@@ -256,10 +256,9 @@ def _batch_statements(
 
 
 def _mention_rows(record: PassageRecord) -> list[list[Any]]:
-    """Passage, name, count and kind of home: what a passage is about counts as mentioned, as in the graph."""
-    counts = {**{name: 1 for name, _ in record.homes}, **dict(record.mentions)}
+    """Passage, name, count and kind of home."""
     homes = dict(record.homes)
-    return [[record.id, name, count, homes.get(name, 0)] for name, count in counts.items()]
+    return [[record.id, name, count, homes.get(name, 0)] for name, count in record.mentions]
 
 
 def _next_revision(connection: Neo4jConnection, corpus: str) -> int:
