@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -61,7 +60,7 @@ def learn_weights(
     {'g': 1.0, 'v': 0.0}
     """
     names = sorted(rankings)
-    plain = replace(pipeline, rule="linear", rule_options={}, weights=None, weighting="equal", pool_caps={})
+    plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
     blocks, labels = [], []
     for row, judgement in enumerate(judgements):
         found = plain.decide([rankings[name][row] for name in names], k=1_000_000)
