@@ -47,7 +47,7 @@ class WalkSettings:
         Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
     tolerance : float, default 3e-6
         Mass per out-edge below which the walk goes no further.
-    floor : float, default 3e-4
+    floor : float, default 2e-3
         Added to a mass before its logarithm; > 0.
     relevance : bool, default True
         Whether passages nearer to the query are entered more readily, and scored higher.
@@ -57,7 +57,7 @@ class WalkSettings:
 
     follow_probability: float = 0.85
     tolerance: float = 3e-6
-    floor: float = 3e-4
+    floor: float = 2e-3
     relevance: bool = True
     closeness: float = 0.5
 
