@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import TextNode
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import InvalidInputError
 from phasegraph.errors import InvalidTypeError
 from phasegraph.selection import SelectionPolicy

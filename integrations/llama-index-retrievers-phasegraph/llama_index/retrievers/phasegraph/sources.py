@@ -94,7 +94,7 @@ class _Bound:
             ranking = source.retriever.search(query, limit, given)
         else:
             with _Asking(source.name, limit, given) as asked:
-                hits = prepared(source.retriever, limit).retrieve(own_copy(self._bundle))
+                hits = prepared(source.retriever, limit).retrieve(own_copy(self._bundle, query))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):
             return ranking
@@ -115,7 +115,7 @@ class _AsyncBound(_Bound):
             ranking = await source.retriever.asearch(query, limit, given)
         else:
             with _Asking(source.name, limit, given) as asked:
-                hits = await prepared(source.retriever, limit).aretrieve(own_copy(self._bundle))
+                hits = await prepared(source.retriever, limit).aretrieve(own_copy(self._bundle, query))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):
             return ranking
@@ -133,8 +133,13 @@ class _Both(_Bound):
     asearch = _AsyncBound.asearch
 
 
-def own_copy(bundle: QueryBundle) -> QueryBundle:
-    """A bundle of one's own: retrievers write their embedding into the one they are given."""
+def own_copy(bundle: QueryBundle, query: str) -> QueryBundle:
+    """A bundle of one's own: retrievers write their embedding into the one they are given.
+
+    A query that is not the bundle's (a corrected one) gets a plain bundle: what was embedded belongs to the other.
+    """
+    if query != bundle.query_str:
+        return QueryBundle(query)
     texts = bundle.custom_embedding_strs
     return replace(bundle, custom_embedding_strs=None if texts is None else list(texts))
 
