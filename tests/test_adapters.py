@@ -2,6 +2,7 @@ import io
 import json
 import warnings
 from datetime import date
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -142,6 +143,11 @@ class Index:
         self.metric_type = metric_type
 
 
+def postgres(strategy, **settings):
+    inner = SimpleNamespace(distance_strategy=SimpleNamespace(name=strategy), **settings)
+    return store("PGVectorStore", "langchain_postgres.v2", _PGVectorStore__vs=inner)
+
+
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
@@ -152,7 +158,11 @@ class Index:
         (store("Chroma", "langchain_chroma"), False),
         (store("QdrantVectorStore", "langchain_qdrant", distance="Euclid"), False),
         (store("QdrantVectorStore", "langchain_qdrant", distance="Cosine"), True),
-        (store("PGVectorStore", "langchain_postgres.v2"), False),
+        (store("PGVector", "langchain_postgres"), False),
+        (postgres("COSINE_DISTANCE"), False),
+        (postgres("INNER_PRODUCT"), True),
+        (postgres("INNER_PRODUCT", hybrid_search_config=object()), None),
+        (store("PGVectorStore", "langchain_postgres.v2"), None),
         (store("PGVectorStore", "llama_index.vector_stores.postgres"), True),
         (store("FaissVectorStore", "llama_index.vector_stores.faiss", _faiss_index=Index(1)), False),
         (store("Chroma", "somebody.else"), None),

@@ -1,0 +1,67 @@
+"""Our two retrievers over a row's store, and what the core makes of the same lists."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from llama_index.core.schema import NodeWithScore
+from matrix_slice import Slice, real_slice
+
+import langchain_phasegraph as langchain
+from llama_index.retrievers import phasegraph as llamaindex
+from phasegraph import FusionPipeline, Ranking, Result
+from phasegraph.graph import EntityGraph, GraphSource, build_graph
+
+LIMIT = 50
+
+
+def retriever(framework: str, **arguments: Any) -> Any:
+    """Our retriever of that framework, patient with a busy machine."""
+    kind = langchain.PhaseGraphRetriever if framework == "LangChain" else llamaindex.CalibratedFusionRetriever
+    return kind(deadline=None, **arguments)
+
+
+def spec(framework: str, given: Any, **arguments: Any) -> Any:
+    """A source of that framework with settings of its own."""
+    kind = langchain.SourceSpec if framework == "LangChain" else llamaindex.SourceSpec
+    return kind(retriever=given, **arguments)
+
+
+def ask(retriever: Any, question: str) -> list[Any]:
+    """Hits, from whichever framework's retriever."""
+    return retriever.invoke(question) if hasattr(retriever, "invoke") else retriever.retrieve(question)
+
+
+async def aask(retriever: Any, question: str) -> list[Any]:
+    """As `ask`, awaited."""
+    return await (retriever.ainvoke(question) if hasattr(retriever, "invoke") else retriever.aretrieve(question))
+
+
+def ids(hits: list[Any]) -> list[str]:
+    """Ids of the hits."""
+    return [hit.node.node_id if isinstance(hit, NodeWithScore) else hit.id for hit in hits]
+
+
+def walk(framework: str, data: Slice) -> Any:
+    """Our own graph retriever over the slice."""
+    if framework == "LangChain":
+        return langchain.EntityGraphRetriever(graph=slice_graph(), documents=data.documents())
+    return llamaindex.EntityGraphRetriever(slice_graph(), data.nodes())
+
+
+@lru_cache(maxsize=1)
+def slice_graph() -> EntityGraph:
+    """The entity graph of the slice."""
+    data = real_slice()
+    return build_graph([dict(row) for row in data.rows], triples=data.triples)
+
+
+def core(question: str, own: Any, better: str) -> Result:
+    """What the core decides on a store's own list and the walk it seeds."""
+    names, scores = [name for name, _ in own], [score for _, score in own]
+    vector = Ranking.from_hits(
+        "vector", names, None if better == "ranks only" else scores, higher_is_better=better != "lower"
+    )
+    graph = GraphSource(slice_graph()).search(question, LIMIT, {"vector": vector})
+    return FusionPipeline().decide([vector, graph])

@@ -1,0 +1,53 @@
+"""What a row of the matrix is: a store filled with the slice, and how its own score search answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matrix_servers import Servers
+from matrix_slice import Slice
+
+Scored = Sequence[tuple[str, float | None]]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A store in use.
+
+    ``given`` is what our retriever is handed, ``own(question, k)`` what the store itself answers (ids and raw
+    scores, best first), ``function(question, k)`` the same as the framework's documents and scores, for a retriever
+    that cannot know the store; ``relevance(question)`` what the framework's relevance function makes of it;
+    ``id_fn(hit)`` reads the id where it has to be read.
+    """
+
+    given: Any
+    own: Callable[[str, int], Scored]
+    function: Callable[..., Any] | None = None
+    relevance: Callable[[str], list[float]] | None = None
+    id_fn: Callable[[Any], str] | None = None
+    identity: str = ""
+    close: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One store and metric.
+
+    ``better`` is "higher", "lower" or "ranks only"; ``exact`` says that its order is that of the exact cosines, within
+    ``tolerance``.
+    """
+
+    framework: str
+    store: str
+    score: str
+    better: str
+    open: Callable[[Slice, Servers], Opened]
+    exact: bool = True
+    tolerance: float = 1e-4
+    neo4j: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.framework} {self.store}"

@@ -1,0 +1,101 @@
+"""The page of adapters, made of what the stores answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from matrix_ours import retriever
+from matrix_rows import Opened, Row
+from matrix_slice import Slice
+
+PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+HEAD = (
+    "| Store | Raw score | Best, middle, worst | Better | Relevance function | Id | What phasegraph does |\n"
+    "| --- | --- | --- | --- | --- | --- | --- |"
+)
+
+
+def line(row: Row, opened: Opened, data: Slice) -> str:
+    """One row of the table, from one question."""
+    question = data.questions[0]
+    scores = [score for _, score in opened.own(question, len(data.rows))]
+    cells = (
+        row.store,
+        row.score,
+        spread(scores),
+        row.better,
+        relevance(opened, question),
+        opened.identity,
+        what_we_do(row, opened, question),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def spread(scores: Sequence[float | None]) -> str:
+    """Three of the scores, to two places."""
+    picked = [scores[0], scores[len(scores) // 2], scores[-1]]
+    return ", ".join("none" if score is None else number(score) for score in picked)
+
+
+def number(value: float) -> str:
+    """Two places, without a minus before zero."""
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
+def relevance(opened: Opened, question: str) -> str:
+    """What the framework's own relevance function makes of the best and the worst."""
+    if opened.relevance is None:
+        return "–"
+    try:
+        values = opened.relevance(question)
+    except NotImplementedError:
+        return "not implemented"
+    order = "" if values == sorted(values, reverse=True) else ", **out of order**"
+    span = "" if all(0 <= value <= 1 for value in values) else ", beyond 0 to 1"
+    return spread(values) + order + span
+
+
+def what_we_do(row: Row, opened: Opened, question: str) -> str:
+    """In the words of the source's report, what it says about ids left out."""
+    report: Any = retriever(row.framework, vector=opened.given).explain(question).reports[0]
+    taken = {"higher": "taken as it is", "lower": "negated", "ranks only": "ranks only"}[row.better]
+    reasons = [note.partition(": ")[2] for note in report.notes if "is better" in note or "rank only" in note]
+    return f"{taken}: {reasons[0]}"
+
+
+def page(lines: Iterable[tuple[str, str | None]]) -> str:
+    """The page: (framework, line) pairs in order; its frame alone where there are no lines."""
+    by_framework: dict[str, list[str]] = {}
+    for framework, one in lines:
+        by_framework.setdefault(framework, []).extend([] if one is None else [one])
+    tables = ["\n".join([f"## {name}\n\n{HEAD}", *rows]) for name, rows in by_framework.items()]
+    return "\n\n".join([INTRODUCTION, *tables, NOTES]) + "\n"
+
+
+INTRODUCTION = """\
+# Where a score comes from, and what is done with it
+
+Every line is measured, not copied from a manual: a hundred passages of `data/musique-openie` with their real
+embeddings in the real store, and the first of its questions. "Best, middle, worst" are the raw scores of the first,
+the middle and the last hit. This page is written by `python tests/matrix/make_table.py`; the tests ask every store
+again and fail where a line no longer holds.
+
+- **Better** is the direction of the raw score. A distance becomes a ranking by negation.
+- **Relevance function** is what LangChain's `similarity_search_with_relevance_scores` makes of the same hits, best
+  first. Some stores' turn the order round, others leave the range of 0 to 1, so phasegraph never asks it.
+- **Id** is where the id of a hit is found. Sources meet by id: give the same passage the same id in every store.
+- **What phasegraph does** says how the direction came to be known, as the source's report does: it is declared
+  (`higher_is_better`), else known for the store's class, else inferred once from the order of an answer; else only the
+  ranks count."""
+
+NOTES = """\
+## Notes
+
+- Qdrant takes UUIDs and whole numbers as ids, LangChain's `PGVectorStore` UUIDs unless its id column is made otherwise.
+  Where a store has to have other ids than the rest, `SourceSpec(id_fn=...)` reads the shared one out of the metadata.
+- LangChain's `PGVector` keeps one table for all collections, and an id belongs to one of them: the same id written to
+  a second collection is not found there.
+- LangChain's `LanceDB` searches by squared distance whatever `distance` says.
+- Neo4j's vector index holds quantised vectors: near ties can change places."""

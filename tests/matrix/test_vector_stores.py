@@ -1,0 +1,101 @@
+"""Every store as it is, under our retrievers: right order, right ids, right direction, and the core's own answer."""
+
+from itertools import pairwise
+
+import pytest
+from matrix_langchain import LANGCHAIN
+from matrix_llamaindex import LLAMAINDEX
+from matrix_ours import LIMIT, aask, ask, core, ids, retriever, spec, walk
+from matrix_servers import opened_or_skipped
+from matrix_table import PAGE, line, page
+
+from phasegraph.adapters import infer_direction
+
+ROWS = (*LANGCHAIN, *LLAMAINDEX)
+
+
+def marked(row):
+    marks = [pytest.mark.neo4j, pytest.mark.timeout(600)] if row.neo4j else [pytest.mark.timeout(300)]
+    return pytest.param(row, id=row.name, marks=marks)
+
+
+@pytest.fixture(scope="module", params=[marked(row) for row in ROWS])
+def case(request, data, servers):
+    row = request.param
+    opened = opened_or_skipped(row, data, servers)
+    yield row, opened
+    opened.close()
+
+
+def test_the_best_passage_comes_first_and_the_worst_last(case, data):
+    row, store = case
+    count = len(data.rows)
+    ours = retriever(row.framework, vector=store.given, limit=count, k=count)
+    for question in data.questions:
+        own = store.own(question, count)
+        found = ids(ask(ours, question))
+        assert set(found) == set(data.ids)
+        if not row.exact:
+            assert found == [name for name, _ in own] or row.better == "higher"
+            continue
+        exact = data.cosines(question)
+        falling = [exact[name] for name in found]
+        assert max(b - a for a, b in pairwise(falling)) <= row.tolerance
+        ranked = sorted(exact, key=exact.__getitem__)
+        assert exact[found[0]] >= exact[ranked[-1]] - row.tolerance
+        assert exact[found[-1]] <= exact[ranked[0]] + row.tolerance
+
+
+def test_the_direction_is_right_whether_known_inferred_or_declared(case, data):
+    row, store = case
+    if row.better == "ranks only":
+        (report,) = retriever(row.framework, vector=store.given).explain(data.questions[0]).reports
+        assert report.notes == ("rank only: it returns no scores",)
+        return
+    higher = row.better == "higher"
+    question = data.questions[0]
+    own = store.own(question, LIMIT)
+    assert infer_direction([score for _, score in own]) is higher
+    expected = [name for name, _ in own][:10] if row.exact else None
+    read = {"id_fn": store.id_fn} if store.id_fn is not None else {}
+    for settings in ({}, {"higher_is_better": higher}):
+        for given in (store.given, store.function):
+            ours = retriever(row.framework, vector=spec(row.framework, given, **read, **settings))
+            found = ids(ask(ours, question))
+            assert expected is None or found == expected
+            scores = dict(own)
+            values = [scores[name] for name in found]
+            assert values == sorted(values, reverse=higher)
+    turned = retriever(row.framework, vector=spec(row.framework, store.given, higher_is_better=not higher))
+    assert ids(ask(turned, question))[0] != own[0][0]
+
+
+def test_the_fused_ids_are_those_of_the_core_on_the_same_lists(case, data):
+    row, store = case
+    ours = retriever(row.framework, vector=store.given, graph=walk(row.framework, data))
+    for question in data.questions:
+        expected = core(question, store.own(question, LIMIT), row.better)
+        found = ours.explain(question)
+        assert found.ids == expected.ids
+        assert found.scores.tolist() == pytest.approx(expected.scores.tolist(), abs=1e-9)
+        assert ids(ask(ours, question)) == list(expected.ids)
+
+
+async def test_awaited_it_answers_the_same(case, data):
+    row, store = case
+    ours = retriever(row.framework, vector=store.given)
+    question = data.questions[1]
+    assert ids(await aask(ours, question)) == ids(ask(ours, question))
+
+
+def test_the_line_of_the_page_still_holds(case, data):
+    row, store = case
+    assert line(row, store, data) in PAGE.read_text(encoding="utf-8").splitlines()
+
+
+def test_the_rest_of_the_page_is_as_the_script_writes_it():
+    written = PAGE.read_text(encoding="utf-8").splitlines()
+    stores = {row.store for row in ROWS}
+    kept = [one for one in written if one.split(" | ")[0].removeprefix("| ") not in stores]
+    assert kept == page((row.framework, None) for row in ROWS).splitlines()
+    assert len(written) - len(kept) == len(ROWS)
