@@ -93,7 +93,7 @@ def send_all(driver: Recorder, records: list[PassageRecord], corpus: str) -> Non
     read_graph(connection, "phasegraph", corpus=corpus)
     read_changes(connection, corpus=corpus, since=0)
     seeds = {record.id: 1.0 for record in records}
-    walk_neighbourhood(connection, corpus, 1, seeds, {corpus: 1.0}, follow_probability=0.5)
+    walk_neighbourhood(connection, corpus, (1, 0), seeds, {corpus: 1.0}, follow_probability=0.5)
     Neo4jGraphSource(connection, corpus).search(records[0].text, 5, {})
 
 

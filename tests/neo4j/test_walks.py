@@ -15,6 +15,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph import EdgeWeights, GraphSource, WalkSettings
 from phasegraph.graph.neo4j import GraphRecords, Neo4jConnection, PassageRecord, write_graph, write_synonyms
 from phasegraph.graph.neo4j.gds import drop_projections, has_gds, list_projections, project
+from phasegraph.graph.neo4j.kept_edges import KeptEdges
 from phasegraph.graph.neo4j.neighbourhood import FetchSettings, walk_neighbourhood
 from phasegraph.graph.source.online import Neo4jGraphSource
 
@@ -45,7 +46,7 @@ def test_the_edges_the_server_works_out_are_those_of_the_graph(stored):
     connection, graph = stored
     everything = {name: 1.0 for name in graph.passages}, {name: 1.0 for name in graph.entities}
     settings = EVERYTHING
-    walk = walk_neighbourhood(connection, "walk", SLICE, *everything, follow_probability=0.5, settings=settings)
+    walk = walk_neighbourhood(connection, "walk", (SLICE, 0), *everything, follow_probability=0.5, settings=settings)
     assert walk.complete
     assert walk.unknown == 0.0
     places = [graph.passage_rows[name] for name in walk.graph.passages]
@@ -62,7 +63,7 @@ def test_other_weights_reach_the_server_too(stored):
     )
     seeds = {graph.passages[0]: 1.0}
     walk = walk_neighbourhood(
-        connection, "walk", SLICE, seeds, {}, follow_probability=0.5, weights=weights, settings=EVERYTHING
+        connection, "walk", (SLICE, 0), seeds, {}, follow_probability=0.5, weights=weights, settings=EVERYTHING
     )
     other = dataclasses.replace(graph, weights=weights)
     rows = [other.passage_rows[name] for name in walk.graph.passages]
@@ -74,7 +75,9 @@ def test_other_weights_reach_the_server_too(stored):
 @pytest.mark.parametrize("relevance", [True, False])
 def test_a_fetched_walk_ranks_the_passages_of_the_walk_in_memory(stored, relevance):
     connection, graph = stored
-    walk = WalkSettings(relevance=relevance)
+    # Without closeness: with it, passages of next to no mass are ranked by similarity, and which of them the
+    # walk came near at all depends on its last rounding.
+    walk = WalkSettings(relevance=relevance, closeness=0.0)
     near = Neo4jGraphSource(connection, "walk", walk=walk, fetch=EVERYTHING)
     here = GraphSource(graph, walk=walk)
     for question, ranking in questions(4, SLICE):
@@ -85,6 +88,16 @@ def test_a_fetched_walk_ranks_the_passages_of_the_walk_in_memory(stored, relevan
         assert online.background.location == pytest.approx(local.background.location, abs=0.02)
         assert online.background.scale == pytest.approx(local.background.scale, rel=0.02)
         assert online.reason == ""
+
+
+def test_the_default_source_agrees_with_the_one_in_memory(stored):
+    connection, graph = stored
+    near, here = Neo4jGraphSource(connection, "walk"), GraphSource(graph)
+    for question, ranking in questions(4, SLICE):
+        online, local = near.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
+        assert len({*online.ids} & {*local.ids}) >= 17
+        assert online.ids[:5] == local.ids[:5]
+        assert online.background.location == pytest.approx(local.background.location, abs=0.02)
 
 
 def test_a_small_budget_is_kept_and_says_what_it_does_not_know(stored):
@@ -109,7 +122,7 @@ def test_a_walk_never_enters_another_corpus(stored):
     connection, graph = stored
     names = dict.fromkeys(graph.entities, 1.0)
     walk = walk_neighbourhood(
-        connection, "beside", 1, {"other": 1.0}, names, follow_probability=0.8, settings=EVERYTHING
+        connection, "beside", (1, 0), {"other": 1.0}, names, follow_probability=0.8, settings=EVERYTHING
     )
     assert walk.graph.passages == ("other",)
 
@@ -147,6 +160,33 @@ def test_a_projection_follows_the_revision_and_is_dropped_by_us_alone(stored, dr
     driver.execute_query("CALL gds.graph.drop('not-ours') YIELD graphName RETURN graphName")
 
 
+def test_edges_are_kept_until_the_corpus_changes(connection):
+    records = [
+        PassageRecord("a", text="x", mentions=(("ada", 1), ("bo", 1))),
+        PassageRecord("b", text="y", mentions=(("bo", 1),)),
+    ]
+    write_graph(connection, records, corpus="kept")
+    source = Neo4jGraphSource(connection, "kept")
+    first = source.search("ada", 10, {})
+    held = len(source._kept)
+    assert held > 0
+    assert source.search("ada", 10, {}).ids == first.ids == ("a", "b")
+    assert len(source._kept) == held
+    write_graph(connection, [PassageRecord("c", text="z", mentions=(("ada", 1),))], corpus="kept")
+    assert source.search("ada", 10, {}).ids == ("a", "c", "b")
+
+
+def test_kept_edges_are_bounded():
+    few = KeptEdges(10)
+    for number in range(50):
+        node = (True, str(number))
+        found = few.edges_of([node], 1, lambda nodes: {each: [(False, ["x", "y"], [1.0, 2.0])] for each in nodes})
+        assert list(found) == [node]
+    assert 0 < len(few) <= 10
+    assert few.edges_of([(True, "49")], 1, lambda nodes: pytest.fail("it was kept"))
+    assert few.edges_of([(True, "49")], 2, lambda nodes: {}) == {(True, "49"): ()}, "another stamp, nothing kept"
+
+
 def test_a_query_without_seeds_says_so_and_asks_for_nothing_more(stored):
     connection, _ = stored
     found = Neo4jGraphSource(connection, "walk").search("why?", 10, {})
@@ -162,10 +202,10 @@ def test_an_empty_corpus_cannot_be_walked(stored):
 
 def test_a_search_past_its_deadline_is_ended_by_the_server(stored, driver):
     question, ranking = questions(1, SLICE)[0]
-    hurried = Neo4jGraphSource(Neo4jConnection(driver, deadline=0.001), "walk")
 
     def many_times():
         for _ in range(20):
+            hurried = Neo4jGraphSource(Neo4jConnection(driver, deadline=0.001), "walk", fetch=EVERYTHING)
             hurried.search(question, 10, {"vector": ranking})
 
     with pytest.raises(StoreError, match=r"^(timeout|unreachable): Neo4j must answer within 0"):

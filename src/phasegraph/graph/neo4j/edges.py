@@ -18,7 +18,9 @@ _ANCHORED = "EXISTS { (e)<-[h:`PHASEGRAPH_MENTIONS`]-() WHERE h.home > 0 }"
 _PASSAGE = "MATCH (p:`PhasegraphPassage` {corpus: $corpus})"
 _ENTITY = "MATCH (e:`PhasegraphEntity` {corpus: $corpus})"
 
-COUNT = f"{_PASSAGE} RETURN count(p)"
+STATE = """\
+MATCH (c:`PhasegraphCorpus` {name: $corpus})
+RETURN COUNT { MATCH (p:`PhasegraphPassage` {corpus: $corpus}) }, c.stamp"""
 LOOKUP = f"""\
 CALL () {{
 {_PASSAGE} WHERE p.id IN $passages RETURN p.id AS name, null AS frequency, null AS anchored
@@ -98,6 +100,7 @@ def edge_parameters(corpus: str, passage_count: int, weights: EdgeWeights) -> di
     }
 
 
-def count_passages(connection: Neo4jConnection, corpus: str, *, deadline: float | None = None) -> int:
-    """Return how many passages a corpus has."""
-    return int(connection.read(COUNT, {"corpus": corpus}, deadline=deadline)[0][0])
+def corpus_state(connection: Neo4jConnection, corpus: str, *, deadline: float | None = None) -> tuple[int, int]:
+    """Return how many passages a corpus has, and a stamp that is another after every change of it."""
+    rows = connection.read(STATE, {"corpus": corpus}, deadline=deadline)
+    return (int(rows[0][0]), int(rows[0][1] or 0)) if rows else (0, 0)

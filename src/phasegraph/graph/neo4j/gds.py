@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
-from phasegraph.graph.neo4j.edges import count_passages, edge_parameters, projection_statement
+from phasegraph.graph.neo4j.edges import corpus_state, edge_parameters, projection_statement
 
 _VERSION = "RETURN gds.version()"
 _PREFIX = "phasegraph-"
-_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision"
 _LIST = "CALL gds.graph.list() YIELD graphName WHERE graphName STARTS WITH $prefix RETURN graphName ORDER BY graphName"
 _DROP = "CALL gds.graph.drop($graph, false) YIELD graphName RETURN graphName"
 _WALK = """\
@@ -48,7 +47,7 @@ class Projection:
     Parameters
     ----------
     name : str
-        The graph's name in the catalog of GDS; it tells corpus, revision and weights apart.
+        The graph's name in the catalog of GDS; it tells corpus, stamp and weights apart.
     corpus : str
         The corpus.
     passage_count : int
@@ -96,18 +95,17 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
         If the server fails or has no GDS.
     """
     chosen = EdgeWeights() if weights is None else weights
-    revision = connection.read(_REVISION, {"corpus": corpus})
-    passages = count_passages(connection, corpus, deadline=BULK_SECONDS)
-    if not passages or not revision:
+    passages, stamp = corpus_state(connection, corpus, deadline=BULK_SECONDS)
+    if not passages:
         raise InvalidInputError(f"the corpus must hold passages; {corpus!r:.60} holds none")
     kin = _PREFIX + _short(corpus)
-    name = f"{kin}-{revision[0][0]}-{_short(repr(chosen))}"
+    name = f"{kin}-{stamp}-{_short(repr(chosen))}"
     present = list_projections(connection, corpus)
     if name not in present:
         values = {**edge_parameters(corpus, passages, chosen), "graph": name}
         connection.read(projection_statement(), values, deadline=BULK_SECONDS)
     for other in present:
-        if other.startswith(f"{kin}-") and not other.startswith(f"{kin}-{revision[0][0]}-"):
+        if other.startswith(f"{kin}-") and not other.startswith(f"{kin}-{stamp}-"):
             connection.read(_DROP, {"graph": other})
     return Projection(name, corpus, passages)
 

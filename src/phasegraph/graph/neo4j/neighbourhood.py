@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from phasegraph._typing import FloatArray, IntArray
+from phasegraph._typing import FloatArray
 from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph
-from phasegraph.graph.linking import RelevanceRows, relevance
+from phasegraph.graph.entity_graph import EdgeWeights
+from phasegraph.graph.linking import RelevanceRows, Seeding, relevance
 from phasegraph.graph.neo4j.connection import Neo4jConnection
 from phasegraph.graph.neo4j.edges import edge_parameters, neighbourhood_statement
-from phasegraph.graph.pagerank import PageRankResult, WalkOperator
+from phasegraph.graph.neo4j.kept_edges import Edges, Found, KeptEdges, Node
+from phasegraph.graph.neo4j.partial import PartialGraph
+from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.push import PushSettings
-from phasegraph.graph.pagerank.reset import Seeds, as_seeds
+from phasegraph.graph.pagerank.reset import as_seeds
 from phasegraph.graph.pagerank.rows import StaticRows
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 
@@ -66,50 +67,6 @@ class FetchSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class PartialGraph:
-    """Some nodes of a stored graph, with as much of `EntityGraph` as linking, walking and trails look at.
-
-    Parameters
-    ----------
-    passages : sequence of str
-        Ids; nodes 0 to P - 1. A ``range`` where only their number counts.
-    entities : tuple of str
-        Names; nodes P to P + E - 1.
-    passage_rows, entity_rows : mapping of str to int
-        Their rows.
-    frequency : (E,) array of int
-        How many passages of the whole corpus mention each entity.
-    anchored : (E,) array of bool
-        Whether some passage is about it.
-    adjacency : sparse matrix, optional
-        Edges fetched so far.
-    """
-
-    passages: Sequence[Any]
-    entities: tuple[str, ...]
-    passage_rows: Mapping[str, int]
-    entity_rows: Mapping[str, int]
-    frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))
-    adjacency: Any = None
-    embeddings: None = None
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        return len(self.passages) + len(self.entities)
-
-    @cached_property
-    def operator(self) -> WalkOperator:
-        """The edges, prepared for walks."""
-        return WalkOperator.from_adjacency(self.adjacency)
-
-    def as_graph(self) -> EntityGraph:
-        """Return this under the type whose attributes it has."""
-        return cast(EntityGraph, self)
-
-
-@dataclass(frozen=True, eq=False)
 class LocalWalk:
     """A walk over what was fetched.
 
@@ -121,6 +78,8 @@ class LocalWalk:
         Its masses.
     gains : (n,) array of float or None
         How readily each node was entered.
+    seeding : Seeding
+        Where it restarted.
     unknown : float
         Share of the mass that stands at nodes whose edges were not fetched.
     fetched, rounds : int
@@ -132,6 +91,7 @@ class LocalWalk:
     graph: PartialGraph
     walked: PageRankResult
     gains: FloatArray | None
+    seeding: Seeding
     unknown: float
     fetched: int
     rounds: int
@@ -143,8 +103,8 @@ class _Fetched:
 
     def __init__(self) -> None:
         self.rows: tuple[dict[str, int], dict[str, int]] = ({}, {})
-        self.edges: list[tuple[bool, str, bool, Sequence[str], Sequence[float]]] = []
-        self.asked: set[tuple[bool, str]] = set()
+        self.edges: list[tuple[Node, Edges]] = []
+        self.asked: set[Node] = set()
 
     def see(self, is_passage: bool, names: Iterable[str]) -> None:
         """Give every new name a row; row order is the order of arrival, which the statement's rows decide."""
@@ -152,22 +112,23 @@ class _Fetched:
         for name in names:
             rows.setdefault(name, len(rows))
 
-    def take(self, rows: Iterable[list[Any]]) -> None:
-        """Keep what one statement returned."""
-        for from_passage, to_passage, *columns in rows:
-            for name, names, weights in zip(*columns, strict=True):
-                self.see(to_passage, names)
-                self.edges.append((from_passage, name, to_passage, names, weights))
+    def take(self, found: Mapping[Node, Sequence[Edges]]) -> None:
+        """Keep the edges of some nodes."""
+        for node, kinds in found.items():
+            self.asked.add(node)
+            for edges in kinds:
+                self.see(edges[0], edges[1])
+                self.edges.append((node, edges))
 
     def graph(self) -> PartialGraph:
         """Return all of it, entities after passages."""
         entities, passages = self.rows
         count = len(passages)
         base = (count, 0)
-        lengths = np.array([len(each[3]) for each in self.edges], dtype=np.intp)
-        starts = np.array([self.rows[e[0]][e[1]] + base[e[0]] for e in self.edges], dtype=np.intp)
-        ends = [self.rows[each[2]][name] + base[each[2]] for each in self.edges for name in each[3]]
-        weights = [weight for each in self.edges for weight in each[4]]
+        lengths = np.array([len(names) for _, (_, names, _) in self.edges], dtype=np.intp)
+        starts = np.array([self.rows[kind][name] + base[kind] for (kind, name), _ in self.edges], dtype=np.intp)
+        ends = [self.rows[kind][name] + base[kind] for _, (kind, names, _) in self.edges for name in names]
+        weights = [weight for _, (_, _, each) in self.edges for weight in each]
         size = count + len(entities)
         matrix = sparse.csr_array((weights, (np.repeat(starts, lengths), ends)), shape=(size, size), dtype=np.float64)
         return PartialGraph(
@@ -182,7 +143,7 @@ class _Fetched:
 def walk_neighbourhood(
     connection: Neo4jConnection,
     corpus: str,
-    passage_count: int,
+    state: tuple[int, int],
     passages: Mapping[str, float],
     entities: Mapping[str, float],
     *,
@@ -191,6 +152,7 @@ def walk_neighbourhood(
     ranking: Ranking | None = None,
     tolerance: float = 1e-6,
     settings: FetchSettings | None = None,
+    kept: KeptEdges | None = None,
     deadline: float | None = None,
 ) -> LocalWalk:
     """Walk from weighted seeds, fetching edges as the walk comes to them.
@@ -201,8 +163,8 @@ def walk_neighbourhood(
         Where the corpus lies.
     corpus : str
         A corpus of our own schema.
-    passage_count : int
-        How many passages it has.
+    state : tuple of (int, int)
+        What `corpus_state` says of it.
     passages, entities : mapping of str to float
         Seeds by id and by name, with positive masses that need not sum to 1; at least one.
     follow_probability : float
@@ -215,6 +177,8 @@ def walk_neighbourhood(
         Mass per out-edge below which the walk goes no further.
     settings : FetchSettings, optional
         The budget.
+    kept : KeptEdges, optional
+        Edges of earlier walks over this corpus with these weights; kept edges are not fetched again.
     deadline : float, optional
         Seconds for all rounds together; None takes the connection's. No round is begun after two thirds of
         it.
@@ -231,9 +195,14 @@ def walk_neighbourhood(
     """
     limits = FetchSettings() if settings is None else settings
     push = push_settings(follow_probability, tolerance, 0, None, "numpy")
-    values = edge_parameters(corpus, passage_count, EdgeWeights() if weights is None else weights)
+    values = edge_parameters(corpus, state[0], EdgeWeights() if weights is None else weights)
     seconds = connection.deadline if deadline is None else deadline
+    memory = KeptEdges(0) if kept is None else kept
     began, rounds = time.monotonic(), 0
+
+    def fetch(nodes: Sequence[Node]) -> Found:
+        return _fetch(connection, values, nodes, max(seconds - (time.monotonic() - began), 0.01))
+
     seen = _Fetched()
     seen.see(True, passages)
     seen.see(False, entities)
@@ -241,50 +210,51 @@ def walk_neighbourhood(
     last: LocalWalk | None = None
     while True:
         try:
-            seen.take(_fetch(connection, values, wanted, max(seconds - (time.monotonic() - began), 0.01)))
+            seen.take(memory.edges_of(wanted, state[1], fetch))
         except StoreError:
             # What earlier rounds found is an answer, and says how much it does not know.
             if last is None:
                 raise
             return last
-        seen.asked.update(wanted)
         rounds += 1
         graph = seen.graph()
         gains = None if ranking is None else relevance(graph.as_graph(), ranking)
-        walked = _walk(graph, gains, _seeds(graph, passages, entities), push)
+        seeding = _seeding(graph, passages, entities)
+        walked = _walk(graph, gains, seeding, push)
         open_nodes = _open_nodes(graph, walked, seen.asked)
         unknown = float(sum(mass for mass, _ in open_nodes))
-        last = LocalWalk(graph, walked, gains, unknown, len(seen.asked), rounds, unknown <= limits.unknown)
+        last = LocalWalk(graph, walked, gains, seeding, unknown, len(seen.asked), rounds, unknown <= limits.unknown)
         budget = min(limits.per_round, limits.nodes - len(seen.asked))
         if last.complete or budget < 1 or time.monotonic() - began > seconds * 2 / 3:
             return last
         wanted = [node for _, node in open_nodes[:budget]]
 
 
-def _seeds(graph: PartialGraph, passages: Mapping[str, float], entities: Mapping[str, float]) -> Seeds:
+def _seeding(graph: PartialGraph, passages: Mapping[str, float], entities: Mapping[str, float]) -> Seeding:
     nodes = [graph.passage_rows[name] for name in passages]
     nodes += [graph.entity_rows[name] + len(graph.passages) for name in entities]
-    return as_seeds((np.array(nodes), [*passages.values(), *entities.values()]), graph.size)
+    return Seeding(np.array(nodes, dtype=np.intp), np.array([*passages.values(), *entities.values()]))
 
 
-def _walk(graph: PartialGraph, gains: FloatArray | None, seeds: Seeds, push: PushSettings) -> PageRankResult:
+def _walk(graph: PartialGraph, gains: FloatArray | None, seeding: Seeding, push: PushSettings) -> PageRankResult:
+    seeds = as_seeds((seeding.nodes, seeding.masses), graph.size)
     rows = StaticRows(graph.operator) if gains is None else RelevanceRows(graph.operator, gains)
     return run_push(rows, graph.operator.pool, seeds, push, None)
 
 
-def _fetch(
-    connection: Neo4jConnection, values: Mapping[str, Any], wanted: Sequence[tuple[bool, str]], seconds: float
-) -> list[list[Any]]:
+def _fetch(connection: Neo4jConnection, values: Mapping[str, Any], wanted: Sequence[Node], seconds: float) -> Found:
     names = {
         "passages": [name for is_passage, name in wanted if is_passage],
         "entities": [name for is_passage, name in wanted if not is_passage],
     }
-    return connection.read(_STATEMENT, {**values, **names}, deadline=seconds)
+    found: dict[Node, list[Edges]] = {}
+    for from_passage, to_passage, *columns in connection.read(_STATEMENT, {**values, **names}, deadline=seconds):
+        for name, ends, weights in zip(*columns, strict=True):
+            found.setdefault((from_passage, name), []).append((to_passage, ends, weights))
+    return found
 
 
-def _open_nodes(
-    graph: PartialGraph, walked: PageRankResult, asked: set[tuple[bool, str]]
-) -> list[tuple[float, tuple[bool, str]]]:
+def _open_nodes(graph: PartialGraph, walked: PageRankResult, asked: set[Node]) -> list[tuple[float, Node]]:
     """Nodes with mass whose edges were not fetched, most mass first, ties by name."""
     count = len(graph.passages)
     found = []

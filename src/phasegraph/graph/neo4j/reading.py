@@ -42,7 +42,8 @@ WITH {source} AS source, {name_a} AS subject, type(r) AS predicate, {name_b} AS 
 WHERE subject IS NOT NULL AND other IS NOT NULL
 RETURN source, subject, collect(predicate), collect(other)"""
 
-# Counts are nearly always 1, and every value costs the driver as much as a word of text: null stands for all ones.
+# Counts are nearly always 1, and every value costs the driver as much as a word of text: null stands for all
+# ones.
 _COUNTS = "CASE WHEN all(each IN counts WHERE each = 1) THEN null ELSE counts END"
 _OWN_PASSAGES = f"""\
 MATCH (p:`PhasegraphPassage` {{corpus: $corpus}}) WHERE p.revision > $since

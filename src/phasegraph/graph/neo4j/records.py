@@ -64,9 +64,10 @@ class PassageRecord:
             raise InvalidInputError("id must not be blank; a blank one was given")
         homes = _counted(self.homes, 1, "homes")
         mentions = _counted(self.mentions, 1, "mentions")
-        missing = {name for name, _ in homes} - {name for name, _ in mentions}
+        named = {row[0] for row in mentions}
+        missing = [(row[0], 1) for row in homes if row[0] not in named]
         if missing:
-            mentions = _counted([*mentions, *((name, 1) for name in sorted(missing))], 1, "mentions")
+            mentions = _counted([*mentions, *missing], 1, "mentions")
         object.__setattr__(self, "homes", homes)
         object.__setattr__(self, "mentions", mentions)
         object.__setattr__(self, "facts", _counted(self.facts, 3, "facts"))

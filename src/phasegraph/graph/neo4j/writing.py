@@ -30,6 +30,9 @@ _DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.diges
 _NEXT_REVISION = (
     "MERGE (c:`PhasegraphCorpus` {name: $corpus}) SET c.revision = coalesce(c.revision, 0) + 1 RETURN c.revision"
 )
+# Every transaction that changes a corpus moves its stamp: whoever keeps something of the corpus sees it grow
+# old.
+_STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.stamp = coalesce(c.stamp, 0) + 1"
 # The passage is touched first: its lock makes two writers of one passage take turns.
 _PUT_PASSAGES = """\
 UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
@@ -223,15 +226,16 @@ def write_synonyms(
     ensure_schema(connection)
     statements: list[tuple[str, dict[str, Any]]] = [(_DROP_SYNONYMS, {"corpus": corpus})]
     statements += [(_PUT_SYNONYMS, {"corpus": corpus, "pairs": list(some)}) for some in _batches(rows, batch)]
-    connection.write_all(statements)
-    return _next_revision(connection, corpus)
+    revision = _next_revision(connection, corpus)
+    connection.write_all([*statements, (_STAMP, {"corpus": corpus})])
+    return revision
 
 
 def _remove(connection: Neo4jConnection, gone: Sequence[str], corpus: str, revision: int, batch: int) -> None:
     for ids in _batches(gone, batch):
         values = {"corpus": corpus, "ids": list(ids), "revision": revision}
-        connection.write_all([(_DROP_FACTS, values), (_BURY, values)])
-    connection.write(_DROP_ORPHANS, {"corpus": corpus})
+        connection.write_all([(_DROP_FACTS, values), (_BURY, values), (_STAMP, values)])
+    connection.write_all([(_DROP_ORPHANS, {"corpus": corpus}), (_STAMP, {"corpus": corpus})])
 
 
 def _batch_statements(
@@ -252,6 +256,7 @@ def _batch_statements(
         (_PUT_ENTITIES, {"corpus": corpus, "entities": sorted(set(names))}),
         (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
         (_PUT_FACTS, {"corpus": corpus, "facts": facts}),
+        (_STAMP, ids),
     ]
 
 

@@ -13,14 +13,17 @@ from phasegraph.candidates import Ranking, top_order
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights, normalise_name, split_words
 from phasegraph.graph.extraction.gazetteer import MAX_WORDS
-from phasegraph.graph.linking import LinkSettings, Seeding, link
+from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
 from phasegraph.graph.neo4j.connection import Neo4jConnection
-from phasegraph.graph.neo4j.edges import LOOKUP, count_passages
+from phasegraph.graph.neo4j.edges import LOOKUP, corpus_state
 from phasegraph.graph.neo4j.gds import has_gds, project, walk_projection
-from phasegraph.graph.neo4j.neighbourhood import FetchSettings, LocalWalk, PartialGraph, walk_neighbourhood
+from phasegraph.graph.neo4j.kept_edges import KeptEdges
+from phasegraph.graph.neo4j.neighbourhood import FetchSettings, LocalWalk, walk_neighbourhood
+from phasegraph.graph.neo4j.partial import PartialGraph
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.source.evidence import Trails
-from phasegraph.graph.source.graph_source import WalkSettings, background
+from phasegraph.graph.source.graph_source import WalkSettings
+from phasegraph.graph.source.scoring import background, passage_scores
 from phasegraph.sources.protocol import Given
 
 Method = Literal["neighbourhood", "gds"]
@@ -68,6 +71,7 @@ class Neo4jGraphSource:
     walk: WalkSettings = field(default_factory=WalkSettings)
     weights: EdgeWeights = field(default_factory=EdgeWeights)
     fetch: FetchSettings = field(default_factory=FetchSettings)
+    _kept: KeptEdges = field(default_factory=KeptEdges, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for label in ("corpus", "name"):
@@ -90,7 +94,7 @@ class Neo4jGraphSource:
         StoreError
             If the server does not answer within the deadline.
         """
-        count = count_passages(self.connection, self.corpus)
+        count, _ = corpus_state(self.connection, self.corpus)
         if not count:
             raise InvalidInputError(f"the corpus must hold passages; {self.corpus!r:.60} holds none")
         if self.method == "gds":
@@ -106,7 +110,8 @@ class Neo4jGraphSource:
         if limit is not None and (isinstance(limit, bool) or limit < 1):
             raise InvalidInputError(f"limit must be at least 1 or None; got {limit!r:.40}")
         handed = next((ranking for need in self.needs if (ranking := given.get(need)) is not None), None)
-        count = count_passages(self.connection, self.corpus)
+        state = corpus_state(self.connection, self.corpus)
+        count = state[0]
         view = self._look_up(query, handed, count)
         seeding = link(view.as_graph(), query, handed, self.linking)
         if not len(seeding):
@@ -118,7 +123,7 @@ class Neo4jGraphSource:
         walk = walk_neighbourhood(
             self.connection,
             self.corpus,
-            count,
+            state,
             passages,
             entities,
             follow_probability=self.walk.follow_probability,
@@ -126,8 +131,9 @@ class Neo4jGraphSource:
             ranking=relevant,
             tolerance=self.walk.tolerance,
             settings=self.fetch,
+            kept=self._kept,
         )
-        return self._fetched(walk, passages, entities, count, limit)
+        return self._ranked(walk, relevant, count, limit)
 
     def _look_up(self, query: str, handed: Ranking | None, count: int) -> PartialGraph:
         """What linking asks of a graph: which of the query's word sequences are entities, which ids are passages."""
@@ -170,33 +176,37 @@ class Neo4jGraphSource:
             size=projection.passage_count,
         )
 
-    def _fetched(
-        self,
-        walk: LocalWalk,
-        passages: Mapping[str, float],
-        entities: Mapping[str, float],
-        count: int,
-        limit: int | None,
-    ) -> Ranking:
-        graph, known = walk.graph, len(walk.graph.passages)
-        held = walk.walked.nodes < known
-        rows, masses = walk.walked.nodes[held], walk.walked.values[held]
+    def _ranked(self, walk: LocalWalk, relevant: Ranking | None, count: int, limit: int | None) -> Ranking:
+        graph = walk.graph
+        held = walk.walked.nodes < len(graph.passages)
+        reached = PageRankResult(
+            walk.walked.nodes[held], walk.walked.values[held], count, walk.walked.residual, 0, 0, 0
+        )
+        gains = None if relevant is None else relevance(_all_passages(graph, relevant, count).as_graph(), relevant)
+        floor, closeness = self.walk.floor, self.walk.closeness
+        rows, scores, behind = passage_scores(reached, gains, count, floor=floor, closeness=closeness)
         names = [graph.passages[row] for row in rows.tolist()]
-        best = top_order(masses, names, limit)
+        best = top_order(scores, names, limit)
         ids = tuple(names[place] for place in best.tolist())
-        nodes = [graph.passage_rows[name] for name in passages] + [graph.entity_rows[name] + known for name in entities]
-        seeding = Seeding(np.array(nodes, dtype=np.intp), np.array([*passages.values(), *entities.values()]))
-        only_passages = PageRankResult(rows, masses, count, walk.walked.residual, 0, 0, 0)
         part = f"{walk.unknown:.1%} of the walk's mass stands at nodes that were not fetched"
         return Ranking(
             self.name,
             ids,
-            masses[best],
-            background=background(only_passages, count, self.walk.floor),
+            scores[best],
+            background=behind,
             size=count,
-            payloads=Trails(graph.as_graph(), walk.walked, seeding, walk.gains, ids),
+            payloads=Trails(graph.as_graph(), walk.walked, walk.seeding, walk.gains, ids),
             reason="" if walk.complete else part,
         )
+
+
+def _all_passages(graph: PartialGraph, ranking: Ranking, count: int) -> PartialGraph:
+    """As many passages as the corpus has: those that were fetched, those of the ranking, and others without a name."""
+    rows = dict(graph.passage_rows)
+    for name in ranking.ids:
+        if name not in rows and len(rows) < count:
+            rows[name] = len(rows)
+    return PartialGraph(range(count), (), MappingProxyType(rows), MappingProxyType({}))
 
 
 def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float], dict[str, float]]:
