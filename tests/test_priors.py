@@ -5,7 +5,7 @@ import pytest
 
 from phasegraph import Context, ExactMatchBonus, FusionPipeline, InvalidInputError, Ranking, RecencyPrior, UnitPrior
 from phasegraph.errors import InvalidTypeError
-from phasegraph.priors import PRIORS, importance_multiplier, prior_from_dict, recency
+from phasegraph.priors import PRIORS, SuperpositionPrior, importance_multiplier, prior_from_dict, recency
 
 
 def test_importance_one_at_rank_27_beats_importance_zero_at_rank_one() -> None:
@@ -51,13 +51,15 @@ def test_a_low_prior_lowers_a_candidate_whose_fused_value_is_negative() -> None:
     assert pipeline.decide([ranking], context).ids == ("b", "a")
 
 
-@pytest.mark.parametrize("prior", [UnitPrior("authority", 0.4, 0.2), RecencyPrior(60.0, 0.5), ExactMatchBonus(0.3)])
+@pytest.mark.parametrize(
+    "prior", [UnitPrior("authority", 0.4, 0.2), RecencyPrior(60.0, 0.5), ExactMatchBonus(0.3), SuperpositionPrior()]
+)
 def test_every_prior_survives_its_state(prior: object) -> None:
     assert prior_from_dict(prior.to_dict()) == prior  # type: ignore[attr-defined]
 
 
 def test_every_registered_prior_has_a_case_above() -> None:
-    assert sorted(PRIORS) == ["exact_match", "recency", "unit"]
+    assert sorted(PRIORS) == ["exact_match", "recency", "superposition", "unit"]
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,8 @@ def test_every_registered_prior_has_a_case_above() -> None:
         (lambda: prior_from_dict({"name": "fame"}), "prior name"),
         (lambda: prior_from_dict({"name": "unit", "colour": 1}), "options"),
         (lambda: RecencyPrior(60.0)(["a"], Context()), "Context.now"),
+        (lambda: SuperpositionPrior()(["a"], Context()), "Context.now"),
+        (lambda: SuperpositionPrior(weights=(1.0, 1.0, 1.0)), "weights"),
     ],
 )
 def test_a_wrong_prior_names_the_field(build: object, field: str) -> None:

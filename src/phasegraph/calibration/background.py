@@ -31,6 +31,11 @@ class BackgroundCalibrator:
     assumed_size : int, default 1,000,000
         Size of the collection where the source does not state it; never guessed from other sources. At least 1.
 
+    Raises
+    ------
+    InvalidInputError
+        If `assumed_size` is not a positive integer.
+
     Notes
     -----
     *Stated*: the source's own :class:`~phasegraph.Background`. *List*: the scores s_1 >= s_2 >= ... are regressed on
@@ -46,11 +51,6 @@ class BackgroundCalibrator:
     rich one: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]`` get the same values. Its values also move with the
     length of the list. Neither is true of the stated tier. Raising one hit of a list of five to eight can, in about
     one random case in a thousand, lower it against a candidate that the list lacks, because the line moves too.
-
-    Raises
-    ------
-    InvalidInputError
-        If `assumed_size` is not a positive integer.
 
     References
     ----------

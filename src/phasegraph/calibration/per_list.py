@@ -45,15 +45,15 @@ class ListCalibrator:
     options : mapping of str to float
         Its keyword arguments.
 
-    Notes
-    -----
-    A candidate that the list lacks takes 0 under the bounded ones (as the papers have it) and the list's lowest
-    value under ``z_score``, ``log_z_score`` and ``raw``, where 0 would be the mean or nothing in particular.
-
     Raises
     ------
     InvalidInputError
         If the name or an option is unknown.
+
+    Notes
+    -----
+    A candidate that the list lacks takes 0 under the bounded ones (as the papers have it) and the list's lowest
+    value under ``z_score``, ``log_z_score`` and ``raw``, where 0 would be the mean or nothing in particular.
 
     Examples
     --------

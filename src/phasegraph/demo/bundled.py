@@ -43,7 +43,17 @@ def bundled_folder(folder: Path | None = None) -> Path:
 
 
 def load_bundled(folder: Path | None = None) -> tuple[Dataset, EntityGraph]:
-    """The data set and the entity graph built from its passages and triples."""
+    """The data set and the entity graph built from its passages and triples.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        As in :func:`bundled_folder`.
+
+    Returns
+    -------
+    (Dataset, EntityGraph)
+    """
     dataset = load_dataset(bundled_folder(folder))
     passages = [{"id": one.id, "title": one.title, "text": one.text} for one in dataset.passages]
     return dataset, build_graph(passages, triples=dataset.triples, embeddings=dataset.passage_vectors)

@@ -13,6 +13,7 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.priors.context import Context, Prior
 from phasegraph.priors.exact import ExactMatchBonus
 from phasegraph.priors.multipliers import RecencyPrior, UnitPrior, importance_multiplier, recency
+from phasegraph.priors.superposition import Superposition, SuperpositionPrior, superposition
 
 __all__ = [
     "PRIORS",
@@ -20,15 +21,32 @@ __all__ = [
     "ExactMatchBonus",
     "Prior",
     "RecencyPrior",
+    "Superposition",
+    "SuperpositionPrior",
     "UnitPrior",
     "importance_multiplier",
     "prior_from_dict",
     "recency",
+    "superposition",
 ]
 
 
 def prior_from_dict(state: Mapping[str, object]) -> Prior:
     """Rebuild a prior from its ``to_dict`` state.
+
+    Parameters
+    ----------
+    state : mapping
+        With a registered ``name`` and the prior's options.
+
+    Returns
+    -------
+    Prior
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is unknown or an option does not belong to it.
 
     Examples
     --------
@@ -46,5 +64,5 @@ def prior_from_dict(state: Mapping[str, object]) -> Prior:
 
 
 PRIORS: Mapping[str, Callable[..., Prior]] = MappingProxyType(
-    {"unit": UnitPrior, "recency": RecencyPrior, "exact_match": ExactMatchBonus}
+    {"unit": UnitPrior, "recency": RecencyPrior, "exact_match": ExactMatchBonus, "superposition": SuperpositionPrior}
 )

@@ -43,7 +43,7 @@ def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -
     >>> importance_multiplier(np.array([0.0, 0.5, 1.0]))
     array([0.7 , 0.85, 1.  ])
     """
-    _check_unit("strength", strength)
+    check_unit("strength", strength)
     values = np.asarray(importance, dtype=np.float64)
     if not ((values >= 0) & (values <= 1)).all():
         raise InvalidInputError(f"importance must be in [0, 1]; got {values.tolist()}")
@@ -108,8 +108,8 @@ class UnitPrior:
     neutral: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_unit("strength", self.strength)
-        _check_unit("neutral", self.neutral)
+        check_unit("strength", self.strength)
+        check_unit("neutral", self.neutral)
 
     @property
     def additive(self) -> bool:
@@ -118,7 +118,7 @@ class UnitPrior:
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """Multipliers in [1 - strength, 1]."""
-        return importance_multiplier(_column(ids, context, self.key, self.neutral), strength=self.strength)
+        return importance_multiplier(column_of(ids, context, self.key, self.neutral), strength=self.strength)
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state."""
@@ -150,7 +150,7 @@ class RecencyPrior:
     key: str = "timestamp"
 
     def __post_init__(self) -> None:
-        _check_unit("strength", self.strength)
+        check_unit("strength", self.strength)
         recency(np.zeros(1), half_life=self.half_life)
 
     @property
@@ -162,7 +162,7 @@ class RecencyPrior:
         """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
         if context.now is None:
             raise InvalidInputError("a recency prior needs Context.now (seconds since the epoch); got None")
-        ages = context.now - _column(ids, context, self.key, context.now)
+        ages = context.now - column_of(ids, context, self.key, context.now)
         return (1.0 - self.strength) + self.strength * recency(ages, half_life=self.half_life)
 
     def to_dict(self) -> dict[str, object]:
@@ -170,7 +170,8 @@ class RecencyPrior:
         return {"name": "recency", "half_life": self.half_life, "strength": self.strength, "key": self.key}
 
 
-def _column(ids: Sequence[str], context: Context, key: str, default: float) -> FloatArray:
+def column_of(ids: Sequence[str], context: Context, key: str, default: float) -> FloatArray:
+    """(n,) values of an attribute, `default` where a candidate has none."""
     out = np.full(len(ids), float(default))
     for row, identifier in enumerate(ids):
         value = context.attributes.get(identifier, {}).get(key)
@@ -182,6 +183,7 @@ def _column(ids: Sequence[str], context: Context, key: str, default: float) -> F
     return out
 
 
-def _check_unit(name: str, value: float) -> None:
+def check_unit(name: str, value: float) -> None:
+    """Raise unless `value` is in [0, 1]."""
     if not (np.isfinite(value) and 0.0 <= value <= 1.0):
         raise InvalidInputError(f"{name} must be in [0, 1]; got {value!r}")

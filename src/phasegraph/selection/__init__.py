@@ -13,17 +13,14 @@ from phasegraph.selection.similarity import (
     vendi_score,
     von_neumann_entropy,
 )
-from phasegraph.selection.superposition import Superposition, superposition
 
 __all__ = [
     "METHODS",
     "SelectionPolicy",
     "SelectionResult",
-    "Superposition",
     "kernel_rows",
     "redundancy",
     "scaled_relevance",
-    "superposition",
     "unit_rows",
     "vendi_score",
     "von_neumann_entropy",

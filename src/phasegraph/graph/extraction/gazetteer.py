@@ -27,6 +27,8 @@ class Gazetteer:
     matcher : {"auto", "automaton", "python"}
         ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower
         search that finds the same; ``auto`` takes the first where it is installed.
+    normalised : bool, default False
+        The names are in their normal form already.
 
     Examples
     --------

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError
+from phasegraph.priors.context import Context
+from phasegraph.priors.multipliers import check_unit, column_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,3 +112,68 @@ def _column(name: str, values: FloatArray, low: float, high: float) -> FloatArra
     if len(column) and (column.min() < low or column.max() > high):
         raise InvalidInputError(f"{name} must be in [{low:g}, {high:g}]; got {column.min():g} to {column.max():g}")
     return column
+
+
+@dataclass(frozen=True, slots=True)
+class SuperpositionPrior:
+    """The document's relevance as a multiplier: a weighted mean of similarity, recency and authority.
+
+    Parameters
+    ----------
+    weights : (float, float, float), default (0.6, 0.25, 0.15)
+        Of the attributes ``cosine``, recency (from ``timestamp``) and ``authority``.
+    decay_per_hour : float, default 0.25
+        >= 0; see :func:`superposition`.
+    strength : float, default 0.3
+        In [0, 1]; the multiplier is ``(1 - strength) + strength * relevance``.
+
+    Notes
+    -----
+    A candidate without an attribute counts as 1 in it (similar, new, of full authority), so that it loses nothing.
+
+    Examples
+    --------
+    >>> from phasegraph import Context
+    >>> context = Context(now=3600.0, attributes={"a": {"cosine": 0.8, "timestamp": 0.0, "authority": 0.5}})
+    >>> SuperpositionPrior(strength=1.0)(["a", "b"], context).round(4)
+    array([0.7497, 1.    ])
+    """
+
+    weights: tuple[float, float, float] = (0.6, 0.25, 0.15)
+    decay_per_hour: float = 0.25
+    strength: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_unit("strength", self.strength)
+        put = object.__setattr__
+        put(self, "weights", tuple(self.weights))
+        one = np.ones(1)
+        superposition(one, one, one, weights=self.weights, decay_per_hour=self.decay_per_hour)
+
+    @property
+    def additive(self) -> bool:
+        """False: it multiplies."""
+        return False
+
+    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
+        """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
+        if context.now is None:
+            raise InvalidInputError("a superposition prior needs Context.now (seconds since the epoch); got None")
+        ages = context.now - column_of(ids, context, "timestamp", context.now)
+        found = superposition(
+            column_of(ids, context, "cosine", 1.0),
+            ages,
+            column_of(ids, context, "authority", 1.0),
+            weights=self.weights,
+            decay_per_hour=self.decay_per_hour,
+        )
+        return (1.0 - self.strength) + self.strength * found.relevance
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return {
+            "name": "superposition",
+            "weights": list(self.weights),
+            "decay_per_hour": self.decay_per_hour,
+            "strength": self.strength,
+        }

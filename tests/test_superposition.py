@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.selection import superposition
+from phasegraph.priors import superposition
 
 
 def test_relevance_and_energy_golden() -> None:
