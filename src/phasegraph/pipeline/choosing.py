@@ -1,0 +1,114 @@
+"""After fusing: which candidates are accepted, and which of them go together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph.acceptance import AcceptanceOutcome
+from phasegraph.candidates import Candidates, top_order
+from phasegraph.errors import InvalidInputError
+from phasegraph.pipeline.parts import publish
+from phasegraph.priors import Context
+from phasegraph.selection import SelectionResult, scaled_relevance
+
+if TYPE_CHECKING:
+    from phasegraph.pipeline.pipeline import FusionPipeline
+
+SELECTION_POOL = 50
+
+
+def choose(
+    pipeline: FusionPipeline, candidates: Candidates, values: FloatArray, final: FloatArray, context: Context
+) -> tuple[IntArray, dict[str, object]]:
+    """Rows of the answer, best first or in the order they were picked, and what each stage says of it.
+
+    Parameters
+    ----------
+    pipeline : FusionPipeline
+    candidates : Candidates
+    values : (n, m) array of float
+        Calibrated values.
+    final : (n,) array of float
+        Fused values with their priors.
+    context : Context
+
+    Returns
+    -------
+    (rows, extras)
+        At most k rows; ``extras`` holds the outcome of acceptance and of selection, where they ran.
+    """
+    extras: dict[str, object] = {}
+    allowed: IntArray | None = None
+    if pipeline.accept is not None:
+        outcome = pipeline.accept.decide(candidates, values, publish(final), candidates.sources)
+        extras["acceptance"] = outcome
+        allowed = np.flatnonzero(outcome.accepted)
+    depth = pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
+    rows = _best(final, candidates.ids, allowed, depth)
+    if pipeline.selection is None or not len(rows):
+        return rows, extras
+    ids = [candidates.ids[row] for row in rows.tolist()]
+    found = pipeline.selection.select(
+        scaled_relevance(final[rows]),
+        _embeddings(context, ids) if pipeline.selection.needs_embeddings else None,
+        pipeline.k,
+        costs=None if pipeline.selection.budget is None else _costs(context, ids),
+    )
+    extras["selection"] = found
+    return rows[found.rows], extras
+
+
+def abstained(extras: dict[str, object]) -> bool:
+    """Whether there were candidates and acceptance let none through."""
+    outcome = extras.get("acceptance")
+    return isinstance(outcome, AcceptanceOutcome) and outcome.abstained
+
+
+def certificate_warnings(extras: dict[str, object]) -> tuple[str, ...]:
+    """A line for every promise that does not hold for this answer."""
+    outcome = extras.get("acceptance")
+    if not isinstance(outcome, AcceptanceOutcome):
+        return ()
+    return tuple(
+        f"the promise of the threshold {one.name!r} does not hold for this answer: {one.reason}"
+        for one in outcome.certificates
+        if not one.valid
+    )
+
+
+def selected(extras: dict[str, object]) -> SelectionResult | None:
+    """The outcome of selection, where it ran."""
+    found = extras.get("selection")
+    return found if isinstance(found, SelectionResult) else None
+
+
+def _best(final: FloatArray, ids: Sequence[str], allowed: IntArray | None, depth: int) -> IntArray:
+    if allowed is None:
+        return top_order(final, ids, depth)
+    inside = top_order(final[allowed], [ids[row] for row in allowed.tolist()], depth)
+    return allowed[inside]
+
+
+def _embeddings(context: Context, ids: Sequence[str]) -> FloatArray:
+    """(n, d) rows for the pool, from the context's mapping or callable."""
+    given = context.embeddings
+    if callable(given):
+        return np.asarray(given(ids), dtype=np.float64)
+    lacking = [identifier for identifier in ids if identifier not in given]
+    if lacking:
+        raise InvalidInputError(
+            f"selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
+            f"callable); {len(lacking)} of {len(ids)} have none, {lacking[0]!r} among them"
+        )
+    return np.array([given[identifier] for identifier in ids], dtype=np.float64)
+
+
+def _costs(context: Context, ids: Sequence[str]) -> FloatArray:
+    lacking = next((identifier for identifier in ids if identifier not in context.costs), None)
+    if lacking is not None:
+        raise InvalidInputError(f"selection with a budget needs Context.costs of every candidate; {lacking!r} has none")
+    return np.array([context.costs[identifier] for identifier in ids], dtype=np.float64)
