@@ -54,6 +54,9 @@ format: $(VENV)/.ready-lint  ## Lay the code out
 	$(BIN)/ruff format src tests integrations examples scripts
 	$(BIN)/ruff check --fix src tests integrations examples scripts
 
+neo4j: $(VENV)/.ready-test  ## A real Neo4j on loopback in the foreground; needs Java 17 and Maven
+	$(BIN)/python tests/neo4j_server/serve.py
+
 bench: $(VENV)/.ready-bench  ## Ratios against named peers, in one run each
 	$(BIN)/python tests/benchmarks/run_all.py
 
