@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from corpus import questions, records
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import EdgeWeights, GraphSource, WalkSettings
 from phasegraph.graph.neo4j import GraphRecords, Neo4jConnection, PassageRecord, write_graph, write_synonyms
 from phasegraph.graph.neo4j.gds import drop_projections, has_gds, list_projections, project
@@ -198,18 +198,6 @@ def test_an_empty_corpus_cannot_be_walked(stored):
     connection, _ = stored
     with pytest.raises(InvalidInputError, match="'nowhere' holds none"):
         Neo4jGraphSource(connection, "nowhere").verify()
-
-
-def test_a_search_past_its_deadline_is_ended_by_the_server(stored, driver):
-    question, ranking = questions(1, SLICE)[0]
-
-    def many_times():
-        for _ in range(20):
-            hurried = Neo4jGraphSource(Neo4jConnection(driver, deadline=0.001), "walk", fetch=EVERYTHING)
-            hurried.search(question, 10, {"vector": ranking})
-
-    with pytest.raises(StoreError, match=r"^(timeout|unreachable): Neo4j must answer within 0"):
-        many_times()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 Left to its defaults the driver retries a refused port for 34 seconds and waits a minute for a connection.
 Here every session carries the deadline of the call: the server ends the transaction at the deadline, the
-driver may retry for a quarter of it and wait half of it for a connection. The driver overshoots its own
-budgets, so a source keeps an outer deadline as well (`phasegraph.sources`).
+driver may retry for a quarter of it and wait half of it for a connection. The server looks at its clock only
+every two seconds, and the driver overshoots its own budgets, so a source keeps an outer deadline as well
+(`phasegraph.sources`).
 """
 
 from __future__ import annotations
@@ -52,8 +53,7 @@ class Neo4jConnection:
     >>> Neo4jConnection.connect("bolt://me:secret@localhost")
     Traceback (most recent call last):
     ...
-    phasegraph.errors.InvalidInputError: uri must not hold a user or password (give auth=); one that does was
-    given
+    phasegraph.errors.InvalidInputError: uri must not hold a user or password (give auth=); one with them was given
     """
 
     def __init__(self, driver: Any, *, database: str | None = None, deadline: float = 2.0) -> None:
@@ -260,7 +260,7 @@ def _check_uri(uri: str) -> None:
     except ValueError as error:
         raise InvalidInputError("uri must be an address like neo4j://host:7687; what was given is none") from error
     if "@" in uri:
-        raise InvalidInputError("uri must not hold a user or password (give auth=); one that does was given")
+        raise InvalidInputError("uri must not hold a user or password (give auth=); one with them was given")
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise InvalidInputError(f"uri must start with one of {', '.join(SCHEMES)} and name a host; it does not")
 

@@ -217,17 +217,30 @@ def walk_neighbourhood(
                 raise
             return last
         rounds += 1
-        graph = seen.graph()
-        gains = None if ranking is None else relevance(graph.as_graph(), ranking)
-        seeding = _seeding(graph, passages, entities)
-        walked = _walk(graph, gains, seeding, push)
-        open_nodes = _open_nodes(graph, walked, seen.asked)
-        unknown = float(sum(mass for mass, _ in open_nodes))
-        last = LocalWalk(graph, walked, gains, seeding, unknown, len(seen.asked), rounds, unknown <= limits.unknown)
-        budget = min(limits.per_round, limits.nodes - len(seen.asked))
-        if last.complete or budget < 1 or time.monotonic() - began > seconds * 2 / 3:
+        last, wanted = _walk_here(seen, passages, entities, ranking, push, limits, rounds)
+        if last.complete or not wanted or time.monotonic() - began > seconds * 2 / 3:
             return last
-        wanted = [node for _, node in open_nodes[:budget]]
+
+
+def _walk_here(
+    seen: _Fetched,
+    passages: Mapping[str, float],
+    entities: Mapping[str, float],
+    ranking: Ranking | None,
+    push: PushSettings,
+    limits: FetchSettings,
+    rounds: int,
+) -> tuple[LocalWalk, list[Node]]:
+    """Walk over what was fetched; return the nodes to fetch next as well, within the budget."""
+    graph = seen.graph()
+    gains = None if ranking is None else relevance(graph.as_graph(), ranking)
+    seeding = _seeding(graph, passages, entities)
+    walked = _walk(graph, gains, seeding, push)
+    open_nodes = _open_nodes(graph, walked, seen.asked)
+    unknown = float(sum(mass for mass, _ in open_nodes))
+    walk = LocalWalk(graph, walked, gains, seeding, unknown, len(seen.asked), rounds, unknown <= limits.unknown)
+    budget = max(min(limits.per_round, limits.nodes - len(seen.asked)), 0)
+    return walk, [node for _, node in open_nodes[:budget]]
 
 
 def _seeding(graph: PartialGraph, passages: Mapping[str, float], entities: Mapping[str, float]) -> Seeding:
