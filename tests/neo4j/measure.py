@@ -79,7 +79,7 @@ def main() -> None:
             print(f"read {attempt}: {read - began:.2f} s, build the graph {time.perf_counter() - read:.2f} s")
         print(f"equal to what was written: {back.passages == GraphRecords(made).passages}")
         usual, static = WalkSettings(), WalkSettings(relevance=False)
-        for fetch in (FetchSettings(), FetchSettings(2000, 500, 0.01)):
+        for fetch in (FetchSettings(), FetchSettings(4000, 1000, 0.002)):
             online = Neo4jGraphSource(connection, CORPUS, walk=usual, fetch=fetch)
             compare(f"fetched, {fetch.nodes} nodes at most", online, GraphSource(graph, walk=usual), asked)
         if has_gds(connection):

@@ -40,11 +40,11 @@ class FetchSettings:
 
     Parameters
     ----------
-    nodes : int, default 4000
+    nodes : int, default 10_000
         Nodes whose edges are fetched at most, at least 1.
-    per_round : int, default 1000
+    per_round : int, default 2000
         Of them in one statement at most, at least 1.
-    unknown : float, default 0.002
+    unknown : float, default 0.0005
         Share of the mass at nodes without edges here at which no more is fetched, in [0, 1].
 
     Raises
@@ -53,9 +53,9 @@ class FetchSettings:
         If a value is out of range.
     """
 
-    nodes: int = 4000
-    per_round: int = 1000
-    unknown: float = 0.002
+    nodes: int = 10_000
+    per_round: int = 2000
+    unknown: float = 0.0005
 
     def __post_init__(self) -> None:
         for name in ("nodes", "per_round"):
@@ -101,10 +101,12 @@ class LocalWalk:
 class _Fetched:
     """Nodes seen so far, as (is a passage, name), and the edges of those that were asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, passages: Iterable[str], entities: Iterable[str]) -> None:
         self.rows: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self.edges: list[tuple[Node, Edges]] = []
         self.asked: set[Node] = set()
+        self.see(True, passages)
+        self.see(False, entities)
 
     def see(self, is_passage: bool, names: Iterable[str]) -> None:
         """Give every new name a row; row order is the order of arrival, which the statement's rows decide."""
@@ -203,19 +205,16 @@ def walk_neighbourhood(
     def fetch(nodes: Sequence[Node]) -> Found:
         return _fetch(connection, values, nodes, max(seconds - (time.monotonic() - began), 0.01))
 
-    seen = _Fetched()
-    seen.see(True, passages)
-    seen.see(False, entities)
+    seen = _Fetched(passages, entities)
     wanted = [(True, name) for name in passages] + [(False, name) for name in entities]
     last: LocalWalk | None = None
     while True:
         try:
             seen.take(memory.edges_of(wanted, state[1], fetch))
         except StoreError:
-            # What earlier rounds found is an answer, and says how much it does not know.
             if last is None:
                 raise
-            return last
+            return last  # what earlier rounds found is an answer, and says how much it does not know
         rounds += 1
         last, wanted = _walk_here(seen, passages, entities, ranking, push, limits, rounds)
         if last.complete or not wanted or time.monotonic() - began > seconds * 2 / 3:
