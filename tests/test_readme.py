@@ -41,7 +41,7 @@ def test_the_commands_it_names_exist() -> None:
 
 def test_the_make_targets_it_names_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in set(re.findall(r"`?make (\w+)", TEXT)):
+    for target in set(re.findall(r"(?:`|^    )make (\w+)", TEXT, re.MULTILINE)):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
