@@ -1,0 +1,200 @@
+"""``phasegraph index``: what it builds, what it updates, and what it refuses before anything is written."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import PASSAGES, write_dataset, write_jsonl
+
+from phasegraph.cli import main
+from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.storage import load_graph
+
+TRIPLES = [
+    {"id": "p00", "triples": [["Ada Lovelace", "daughter of", "Lord Byron"], ["Ada Lovelace", "worked"]]},
+    {"id": "p03", "triples": [["Charles Babbage", "born in", "London"]]},
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_dataset(tmp_path / "tiny")
+
+
+def _run(folder: Path, out: Path, *more: object) -> int:
+    return main(["index", str(folder / "corpus.jsonl"), "--out", str(out), *map(str, more)])
+
+
+def _same(out: Path, other: Path) -> None:
+    """Equal to the bit, but for the order of the passages."""
+    one, two = load_graph(out), load_graph(other)
+    assert one.entities == two.entities
+    order = [two.passage_rows[name] for name in one.passages]
+    assert (one.mentions != two.mentions[order]).nnz == 0
+    assert (one.homes != two.homes[order]).nnz == 0
+    assert (one.facts != two.facts).nnz == 0
+    if one.embeddings is not None:
+        assert np.array_equal(one.embeddings, two.embeddings[order])
+
+
+def test_sizes_are_printed_and_malformed_triples_counted(folder, tmp_path, capsys):
+    write_jsonl(tmp_path / "t.jsonl", TRIPLES)
+    assert _run(folder, tmp_path / "g", "--triples", tmp_path / "t.jsonl") == 0
+    printed = capsys.readouterr().out
+    graph = load_graph(tmp_path / "g")
+    assert f"12 passages, {len(graph.entities)} entities, {graph.mentions.nnz} mentions, 2 facts in " in printed
+    assert "1 malformed triples left out" in printed
+
+
+def test_the_openie_format_gives_the_same_index(folder, tmp_path):
+    write_jsonl(tmp_path / "t.jsonl", TRIPLES)
+    texts = {name: f"{title}\n{text}" for name, title, text in PASSAGES}
+    docs = [{"idx": "-", "passage": texts[one["id"]], "extracted_triples": one["triples"]} for one in TRIPLES]
+    (tmp_path / "openie.json").write_text(json.dumps({"docs": docs}), encoding="utf-8")
+    assert _run(folder, tmp_path / "one", "--triples", tmp_path / "t.jsonl") == 0
+    assert _run(folder, tmp_path / "two", "--triples", tmp_path / "openie.json") == 0
+    _same(tmp_path / "one", tmp_path / "two")
+
+
+def test_a_gazetteer_adds_names_that_capitals_do_not_show(folder, tmp_path):
+    (tmp_path / "names.txt").write_text("Poet Who\n\nMechanical Computer 7\nCounty of England\n", encoding="utf-8")
+    assert _run(folder, tmp_path / "g", "--gazetteer", tmp_path / "names.txt") == 0
+    assert GraphIndex.load(tmp_path / "g").gazetteer == {"poet who", "mechanical computer 7", "county of england"}
+
+
+@pytest.mark.parametrize("with_vectors", [False, True])
+def test_an_update_gives_what_building_anew_gives(folder, tmp_path, capsys, with_vectors):
+    rows = [{"id": name, "title": title, "text": text} for name, title, text in PASSAGES]
+    vectors = np.load(folder / "passages.f16.npy")
+    before = [*rows[:8], {"id": "old", "title": "Old", "text": "Old met Lord Byron."}]
+    before[2] = {**before[2], "text": "A town, they said, in western Greece."}
+    write_jsonl(folder / "corpus.jsonl", before)
+    np.save(tmp_path / "v.npy", np.concatenate([vectors[:8], vectors[:1]]))
+    write_jsonl(tmp_path / "t.jsonl", TRIPLES[:1])
+    more = ["--embeddings", tmp_path / "v.npy"] if with_vectors else []
+    assert _run(folder, tmp_path / "g", "--triples", tmp_path / "t.jsonl", *more) == 0
+    write_jsonl(folder / "corpus.jsonl", rows)
+    np.save(tmp_path / "v.npy", vectors)
+    write_jsonl(tmp_path / "t.jsonl", TRIPLES)
+    capsys.readouterr()
+    assert _run(folder, tmp_path / "g", "--triples", tmp_path / "t.jsonl", "--update", *more) == 0
+    assert "4 passages new, 1 gone, 2 changed, 6 as they were" in capsys.readouterr().out
+    assert _run(folder, tmp_path / "anew", "--triples", tmp_path / "t.jsonl", *more) == 0
+    _same(tmp_path / "g", tmp_path / "anew")
+
+
+def test_an_update_without_a_difference_writes_nothing(folder, tmp_path, capsys):
+    assert _run(folder, tmp_path / "g", "--update") == 0
+    before = (tmp_path / "g" / "manifest.json").stat()
+    assert _run(folder, tmp_path / "g", "--update") == 0
+    after = (tmp_path / "g" / "manifest.json").stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+    assert "0 passages new, 0 gone, 0 changed, 12 as they were" in capsys.readouterr().out
+
+
+def test_an_update_of_everything_builds_anew(folder, tmp_path):
+    assert _run(folder, tmp_path / "g") == 0
+    write_jsonl(folder / "corpus.jsonl", [{"id": "n", "title": "Ada", "text": "Ada met Bo."}])
+    assert _run(folder, tmp_path / "g", "--update") == 0
+    assert load_graph(tmp_path / "g").passages == ("n",)
+
+
+def test_an_update_keeps_the_triples_of_passages_that_stay(folder, tmp_path):
+    write_jsonl(tmp_path / "t.jsonl", TRIPLES)
+    assert _run(folder, tmp_path / "g", "--triples", tmp_path / "t.jsonl") == 0
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as handle:
+        handle.write('{"id": "p12", "title": "Zürich", "text": "Zürich is in Switzerland."}\n')
+    assert _run(folder, tmp_path / "g", "--update") == 0
+    graph = load_graph(tmp_path / "g")
+    assert (len(graph.passages), graph.facts.nnz) == (13, 4)
+
+
+def _break(folder: Path, tmp: Path, what: str) -> list[object]:
+    if what == "line":
+        (folder / "corpus.jsonl").write_text('{"id": "a", "text": "Ada."}\n{"id": "b", "te', encoding="utf-8")
+    if what == "twice":
+        write_jsonl(folder / "corpus.jsonl", [{"id": "a", "text": "Ada."}, {"id": "a", "text": "Bo."}])
+    if what == "no text":
+        write_jsonl(folder / "corpus.jsonl", [{"id": "a", "text": "Ada."}, {"id": "b", "text": " "}])
+    if what == "empty":
+        (folder / "corpus.jsonl").write_text("", encoding="utf-8")
+    if what == "triples":
+        write_jsonl(tmp / "t.jsonl", [{"id": "p00"}, {"id": "zz"}])
+        return ["--triples", tmp / "t.jsonl"]
+    if what in ("rows", "nan", "no array"):
+        vectors = np.load(folder / "passages.f16.npy")
+        vectors[3] = np.nan
+        np.save(tmp / "v.npy", vectors[:5] if what == "rows" else vectors)
+        if what == "no array":
+            (tmp / "v.npy").write_bytes(b"\x93NUMPY")
+        return ["--embeddings", tmp / "v.npy"]
+    if what == "gazetteer":
+        (tmp / "names.txt").write_bytes(b"Ada\nB\xff\n")
+        return ["--gazetteer", tmp / "names.txt"]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("line", "corpus.jsonl:2:"),
+        ("twice", "corpus.jsonl:2: ids must not repeat; 'a' is already on line 1"),
+        ("no text", "corpus.jsonl:2: a passage must have a title or a text; 'b'"),
+        ("empty", "corpus.jsonl: a corpus must hold at least one passage"),
+        ("triples", "t.jsonl:2: a passage with triples must be in the corpus; 'zz'"),
+        ("rows", "v.npy: must have one row per line of corpus.jsonl (12); got 5"),
+        ("nan", "v.npy: embeddings must be finite; row 3"),
+        ("no array", "v.npy: must be a complete .npy array"),
+        ("gazetteer", "names.txt:2: the line must be UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("there", [False, True])
+def test_bad_input_names_file_and_row_and_leaves_what_was_there(folder, tmp_path, capsys, what, message, there):
+    out = tmp_path / "g"
+    if there:
+        assert _run(folder, out) == 0
+    before = {file.name: file.read_bytes() for file in out.glob("*")}
+    assert _run(folder, out, *_break(folder, tmp_path, what)) == 1
+    assert message in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in out.glob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--out"], [], ["--out", "g", "--triples", "none.jsonl"], ["--out", "g", "--no"]]
+)
+def test_bad_usage_ends_with_two(folder, monkeypatch, tmp_path, arguments):
+    monkeypatch.chdir(tmp_path)
+    assert main(["index", str(folder / "corpus.jsonl"), *arguments]) == 2
+    assert not (tmp_path / "g").exists()
+
+
+def test_a_folder_of_other_files_is_not_written_into(folder, tmp_path, capsys):
+    assert _run(folder, folder) == 1
+    assert "must be new, empty, or an index" in capsys.readouterr().err
+    assert not list(folder.glob("manifest*"))
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        ([], ["--embeddings"], "it has none"),
+        (["--embeddings"], [], "it has them"),
+        ([], ["--gazetteer"], "--gazetteer must hold the names of the index"),
+    ],
+)
+def test_an_update_that_does_not_fit_is_refused(folder, tmp_path, capsys, first, then, message):
+    (tmp_path / "names.txt").write_text("Ada\n", encoding="utf-8")
+    files = {"--embeddings": folder / "passages.f16.npy", "--gazetteer": tmp_path / "names.txt"}
+    assert _run(folder, tmp_path / "g", *[part for one in first for part in (one, files[one])]) == 0
+    assert _run(folder, tmp_path / "g", "--update", *[part for one in then for part in (one, files[one])]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_an_update_of_a_damaged_index_names_the_file(folder, tmp_path, capsys):
+    assert _run(folder, tmp_path / "g") == 0
+    name = next(file for file in (tmp_path / "g").glob("records_text*.npy"))
+    os.truncate(name, 100)
+    assert _run(folder, tmp_path / "g", "--update") == 1
+    assert name.name in capsys.readouterr().err
