@@ -96,6 +96,37 @@ def test_nothing_to_start_from_is_an_empty_ranking_with_its_reason():
     assert found.size == 5
 
 
+@pytest.mark.parametrize("tolerance", [1e-4, 3e-6])
+def test_the_compiled_search_is_that_of_numpy_to_the_bit(tolerance):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(4)
+    names = [f"name{n}" for n in range(400)]
+    records = [Extraction(f"p{n}", rng.choice(names, 4).tolist(), titles=[names[n % 400]]) for n in range(800)]
+    vectors = rng.normal(size=(800, 8)) + 1
+    graph = graph_from_extractions([f"p{n}" for n in range(800)], records, embeddings=vectors)
+    sources = [
+        GraphSource(graph, embedder=lambda query: vectors[3], walk=WalkSettings(tolerance=tolerance, kernel=kernel))
+        for kernel in ("numpy", "compiled", "auto")
+    ]
+    first = Ranking("vector", ["p3", "p700", "p41"], [0.9, 0.8, 0.3])
+    for query in ("Name7 and Name12", "Name399?"):
+        plain, *fast = (source.search(query, 100, {"vector": first}) for source in sources)
+        assert len(plain) == 100
+        for found in fast:
+            assert found.ids == plain.ids
+            assert found.scores.tobytes() == plain.scores.tobytes()
+            assert found.background == plain.background
+
+
+def test_preparing_changes_no_answer():
+    source = GraphSource(build_graph(PASSAGES, embeddings=VECTORS))
+    assert "operator" not in vars(source.graph)
+    assert source.prepare() is source
+    assert "operator" in vars(source.graph)
+    found, wanted = (one.search(QUERY, 5, handed("film")) for one in (source, GraphSource(GRAPH)))
+    assert (found.ids, found.scores.tobytes()) == (wanted.ids, wanted.scores.tobytes())
+
+
 def test_passages_of_a_ranking_that_are_not_in_the_graph_are_passed_over():
     one = GraphSource(GRAPH).search("which?", 5, handed("film"))
     other = GraphSource(GRAPH).search("which?", 5, {"vector": Ranking("vector", ["gone", "film"], [0.95, 0.9])})
@@ -154,6 +185,8 @@ def test_what_it_is_made_of_is_checked():
         WalkSettings(floor=0.0)
     with pytest.raises(InvalidInputError, match="closeness"):
         WalkSettings(closeness=-1.0)
+    with pytest.raises(InvalidInputError, match="kernel must be"):
+        WalkSettings(kernel="fortran")
     with pytest.raises(InvalidInputError, match="follow_probability"):
         WalkSettings(follow_probability=1.0)
 

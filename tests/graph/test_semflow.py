@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +18,6 @@ from phasegraph.graph.pagerank import (
     WalkOperator,
     personalized_pagerank,
 )
-from phasegraph.graph.pagerank.kernels import machine
 from phasegraph.graph.pagerank.reset import as_seeds
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 
@@ -233,12 +230,6 @@ def test_a_bad_query_is_refused():
 def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(tolerance):
     pytest.importorskip("numba")
 
-    class CompiledRows(RelevanceRows):
-        def compiled(self):
-            graph = self.graph
-            bound = (graph.indptr, graph.indices, graph.weights, self.gains, graph.costs)
-            return partial(machine().relevance_rounds, *bound)
-
     rng = np.random.default_rng(3)
     half = sparse.random_array((5000, 5000), density=0.001, rng=rng, dtype=np.float32)
     graph = WalkOperator.from_adjacency(half + half.T)
@@ -246,7 +237,7 @@ def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(tolerance
     seeds = as_seeds(([1, 2, 3], [1.0, 2.0, 0.5]), graph.size)
     plain, fast = (
         run_push(
-            CompiledRows(graph, gains),
+            RelevanceRows(graph, gains),
             graph.pool,
             seeds,
             push_settings(0.75, tolerance, 0, None, kernel),

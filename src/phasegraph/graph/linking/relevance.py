@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking.nearest import unit_vector
 from phasegraph.graph.linking.seeds import similarities
 from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.graph.pagerank.kernels import machine
 from phasegraph.graph.pagerank.rows import DENSE_SHARE, ranges
 
 FLOOR = 0.05
@@ -129,5 +131,6 @@ class RelevanceRows:
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """There are no compiled rounds for these rows."""
-        raise NotImplementedError("relevance rows are pushed by numpy")
+        """The compiled rounds over these weights."""
+        g = self.graph
+        return partial(machine().relevance_rounds, g.indptr, g.indices, g.weights, self.gains, g.costs)
