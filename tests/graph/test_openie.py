@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from phasegraph import InvalidInputError
-from phasegraph.graph import build_graph
+from phasegraph.graph import Extraction, build_graph
 from phasegraph.graph.extraction import read_openie
+from phasegraph.graph.index import GraphIndex
 
 BUNDLED = Path(__file__).parents[2] / "data" / "musique-openie"
 PASSAGES = [
@@ -91,3 +92,17 @@ def test_real_triples_become_the_facts_of_the_graph() -> None:
     found = read_openie(BUNDLED / "triples.jsonl", passages)
     assert len(found.extractions) == len(passages) == 1890
     assert build_graph(passages, triples=found.extractions).facts.nnz > 20_000
+
+
+def test_names_handed_over_as_written_are_those_the_rules_find() -> None:
+    written = Extraction("a", ["Ada", "BO!", "—"], [("ADA", "met", "Bo")], titles=["Ada"], lead="Ada")
+    graph = build_graph(PASSAGES, triples=[written])
+    assert graph.entities == ("ada", "bo", "paris")
+    assert GraphIndex.build(PASSAGES, triples=[written]).graph.entities == graph.entities
+    by_hand = build_graph(PASSAGES, extractor=lambda name, title, text: Extraction(name, ["Ada LOVELACE"]))
+    assert by_hand.entities == ("ada lovelace",)
+
+
+def test_what_is_no_record_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="must be an Extraction; got dict"):
+        build_graph(PASSAGES, triples=[{"id": "a"}])

@@ -8,6 +8,7 @@ from typing import Any
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.entity_graph.records import Extractor
+from phasegraph.graph.entity_graph.words import normalise_name
 from phasegraph.graph.extraction.rules import RuleExtractor
 
 Triples = Mapping[str, Sequence[Any]] | Iterable[Extraction]
@@ -29,7 +30,7 @@ def build_graph(
     passages : iterable of mapping or object
         Each with ``id``, ``text`` and optionally ``title``, as keys or as attributes.
     triples : mapping of str to sequence of triples, or iterable of Extraction, optional
-        Facts (and entities) found by other means, by passage id. Added to what the rules find.
+        Facts (and entities) found by other means, by passage id; names as written. Added to what the rules find.
     embeddings : (P, d) array_like of float, optional
         One row per passage; kept with the graph so that the walk can follow the query's meaning.
     extractor : callable, optional
@@ -67,8 +68,10 @@ def build_graph(
     """
     rows = read_passages(passages)
     if extractor is None:
-        extractor = RuleExtractor(gazetteer, titles=[title for _, title, _ in rows if title])
-    found = [extractor(*row) for row in rows]
+        rules = RuleExtractor(gazetteer, titles=[title for _, title, _ in rows if title])
+        found = [rules(*row) for row in rows]
+    else:
+        found = [in_normal_form(extractor(*row)) for row in rows]
     if triples is not None:
         found += as_extractions(triples)
     return graph_from_extractions([row[0] for row in rows], found, embeddings=embeddings, weights=weights)
@@ -118,7 +121,22 @@ def _field(passage: Any, name: str) -> Any:
 
 
 def as_extractions(triples: Triples) -> list[Extraction]:
-    """What was handed over, as records."""
+    """What was handed over, as records in normal form."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
-    return list(triples)
+    return [in_normal_form(record) for record in triples]
+
+
+def in_normal_form(record: Extraction) -> Extraction:
+    """A record from elsewhere with its names as the graph compares them; those without a letter or digit left out.
+
+    Examples
+    --------
+    >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
+    ('ada lovelace',)
+    """
+    if not isinstance(record, Extraction):
+        raise InvalidTypeError(f"an extraction must be an Extraction; got {type(record).__name__}")
+    both = record.entities, record.titles
+    entities, titles = ([form for name in names if (form := normalise_name(name))] for names in both)
+    return Extraction(record.passage_id, entities, record.triples, titles, normalise_name(record.lead))
