@@ -49,7 +49,7 @@ def write_with_llama_index(address: Any) -> None:
             yield self.complete(prompt)
 
     store = Neo4jPropertyGraphStore(username=address.user, password=address.password, url=address.uri)
-    nodes = [TextNode(id_="ada", text=ADA, metadata={"title": "Ada"}), TextNode(id_="engine", text=ENGINE)]
+    nodes = [TextNode(id_="ada", text=ADA, metadata={"title": "Ada Lovelace"}), TextNode(id_="engine", text=ENGINE)]
     PropertyGraphIndex(
         nodes,
         llm=Canned(),
@@ -74,7 +74,7 @@ def write_with_langchain(address: Any, *, labelled: bool = True) -> None:
     ]
     transformer = experimental.LLMGraphTransformer(llm=FakeListChatModel(responses=answers))
     documents = [
-        Document(ADA, metadata={"id": "ada", "title": "Ada", "tenant": "one"}),
+        Document(ADA, metadata={"id": "ada", "title": "Ada Lovelace", "tenant": "one"}),
         Document(ENGINE, metadata={"id": "engine", "tenant": "two"}),
     ]
     graph = Neo4jGraph(url=address.uri, username=address.user, password=address.password)
@@ -119,7 +119,7 @@ def test_llama_index_property_graphs_are_detected_and_read(connection, address):
     assert [record.id for record in records.passages] == ["ada", "engine"]
     assert records.stable_ids
     ada, engine = records.passages
-    assert ada.title == "Ada"
+    assert ada.title == "Ada Lovelace"
     assert ada.mentions == (("ada lovelace", 1), ("charles babbage", 1))
     assert ada.facts == (("ada lovelace", "Worked with", "charles babbage", 1),)
     assert engine.mentions == (("analytical engine", 1), ("charles babbage", 1))
@@ -132,7 +132,7 @@ def test_langchain_graph_documents_are_detected_and_read(connection, address):
     records = read_graph(connection)
     assert [record.id for record in records.passages] == ["ada", "engine"]
     assert by_text(records)[ADA].mentions == (("ada lovelace", 1), ("charles babbage", 1))
-    assert by_text(records)[ADA].title == "Ada"
+    assert by_text(records)[ADA].title == "Ada Lovelace"
     assert [(fact[0], fact[2]) for fact in by_text(records)[ENGINE].facts] == [("charles babbage", "analytical engine")]
 
 
