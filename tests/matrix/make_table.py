@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 
+from matrix_knowledge import KNOWLEDGE, GraphRow
 from matrix_langchain import LANGCHAIN
 from matrix_llamaindex import LLAMAINDEX
 from matrix_rows import Row
 from matrix_servers import Servers
-from matrix_slice import real_slice
-from matrix_table import PAGE, line, page
+from matrix_slice import Slice, real_slice
+from matrix_table import PAGE, graph_line, line, page
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    data, lines = real_slice(), []
+    data = real_slice()
     with Servers() as servers:
-        for row in (*LANGCHAIN, *LLAMAINDEX):
-            lines.append((row.framework, measured(row, data, servers)))
-    PAGE.write_text(page(lines), encoding="utf-8")
+        stores = [(row.framework, measured(line, row, data, servers)) for row in (*LANGCHAIN, *LLAMAINDEX)]
+        graphs = [(row.framework, measured(graph_line, row, data, servers)) for row in KNOWLEDGE]
+    PAGE.write_text(page(stores, graphs), encoding="utf-8")
 
 
-def measured(row: Row, data: object, servers: Servers) -> str:
+def measured(write: Callable[..., str], row: Row | GraphRow, data: Slice, servers: Servers) -> str:
+    """The line of one row, whose store is closed again."""
     opened = row.open(data, servers)
     try:
-        return line(row, opened, data)
+        return write(row, opened, data)
     finally:
         opened.close()
 

@@ -171,6 +171,36 @@ def neo4j_vector(strategy: str) -> Callable[[Slice, Servers], Opened]:
     return build
 
 
+def chunks_in_neo4j(data: Slice, servers: Servers) -> Callable[[], object]:
+    """The slice under vector index `matrix_chunks` and full-text index `matrix_words`; returns how to remove it."""
+    from langchain_neo4j import Neo4jVector
+
+    uri, user, password = servers.neo4j
+    store = Neo4jVector.from_documents(
+        data.documents(),
+        LangChainVectors(data),
+        ids=data.ids,
+        url=uri,
+        username=user,
+        password=password,
+        node_label="MatrixChunk",
+        index_name="matrix_chunks",
+        keyword_index_name="matrix_words",
+        search_type="hybrid",
+    )
+
+    def close() -> None:
+        for statement in (
+            "DROP INDEX matrix_chunks",
+            "DROP INDEX matrix_words",
+            "MATCH (n:MatrixChunk) DETACH DELETE n",
+        ):
+            store.query(statement)
+        store._driver.close()
+
+    return close
+
+
 def bm25(data: Slice, servers: Servers) -> Opened:
     need("rank_bm25", "langchain_community")
     from langchain_community.retrievers import BM25Retriever

@@ -10,6 +10,7 @@ import shutil
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +29,14 @@ class Servers:
 
     def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
+        self._shared: dict[str, Any] = {}
+
+    def shared(self, name: str, make: Callable[[], tuple[Any, Callable[[], object]]]) -> Any:
+        """What several rows read: made once, closed with the servers."""
+        if name not in self._shared:
+            self._shared[name], close = make()
+            self._stack.callback(close)
+        return self._shared[name]
 
     def __enter__(self) -> Self:
         return self
@@ -57,9 +66,9 @@ class Servers:
     def neo4j(self) -> tuple[str, str, str]:
         """Address, user and password of an empty Neo4j with APOC: the caller's own, or one started here."""
         need("neo4j")
-        own = os.environ.get("NEO4J_URI")  # the rows clear what they write
+        own = os.environ.get("NEO4J_URI")
         if own:
-            return own, os.environ.get("NEO4J_USER", "neo4j"), os.environ.get("NEO4J_PASSWORD", "")
+            return _empty(own, os.environ.get("NEO4J_USER", "neo4j"), os.environ.get("NEO4J_PASSWORD", ""))
         from neo4j_jars import ServerUnavailable
         from neo4j_process import running
 
@@ -68,6 +77,17 @@ class Servers:
         except ServerUnavailable as error:
             raise Missing(str(error)) from error
         return server.uri, "neo4j", server.password
+
+
+def _empty(uri: str, user: str, password: str) -> tuple[str, str, str]:
+    """The caller's own server, if there is nothing in it: the rows fill and clear it."""
+    import neo4j
+
+    with neo4j.GraphDatabase.driver(uri, auth=(user, password) if password else None) as driver:
+        nodes = driver.execute_query("MATCH (n) RETURN count(n)").records[0][0]
+    if nodes:
+        raise Missing(f"NEO4J_URI must name an empty database; it holds {nodes} nodes")
+    return uri, user, password
 
 
 def need(*modules: str) -> None:
@@ -86,3 +106,9 @@ def opened_or_skipped(row: Any, data: Any, servers: Servers) -> Any:
         if os.environ.get(required) == "1":
             pytest.fail(f"required here: {missing}", pytrace=False)
         pytest.skip(str(missing))
+
+
+def marked(rows: Any) -> list[Any]:
+    """Rows as parameters of tests; those that need Neo4j wait for it, and can be left out by its mark."""
+    wait = [pytest.mark.timeout(300)]
+    return [pytest.param(row, id=row.name, marks=[*wait, *[pytest.mark.neo4j] * row.neo4j]) for row in rows]

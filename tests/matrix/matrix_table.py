@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from matrix_ours import retriever
+from matrix_knowledge import Graph, GraphRow
+from matrix_ours import retriever, spec
 from matrix_rows import Opened, Row
 from matrix_slice import Slice
 
@@ -14,6 +15,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
 HEAD = (
     "| Store | Raw score | Best, middle, worst | Better | Relevance function | Id | What phasegraph does |\n"
     "| --- | --- | --- | --- | --- | --- | --- |"
+)
+
+GRAPH_HEAD = (
+    "| Retriever | Score | Id of a hit | Passage of a hit | What the source's report says |\n"
+    "| --- | --- | --- | --- | --- |"
 )
 
 
@@ -31,6 +37,14 @@ def line(row: Row, opened: Opened, data: Slice) -> str:
         what_we_do(row, opened, question),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def graph_line(row: GraphRow, graph: Graph, data: Slice) -> str:
+    """One row of the table of knowledge-graph retrievers, from one question."""
+    asked = retriever(row.framework, graph=spec(row.framework, graph.given, **graph.settings))
+    (report,) = asked.explain(data.questions[0]).reports
+    notes = "; ".join(note for note in report.notes if not note.startswith("hits without")) or "its scores as they are"
+    return f"| {row.store} | {row.score} | {row.hit} | {row.passage} | {notes} |"
 
 
 def spread(scores: Sequence[float | None]) -> str:
@@ -65,13 +79,18 @@ def what_we_do(row: Row, opened: Opened, question: str) -> str:
     return f"{taken}: {reasons[0]}"
 
 
-def page(lines: Iterable[tuple[str, str | None]]) -> str:
-    """The page: (framework, line) pairs in order; its frame alone where there are no lines."""
+def page(stores: Iterable[tuple[str, str | None]], graphs: Iterable[tuple[str, str | None]]) -> str:
+    """The page from (framework, line) pairs in order; its frame alone where there are no lines."""
+    vector, knowledge = tables("vector and lexical", HEAD, stores), tables("knowledge graphs", GRAPH_HEAD, graphs)
+    return "\n\n".join([INTRODUCTION, *vector, GRAPHS, *knowledge, NOTES]) + "\n"
+
+
+def tables(kind: str, head: str, lines: Iterable[tuple[str, str | None]]) -> list[str]:
+    """One table per framework."""
     by_framework: dict[str, list[str]] = {}
     for framework, one in lines:
         by_framework.setdefault(framework, []).extend([] if one is None else [one])
-    tables = ["\n".join([f"## {name}\n\n{HEAD}", *rows]) for name, rows in by_framework.items()]
-    return "\n\n".join([INTRODUCTION, *tables, NOTES]) + "\n"
+    return ["\n".join([f"## {name}, {kind}\n\n{head}", *rows]) for name, rows in by_framework.items()]
 
 
 INTRODUCTION = """\
@@ -89,6 +108,12 @@ again and fail where a line no longer holds.
 - **What phasegraph does** says how the direction came to be known, as the source's report does: it is declared
   (`higher_is_better`), else known for the store's class, else inferred once from the order of an answer; else only the
   ranks count."""
+
+GRAPHS = """\
+Knowledge-graph retrievers return passages, triples or one text of everything they found. A triple leads to the passage
+that its relation names, not to the passage that mentioned its subject last; then vectors and graph meet by id, and
+their agreement counts. Equal scores count as membership only. Where a retriever says nothing about passages, its text
+stands as a hit of its own; return `Document`s or nodes with the passages' ids instead wherever you can."""
 
 NOTES = """\
 ## Notes

@@ -1,0 +1,20 @@
+"""The page of adapters is what its script writes."""
+
+from matrix_knowledge import KNOWLEDGE
+from matrix_langchain import LANGCHAIN
+from matrix_llamaindex import LLAMAINDEX
+from matrix_table import PAGE, page
+
+
+def test_what_stands_around_the_measured_lines_is_as_the_script_writes_it():
+    stores, written = (*LANGCHAIN, *LLAMAINDEX), PAGE.read_text(encoding="utf-8").splitlines()
+    names = {row.store for row in (*stores, *KNOWLEDGE)}
+    kept = [one for one in written if one.split(" | ")[0].removeprefix("| ") not in names]
+    frame = page([(row.framework, None) for row in stores], [(row.framework, None) for row in KNOWLEDGE])
+    assert kept == frame.splitlines()
+    assert len(written) - len(kept) == len(stores) + len(KNOWLEDGE)
+
+
+def test_every_row_has_a_name_of_its_own():
+    names = [row.name for row in (*LANGCHAIN, *LLAMAINDEX, *KNOWLEDGE)]
+    assert len(names) == len(set(names))
