@@ -80,14 +80,12 @@ def provenance(result: Result) -> list[dict[str, object]]:
 def _column(result: Result, column: int) -> Column:
     """Rank and raw score of each result in one source."""
     ranking = result.candidates.rankings[column]
-    hit_of = np.full(len(result.candidates), -1, dtype=np.intp)
-    hit_of[result.candidates.positions[column]] = np.arange(len(ranking))
     scores = _indexable(ranking.scores)
     raw = scores if ranking.raw is None else _indexable(ranking.raw)
     ranks: list[float | None] = []
     given: list[float | None] = []
-    for hit in hit_of[result.rows].tolist():
-        if hit < 0:
+    for hit in map(ranking.row_of, result.ids):
+        if hit is None:
             ranks.append(None)
             given.append(None)
             continue

@@ -7,8 +7,10 @@ gives only the top of a list, location and scale are recovered from the order st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -123,14 +125,22 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
         return None
     scale = max(abs(float(scores[0])), abs(float(scores[-1])))
     unit = scores / scale
-    expected = order_statistics(count, size)
-    centred = expected - expected.mean()
-    slope = float(centred @ unit) / float(centred @ centred)
-    location = float(unit.mean()) - slope * float(expected.mean())
-    if not (slope > 0 and np.isfinite(slope)):
+    centred, norm, mean = _expected(count, size)
+    slope = float(centred @ unit) / norm
+    location = float(unit.mean()) - slope * mean
+    if not (slope > 0 and math.isfinite(slope)):
         return None
     values = (unit - location) / slope
     return values if np.isfinite(values).all() else None
+
+
+@lru_cache(maxsize=256)
+def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
+    """The expected order statistics about their mean, the square of their length, and their mean."""
+    expected = order_statistics(count, size)
+    centred = expected - expected.mean()
+    centred.setflags(write=False)
+    return centred, float(centred @ centred), float(expected.mean())
 
 
 def _uninformative(count: int, size: int) -> Calibrated:

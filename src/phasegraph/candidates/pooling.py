@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 
 from phasegraph._typing import FloatArray, IntArray
+from phasegraph.candidates.numbers import all_true
 from phasegraph.candidates.ranking import Ranking
 from phasegraph.errors import InvalidInputError
+
+_STRIDES = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,21 +92,21 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
     names = tuple(ranking.source for ranking in present)
     if len(set(names)) != len(names):
         raise InvalidInputError(f"rankings must come from sources with different names; got {names}")
-    largest_first = sorted(range(len(present)), key=lambda column: (-len(present[column]), names[column]))
-    rows_of: list[IntArray] = [np.empty(0, dtype=np.intp)] * len(present)
-    slot: dict[str, int] = {}
-    ids: tuple[str, ...] = ()
-    for column in largest_first:
-        ranking = present[column]
-        if not slot:
-            slot, ids = ranking.positions.copy(), tuple(ranking.ids)
-            rows_of[column] = np.arange(len(ids))
-        else:
-            rows_of[column] = np.array([slot.setdefault(i, len(slot)) for i in ranking.ids], dtype=np.intp)
-    for rows in rows_of:
-        rows.setflags(write=False)
-    added = list(islice(reversed(slot), len(slot) - len(ids)))
-    return Candidates(ids + tuple(added[::-1]), names, tuple(present), tuple(rows_of))
+    if not present:
+        return Candidates((), (), (), ())
+    largest, *others = sorted(range(len(present)), key=lambda column: (-len(present[column]), names[column]))
+    rows_of: dict[int, IntArray] = {largest: np.arange(len(present[largest]))}
+    row_of, first = present[largest].row_of, len(present[largest])
+    added: dict[str, int] = {}  # the ids that the largest ranking lacks
+    for column in others:
+        ids = present[column].ids
+        pairs = zip(ids, map(row_of, ids), strict=True)
+        rows = [added.setdefault(one, first + len(added)) if row is None else row for one, row in pairs]
+        rows_of[column] = np.array(rows, dtype=np.intp)
+    for array in rows_of.values():
+        array.setflags(write=False)
+    positions = tuple([rows_of[column] for column in range(len(present))])
+    return Candidates((*present[largest].ids, *added), names, tuple(present), positions)
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:
@@ -162,13 +164,33 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
     wanted = count if k is None else min(k, count)
     if wanted <= 0:
         return np.empty(0, dtype=np.intp)
+    rows = np.arange(count)
+    kept = values
     if wanted < count:
-        threshold = np.partition(values, count - wanted)[count - wanted]
-        rows = np.flatnonzero(values >= threshold)
-    else:
-        rows = np.arange(count)
-    rows = rows[np.argsort(-values[rows], kind="stable")]
-    ordered = values[rows]
-    if (ordered[1:] == ordered[:-1]).any():
+        bound = _bound(values, wanted)
+        if bound is not None:
+            rows = (values >= bound).nonzero()[0]
+            kept = values[rows]
+        if len(rows) > wanted:
+            ordered = kept.copy()
+            ordered.partition(len(rows) - wanted)
+            inside = (kept >= ordered[len(rows) - wanted]).nonzero()[0]
+            rows, kept = rows[inside], kept[inside]
+    order = (-kept).argsort(kind="stable")
+    rows, kept = rows[order], kept[order]
+    if not all_true(kept[1:] != kept[:-1]):
         rows = np.array(sorted(rows.tolist(), key=lambda row: (-values[row], ids[row])), dtype=np.intp)
     return rows[:wanted]
+
+
+def _bound(values: FloatArray, wanted: int) -> float | None:
+    """A value that at least `wanted` of many values reach, close to their `wanted`-th largest; None for few values.
+
+    The largest of every 64 are compared instead of all; they are taken in strides, because lists come ordered.
+    """
+    width = len(values) // _STRIDES
+    if wanted > width:
+        return None
+    peaks = values[: width * _STRIDES].reshape(_STRIDES, width).max(axis=0)
+    peaks.partition(width - wanted)
+    return float(peaks[width - wanted])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -10,10 +10,11 @@ from typing import Literal
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.candidates.numbers import all_none, as_floats
+from phasegraph.candidates.numbers import all_none, all_true, as_floats
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _EMPTY: Mapping[str, object] = MappingProxyType({})
+_ROWS = tuple(range(4096))  # row numbers that need not be made anew for every ranking
 Transform = Literal["identity", "log"]
 _IDS = "Ranking.ids must be strings that are not empty; source {0!r} gave {1!r}"
 
@@ -96,6 +97,8 @@ class Ranking:
     ----------
     positions : mapping of str to int
         Row of each id; made here.
+    row_of : callable
+        ``row_of(id)`` is its row, or None; quicker than through `positions`.
 
     Raises
     ------
@@ -119,6 +122,7 @@ class Ranking:
     dropped: int = 0
     reason: str = ""
     positions: MappingProxyType[str, int] = field(init=False, repr=False)
+    row_of: Callable[[str], int | None] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_header(self)
@@ -127,26 +131,28 @@ class Ranking:
             raise InvalidInputError(
                 f"Ranking.scores must have one value per id; got {scores.shape} for {len(self.ids)} ids"
             )
-        if not np.isfinite(scores).all():
+        if not all_true(np.isfinite(scores)):
             raise InvalidInputError(f"Ranking.scores must be finite; source {self.source!r} gave NaN or infinity")
         raw = scores if self.raw is None else _as_array(self.source, "raw", self.raw)
         if raw.shape != scores.shape:
             raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
         ids = _check_ids(self.source, self.ids)
-        positions = dict(zip(ids, range(len(ids)), strict=True))
+        positions = _positions(ids)
         if len(positions) != len(ids) or not _is_ordered(ids, scores):
             ids, scores, raw = _canonical(ids, scores, raw)
-            positions = dict(zip(ids, range(len(ids)), strict=True))
-        scores.setflags(write=False)
-        raw.setflags(write=False)
-        object.__setattr__(self, "ids", ids)
-        object.__setattr__(self, "scores", scores)
-        object.__setattr__(self, "raw", raw)
+            positions = _positions(ids)
         if "" in positions:
             raise InvalidTypeError(_IDS.format(self.source, ""))
-        object.__setattr__(self, "positions", MappingProxyType(positions))
-        payloads = self.payloads.copy() if isinstance(self.payloads, dict) else self.payloads
-        object.__setattr__(self, "payloads", payloads)
+        scores.setflags(write=False)
+        raw.setflags(write=False)
+        put = object.__setattr__
+        put(self, "ids", ids)
+        put(self, "scores", scores)
+        put(self, "raw", raw)
+        put(self, "positions", MappingProxyType(positions))
+        put(self, "row_of", positions.get)
+        if isinstance(self.payloads, dict):
+            put(self, "payloads", self.payloads.copy())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -200,15 +206,15 @@ class Ranking:
         count = len(ids)
         header = {"background": background, "size": size, "payloads": payloads, "reason": reason}
         if scores is None or (count and not isinstance(scores, np.ndarray) and all_none(scores)):
-            named = [identifier for identifier in ids if _is_id(identifier)]
+            named = ids if _all_ids(ids) else [identifier for identifier in ids if _is_id(identifier)]
             unique = list(dict.fromkeys(named))
-            order = -np.arange(1, len(unique) + 1, dtype=np.float64)
+            order = np.arange(-1.0, -len(unique) - 1.0, -1.0)
             raw = np.full(len(unique), np.nan)
             dropped = count - len(named)
             return cls(source, unique, order, raw=raw, rank_only=True, dropped=dropped, **header)  # type: ignore[arg-type]
         values = as_floats(scores)
         keep = np.isfinite(values)
-        if not keep.all():
+        if not all_true(keep):
             ids, values = _rows(ids, values, np.flatnonzero(keep).tolist())
         try:
             return cls._signed(source, ids, values, higher_is_better, count - len(ids), header)
@@ -237,6 +243,15 @@ def _rows(ids: Sequence[str], values: FloatArray, rows: list[int]) -> tuple[list
 
 def _is_id(value: object) -> bool:
     return isinstance(value, str) and value != ""
+
+
+def _all_ids(values: Iterable[object]) -> bool:
+    return set(map(type, values)) == {str} and "" not in values
+
+
+def _positions(ids: tuple[str, ...]) -> dict[str, int]:
+    """Row of each id; of a repeated one the last."""
+    return dict(zip(ids, _ROWS if len(ids) <= len(_ROWS) else range(len(ids)), strict=False))
 
 
 def _as_array(source: str, name: str, values: object) -> FloatArray:
@@ -271,10 +286,10 @@ def _check_ids(source: str, ids: Iterable[str]) -> tuple[str, ...]:
 
 def _is_ordered(ids: tuple[str, ...], scores: FloatArray) -> bool:
     better, next_ones = scores[:-1], scores[1:]
-    if bool((better > next_ones).all()):
+    if all_true(better > next_ones):
         return True
     ties = np.flatnonzero(better == next_ones)
-    return bool((better >= next_ones).all()) and all(ids[row] < ids[row + 1] for row in ties.tolist())
+    return all_true(better >= next_ones) and all(ids[row] < ids[row + 1] for row in ties.tolist())
 
 
 def _canonical(

@@ -51,6 +51,13 @@ class SourceReport:
         """Whether the source contributed a ranking with at least one hit."""
         return self.status in ("ok", "partial") and self.hits > 0
 
+    def calibrated(self, tier: str) -> SourceReport:
+        """The same report, of a source that was calibrated by `tier`."""
+        return SourceReport(
+            self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped,
+            tier, self.without, self.notes,
+        )  # fmt: skip
+
     @property
     def degraded(self) -> bool:
         """Whether the source could not look, or looked only in part."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import accumulate, combinations
 from types import MappingProxyType
 
 import numpy as np
@@ -18,6 +19,8 @@ DOUBT = (0.2, 0.4)
 DIFFUSE = (9.0, 12.0)
 SHARP_WEIGHT, DIFFUSE_WEIGHT, DIFFUSE_WEIGHT_OF_MANY = 0.1, 0.7, 0.95
 FIXED_VECTOR_WEIGHT = 0.25
+_FALLING = tuple(accumulate([1.0] + [PERSISTENCE] * (DEPTH - 1), operator.mul))
+_FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
 def equal_weights(rankings: Sequence[Ranking], /) -> FloatArray:
@@ -129,18 +132,18 @@ def support(one: Ranking, other: Ranking, /) -> float:
     >>> support(Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "y"], [9.0, 3.0]))
     1.0
     """
-    first, second = one.ids[:DEPTH], other.ids[:DEPTH]
-    seen_first: set[str] = set()
-    seen_second: set[str] = set()
-    shared, total, norm, weight = 0, 0.0, 0.0, 1.0
-    for depth, (left, right) in enumerate(zip(first, second, strict=False), start=1):
-        seen_first.add(left)
-        seen_second.add(right)
-        shared += 1 if left == right else (left in seen_second) + (right in seen_first)
-        total += weight * shared / depth
-        norm += weight
-        weight *= PERSISTENCE
-    return _ramp(total / norm, *DOUBT) if norm else 0.0
+    deepest = min(len(one), len(other), DEPTH)
+    if not deepest:
+        return 0.0
+    joins = [0] * deepest  # how many ids have come in both lists at this depth, but not at the one before
+    for row, place in enumerate(map(other.row_of, one.ids[:deepest])):
+        if place is not None and place < deepest:
+            joins[max(row, place)] += 1
+    shared, total = 0, 0.0
+    for depth, joined in enumerate(joins, start=1):
+        shared += joined
+        total += _FALLING[depth - 1] * shared / depth
+    return _ramp(total / _FALLING_SUMS[deepest - 1], *DOUBT)
 
 
 def effective_number(walk: Ranking, /) -> float:

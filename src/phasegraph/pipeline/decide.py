@@ -79,7 +79,7 @@ def _fuse(
     agreement = parts.agreement(candidates.rankings)
     calibrated = values[rows]
     return Result(
-        ids=tuple(candidates.ids[row] for row in rows.tolist()),
+        ids=tuple([candidates.ids[row] for row in rows.tolist()]),
         scores=parts.publish(final[rows]),
         fused=fused[rows],
         contributions=contributed,
@@ -172,7 +172,7 @@ def _settle_reports(
                 ranking.source, status, ranking.reason, hits=len(ranking), dropped=ranking.dropped
             )
     for name, one in scaled.items():
-        known[name] = replace(known[name], calibration=one.tier)
+        known[name] = known[name].calibrated(one.tier)
     for name, reason in failed.items():
         known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
     return tuple(known[name] for name in sorted(known))

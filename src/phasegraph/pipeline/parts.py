@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -12,6 +13,7 @@ import numpy as np
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator
 from phasegraph.candidates import Ranking
+from phasegraph.candidates.numbers import all_true
 from phasegraph.errors import InvalidInputError
 from phasegraph.fusion import FusionRule
 
@@ -81,10 +83,11 @@ def calibrate_all(
         except InvalidInputError as error:
             failed[ranking.source] = str(error)
             continue
-        if not (np.isfinite(one.values).all() and np.isfinite(one.missing)):
+        if not (math.isfinite(one.missing) and all_true(np.isfinite(one.values))):
             failed[ranking.source] = "calibrated values must be finite; the scores are too far from the background"
         else:
-            found[ranking.source] = replace(one, values=in_order(ranking.scores, one.values))
+            values = in_order(ranking.scores, one.values)
+            found[ranking.source] = one if values is one.values else replace(one, values=values)
     if not any(one.informative for one in found.values()):
         for ranking in rankings:
             chosen = calibrator_for(ranking, calibrator_of, default)
@@ -98,8 +101,11 @@ def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
 
     Only for values that descend in truth (a calibrator that gives one value to all is left alone).
     """
-    lost = np.flatnonzero((scores[:-1] > scores[1:]) & (values[:-1] == values[1:]))
-    if not len(lost) or values[0] == values[-1]:
+    same = values[:-1] == values[1:]
+    if not same.any() or values[0] == values[-1]:
+        return values
+    lost = np.flatnonzero((scores[:-1] > scores[1:]) & same)
+    if not len(lost):
         return values
     out = values.copy()
     for row in range(int(lost[0]), len(out) - 1):
@@ -186,13 +192,13 @@ def agreement(rankings: Sequence[Ranking]) -> dict[tuple[str, str], float]:
 
     Ranges over [0, 1].
     """
-    deep = [frozenset(ranking.ids[:_DEPTH]) for ranking in rankings]
     out: dict[tuple[str, str], float] = {}
-    for row, ranking in enumerate(rankings):
+    for ranking in rankings:
         top = ranking.ids[:_TOP]
-        for column, other in enumerate(rankings):
-            if row != column:
-                shared = sum(1 for identifier in top if identifier in deep[column])
+        for other in rankings:
+            if other is not ranking:
+                rows = map(other.row_of, top)
+                shared = sum([row is not None and row < _DEPTH for row in rows])
                 out[(ranking.source, other.source)] = shared / len(top)
     return out
 
