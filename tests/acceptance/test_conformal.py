@@ -77,3 +77,19 @@ def test_three_way_joins_both_promises_and_has_no_band_where_they_cross() -> Non
     assert "High." in band.promise
     assert three_way(high, low).lower is None
     assert three_way(low.revoke("drift"), high).revoked == "drift"
+
+
+def test_a_band_of_given_numbers_promises_nothing() -> None:
+    band = three_way(Threshold(0.2), Threshold(0.6))
+    assert band.promise == Threshold(0.6).promise
+    assert not band.certified
+
+
+@pytest.mark.parametrize(
+    ("floor", "accept", "promise"), [("keeps", "", "Not rejected: keeps"), ("", "x", "Accepted: x")]
+)
+def test_a_band_names_only_the_part_that_promises(floor: str, accept: str, promise: str) -> None:
+    low = Threshold(0.2, promise=floor) if floor else Threshold(0.2)
+    high = Threshold(0.6, promise=accept) if accept else Threshold(0.6)
+    assert three_way(low, high).promise == promise
+    assert three_way(low, high).certified

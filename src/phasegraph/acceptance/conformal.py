@@ -15,7 +15,7 @@ from phasegraph.acceptance.bounds import check_level
 from phasegraph.acceptance.certified import candidate_thresholds
 from phasegraph.acceptance.fitting import reference_of
 from phasegraph.acceptance.judged import JudgedScores, query_losses
-from phasegraph.acceptance.thresholds import Threshold
+from phasegraph.acceptance.thresholds import NO_PROMISE, Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
 _PROMISE = {
@@ -110,14 +110,15 @@ def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
     Returns
     -------
     Threshold
-        With both promises; without a band where `floor` is not below `accept`.
+        With what either promises, and no promise where neither does; without a band where `floor` is not below
+        `accept`.
 
     Examples
     --------
     >>> from phasegraph.acceptance.thresholds import Threshold
     >>> band = three_way(Threshold(0.2), Threshold(0.6))
-    >>> band.floor, band.value
-    (0.2, 0.6)
+    >>> band.floor, band.value, band.certified
+    (0.2, 0.6, False)
     """
     sources = tuple(sorted({*floor.sources, *accept.sources}))
     return Threshold(
@@ -128,7 +129,7 @@ def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
         confidence=accept.confidence,
         queries=min(floor.queries, accept.queries),
         hits=min(floor.hits, accept.hits),
-        promise=f"Accepted: {accept.promise} Not rejected: {floor.promise}",
+        promise=_both(accept, floor),
         sources=sources,
         statistics={
             **{f"floor_{name}": number for name, number in floor.statistics.items()},
@@ -137,6 +138,12 @@ def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
         reference=accept.reference,
         revoked=accept.revoked or floor.revoked,
     )
+
+
+def _both(accept: Threshold, floor: Threshold) -> str:
+    """The promises of the parts that make one."""
+    parts = (("Accepted", accept), ("Not rejected", floor))
+    return " ".join(f"{what}: {one.promise}" for what, one in parts if one.promises) or NO_PROMISE
 
 
 def _by_passage(judged: JudgedScores, miss_rate: float) -> float:
