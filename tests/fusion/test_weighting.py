@@ -40,8 +40,8 @@ def test_the_effective_number_does_not_depend_on_the_unit() -> None:
     assert effective_number(_graph(SHARP)) == pytest.approx(4.0, abs=0.01)
 
 
-@pytest.mark.parametrize(("masses", "vector"), [(SHARP, 0.1), (FLAT, 0.7)])
-def test_a_sharp_walk_counts_nine_tenths_and_a_diffuse_one_three(masses: np.ndarray, vector: float) -> None:
+@pytest.mark.parametrize(("masses", "vector"), [(SHARP, 0.1), (FLAT, 0.9)])
+def test_a_sharp_walk_counts_nine_tenths_and_a_diffuse_one_one(masses: np.ndarray, vector: float) -> None:
     np.testing.assert_allclose(adaptive_weights([_graph(masses), _vector(IDS)]), [1 - vector, vector])
 
 

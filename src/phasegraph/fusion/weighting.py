@@ -16,8 +16,9 @@ from phasegraph.candidates import Ranking
 VECTOR, GRAPH = "vector", "graph"
 DEPTH, PERSISTENCE = 20, 0.8
 DOUBT = (0.2, 0.4)
-DIFFUSE = (9.0, 12.0)
-SHARP_WEIGHT, DIFFUSE_WEIGHT, DIFFUSE_WEIGHT_OF_MANY = 0.1, 0.7, 0.95
+SHARP_WEIGHT = 0.1
+DIFFUSE, DIFFUSE_WEIGHT = (13.0, 16.0), 0.9
+DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY = (10.0, 13.0), 0.95
 FIXED_VECTOR_WEIGHT = 0.25
 _FALLING = tuple(accumulate([1.0] + [PERSISTENCE] * (DEPTH - 1), operator.mul))
 _FALLING_SUMS = tuple(accumulate(_FALLING))
@@ -72,8 +73,8 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     -----
     The *support* of two sources is their rank-biased overlap (p = .8) over the first 20 hits, mapped from [.2, .4]
     to [0, 1]. The walk's *effective number* is the exponential of the entropy of the shares of its 20 largest
-    masses. A sharp walk (9 or fewer) leaves the vectors a weight of .1, a diffuse one (12 or more) .7, or .95 where
-    there are further sources. The walk keeps its share as far as some source supports it, so that a walk which went
+    scores. A sharp walk (13 or fewer) leaves the vectors a weight of .1, a diffuse one (16 or more) .9; where there
+    are further sources the bounds are 10 and 13, and the weight of each of them rises to .95. The walk keeps its share as far as some source supports it, so that a walk which went
     wrong hands its weight to the others; vectors are doubted only where two others agree without them.
 
     It looks at the first 20 hits of each list and nothing else, so it is the same for lists of 20 and of 200. A
@@ -104,8 +105,8 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     pairs = {(one, other): support(rankings[one], rankings[other]) for one, other in combinations(range(count), 2)}
     best = [max(share for pair, share in pairs.items() if place in pair) for place in range(count)]
     elsewhere = max((share for pair, share in pairs.items() if vector not in pair), default=0.0)
-    ceiling = DIFFUSE_WEIGHT if count == 2 else DIFFUSE_WEIGHT_OF_MANY
-    own = SHARP_WEIGHT + _ramp(effective_number(walk), *DIFFUSE) * (ceiling - SHARP_WEIGHT)
+    bounds, ceiling = (DIFFUSE, DIFFUSE_WEIGHT) if count == 2 else (DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY)
+    own = SHARP_WEIGHT + _ramp(effective_number(walk), *bounds) * (ceiling - SHARP_WEIGHT)
     share = best[graph] * (1.0 - own) / (1.0 - own + own * (count - 1))
     trust = np.ones(count)
     trust[vector] = 1.0 - (1.0 - best[vector]) * elsewhere
