@@ -1,6 +1,8 @@
 """Extraction by a text model: answers of any shape, failures, interruptions, and a cache that outlives them."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -253,3 +255,40 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x", encoding="utf-8")
     with pytest.raises(InvalidInputError, match="is a file"):
         extract_with_model(PASSAGES, answer, model_name="m", cache=tmp_path / "f")
+
+
+def test_a_model_that_repeats_the_prompt_makes_up_nothing() -> None:
+    run = extract_with_model(PASSAGES[:1], lambda prompt: prompt, model_name="m", settings=QUIET)
+    assert run.report.failed["p0"].startswith("entities: the answer must hold a JSON list")
+    run = extract_with_model(PASSAGES[:1], lambda prompt: "Well: " + prompt, model_name="m", settings=QUIET)
+    assert run.extractions[0].entities == ()
+    assert run.extractions[0].triples == ()
+    run = extract_with_model(PASSAGES[:1], lambda prompt: prompt + "\n" + answer(prompt), model_name="m")
+    assert run.extractions[0].triples == (("Ada0", "met", "Bo0"),)
+
+
+INTERRUPTED = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from test_model_extraction import PASSAGES, answer, ModelSettings, extract_with_model
+
+def model(prompt):
+    if "Ada5 " in prompt:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(600)
+    return answer(prompt)
+
+try:
+    extract_with_model(PASSAGES, model, model_name="m", cache=sys.argv[2], settings=ModelSettings(workers=1))
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_an_interrupt_from_the_keyboard_ends_the_run_at_once_though_a_call_hangs(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, str(Path(__file__).parent), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+    model = Counting()
+    run = extract_with_model(PASSAGES, model, model_name="m", cache=tmp_path)
+    assert (run.report.done, run.report.cached, model.calls) == (12, 5, 14)

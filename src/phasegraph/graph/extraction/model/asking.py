@@ -112,7 +112,7 @@ def ask(model: TextModel, title: str, text: str, cache: AnswerCache, settings: M
 
 
 def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]) -> tuple[list[Any] | None, str]:
-    """The items of one answer, or None and why."""
+    """The items of one answer, or None and why; a prompt that the model repeats first is no answer."""
     try:
         answer = model(prompt)
     except MemoryError:
@@ -121,5 +121,5 @@ def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]
         return None, f"{type(error).__name__}: {error}"[:300]
     if not isinstance(answer, str):
         return None, f"the model must answer with text; got {type(answer).__name__}"
-    found = read(answer)
+    found = read(answer.removeprefix(prompt))
     return found, "" if found is not None else f"the answer must hold a JSON list; got {answer!r:.120}"

@@ -16,14 +16,14 @@ _ENTITIES = (
     "Task: list the named things of a passage: people, places, organisations, works, events, products, dates, "
     "and technical terms that a reader might look up. Write each as the passage writes it, in its fullest form, "
     "once. Leave out pronouns and common words.\n" + _MATERIAL + 'Answer with JSON only, of the form {"entities": '
-    '["Ada Lovelace", "Analytical Engine", "1843"]}.\n'
+    '["…", "…"]}.\n'
 )
 _TRIPLES = (
     "Task: write down the facts that a passage states as triples of subject, relation, object. Each must be "
     "understood without the passage: names in place of pronouns. Subject and object are short, and at least one "
     "of them, better both, comes from the list of named things. One fact, one triple; nothing that the passage "
-    "does not say.\n" + _MATERIAL + 'Answer with JSON only, of the form {"triples": [["Ada Lovelace", "wrote about", '
-    '"Analytical Engine"]]}.\n'
+    "does not say.\n" + _MATERIAL + 'Answer with JSON only, of the form {"triples": [["…", "…", '
+    '"…"]]}.\n'
 )
 
 
