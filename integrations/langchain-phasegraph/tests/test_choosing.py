@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph import InvalidInputError, Result
+from phasegraph import FusionPipeline, InvalidInputError, Result
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import InvalidTypeError
 from phasegraph.selection import SelectionPolicy
@@ -103,3 +103,27 @@ def test_the_stages_are_kept_with_the_pipeline(tmp_path: Any) -> None:
     PhaseGraphRetriever(vector=VECTOR, accept=AcceptancePolicy({"vector": 0.65}), k=4).save(path)
     again = PhaseGraphRetriever(vector=VECTOR, pipeline=path)
     assert [one.id for one in again.invoke("fruit")] == TEXTS[:3]
+
+
+@pytest.mark.parametrize("given", ["to the constructor", "as pipeline"])
+def test_what_the_constructor_was_given_wins_over_a_file(tmp_path: Any, given: str) -> None:
+    path = tmp_path / "pipeline.json"
+    policy = AcceptancePolicy({"vector": 0.45})
+    FusionPipeline(k=6, accept=policy, selection=SelectionPolicy("top"), weights={"vector": 2.0}).save(path)
+    own: dict[str, Any] = {"accept": {"vector": 0.65}, "selection": "legacy_entropy", "k": 3, "weights": {"vector": 1}}
+    if given == "as pipeline":
+        fusion = PhaseGraphRetriever(vector=VECTOR, pipeline=path, **own).fusion
+    else:
+        fusion = PhaseGraphRetriever(vector=VECTOR, **own).load(path).fusion
+    assert fusion.accept == AcceptancePolicy({"vector": 0.65})
+    assert fusion.selection == SelectionPolicy("legacy_entropy")
+    assert (fusion.k, dict(fusion.weights or {})) == (3, {"vector": 1.0})
+
+
+def test_what_the_constructor_was_not_given_comes_from_the_file(tmp_path: Any) -> None:
+    path = tmp_path / "pipeline.json"
+    kept = FusionPipeline(k=6, accept=AcceptancePolicy({"vector": 0.45}), weights={"vector": 2.0})
+    kept.save(path)
+    retriever = PhaseGraphRetriever(vector=VECTOR).load(path)
+    assert retriever.fusion == kept
+    assert retriever.k == 6

@@ -9,7 +9,8 @@ from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph import InvalidInputError
+from phasegraph import FusionPipeline, InvalidInputError
+from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import InvalidTypeError
 from phasegraph.selection import SelectionPolicy
 
@@ -79,3 +80,37 @@ def test_wrong_arguments_name_the_field_when_the_retriever_is_built(
 ) -> None:
     with pytest.raises(error, match=field):
         CalibratedFusionRetriever(vector=_vector, **fields)
+
+
+@pytest.mark.parametrize("given", ["to the constructor", "as pipeline"])
+def test_what_the_constructor_was_given_wins_over_a_file(tmp_path: Any, given: str) -> None:
+    path = tmp_path / "pipeline.json"
+    policy = AcceptancePolicy({"vector": 0.45})
+    FusionPipeline(k=6, accept=policy, selection=SelectionPolicy("top"), weights={"vector": 2.0}).save(path)
+    own: dict[str, Any] = {"accept": {"vector": 0.65}, "selection": "legacy_entropy", "k": 3, "weights": {"vector": 1}}
+    if given == "as pipeline":
+        fusion = CalibratedFusionRetriever(vector=_vector, pipeline=path, **own).fusion
+    else:
+        fusion = CalibratedFusionRetriever(vector=_vector, **own).load(path).fusion
+    assert fusion.accept == AcceptancePolicy({"vector": 0.65})
+    assert fusion.selection == SelectionPolicy("legacy_entropy")
+    assert (fusion.k, dict(fusion.weights or {})) == (3, {"vector": 1.0})
+
+
+def test_what_the_constructor_was_not_given_comes_from_the_file(tmp_path: Any) -> None:
+    path = tmp_path / "pipeline.json"
+    kept = FusionPipeline(k=6, accept=AcceptancePolicy({"vector": 0.45}), weights={"vector": 2.0})
+    kept.save(path)
+    retriever = CalibratedFusionRetriever(vector=_vector).load(path)
+    assert retriever.fusion == kept
+    assert retriever.similarity_top_k == 6
+
+
+def test_a_number_of_nodes_that_was_assigned_is_saved_and_wins_over_a_file(tmp_path: Any) -> None:
+    path = tmp_path / "pipeline.json"
+    retriever = CalibratedFusionRetriever(vector=_vector)
+    retriever.similarity_top_k = 2
+    retriever.save(path)
+    assert FusionPipeline.load(path).k == 2
+    FusionPipeline(k=5).save(path)
+    assert len(_ids(retriever.load(path))) == 2

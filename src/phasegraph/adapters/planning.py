@@ -42,6 +42,8 @@ class Plan:
         ``context(query)`` gives the core's ``Context``.
     choosing : Choosing
         Acceptance, selection and correction.
+    k, weights : int or None, mapping or None
+        As they were given; None = the pipeline's.
 
     Examples
     --------
@@ -57,6 +59,8 @@ class Plan:
     pipeline: FusionPipeline
     context: MakeContext | None = None
     choosing: Choosing = field(default_factory=Choosing)
+    k: int | None = None
+    weights: Mapping[str, float] | None = None
 
     @classmethod
     def of(
@@ -86,12 +90,9 @@ class Plan:
         """
         settings = {name: spec.settings(limit, needs_of(name, spec, specs)) for name, spec in specs.items()}
         gatherer = Gatherer(settings, deadline=deadline, strict=strict, on_all_failed=on_all_failed)
-        chosen = check_pipeline(pipeline, check_weights(weights, specs), specs, strict=strict)
         after = Choosing() if choosing is None else choosing
-        chosen = after.of_pipeline(chosen, list(specs))
-        if k is not None:
-            chosen = replace(chosen, k=k)
-        return cls(specs, _asked(gatherer, chosen), gatherer, chosen, context, after)
+        bare = cls(specs, (), gatherer, FusionPipeline(), context, after, k, check_weights(weights, specs))
+        return bare.with_pipeline(FusionPipeline() if pipeline is None else pipeline)
 
     @property
     def sizes(self) -> dict[str, int | None]:
@@ -102,10 +103,17 @@ class Plan:
         """The same plan with these calibrators in place of, or besides, those it has."""
         return replace(self, pipeline=replace(self.pipeline, calibrators={**self.pipeline.calibrators, **fitted}))
 
-    def with_pipeline(self, pipeline: FusionPipeline) -> Plan:
-        """The same plan, deciding by another pipeline."""
-        chosen = check_pipeline(pipeline, None, self.specs, strict=self.gatherer.strict)
+    def with_pipeline(self, pipeline: FusionPipeline | str | os.PathLike[str]) -> Plan:
+        """The same plan, deciding by another pipeline; what was given besides a pipeline stays in force."""
+        chosen = check_pipeline(pipeline, self.weights, self.specs, strict=self.gatherer.strict)
+        chosen = self.choosing.of_pipeline(chosen, list(self.specs))
+        if self.k is not None:
+            chosen = replace(chosen, k=self.k)
         return replace(self, pipeline=chosen, asked=_asked(self.gatherer, chosen))
+
+    def with_k(self, k: int) -> Plan:
+        """The same plan with another number of results, as if it had been given."""
+        return replace(self, k=k, pipeline=replace(self.pipeline, k=k))
 
     def ask(self, query: str, k: int, bind: Bind) -> Result:
         """Ask the sources and decide.
@@ -178,18 +186,19 @@ def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceS
 
 
 def check_pipeline(
-    given: FusionPipeline | str | os.PathLike[str] | None,
+    given: FusionPipeline | str | os.PathLike[str],
     weights: Mapping[str, float] | None,
     specs: Mapping[str, SourceSpec],
     *,
     strict: bool = False,
 ) -> FusionPipeline:
     """The pipeline in use: the one given or read, with the weights and the strictness of the retriever."""
-    pipeline = FusionPipeline() if given is None else given
-    if not isinstance(pipeline, FusionPipeline):
-        if not isinstance(pipeline, str | os.PathLike):
-            raise InvalidTypeError(f"pipeline must be a FusionPipeline or a path; got {type(pipeline).__name__}")
-        pipeline = FusionPipeline.load(pipeline)
+    if isinstance(given, FusionPipeline):
+        pipeline = given
+    elif isinstance(given, str | os.PathLike):
+        pipeline = FusionPipeline.load(given)
+    else:
+        raise InvalidTypeError(f"pipeline must be a FusionPipeline or a path; got {type(given).__name__}")
     if weights is not None:
         pipeline = replace(pipeline, weights=weights)
     elif pipeline.weights is not None and not set(specs) <= set(pipeline.weights):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
@@ -18,15 +16,15 @@ from llama_index.retrievers.phasegraph.lookup import embedder_of
 from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of, with_text_warnings
-from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Result
+from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
 from phasegraph.adapters import check_queries, fit_calibrators, with_progress
 from phasegraph.adapters.choosing import Accept, Choosing
+from phasegraph.adapters.listening import Listener
 from phasegraph.adapters.planning import Bind, Plan
 from phasegraph.adapters.specs import as_specs
 from phasegraph.pipeline.checks import check_count, check_query
 from phasegraph.selection import SelectionPolicy
 
-DEFAULT_K = 10
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -66,7 +64,7 @@ class CalibratedFusionRetriever(BaseRetriever):
         Add ``metadata["phasegraph"]``: per source rank, raw score, calibrated value, weight and contribution. The
         key is among the node's excluded metadata keys: neither a prompt nor an embedding reads it.
     on_result : callable, optional
-        Called with the core's ``Result`` of every query.
+        Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
     context : callable, optional
         ``context(query)`` gives the core's ``Context``, for priors.
     accept : mapping of str to threshold, or AcceptancePolicy, optional
@@ -122,11 +120,10 @@ class CalibratedFusionRetriever(BaseRetriever):
         verbose: bool = False,
     ) -> None:
         super().__init__(callback_manager, object_map, objects, verbose)
-        wanted = _one_count(similarity_top_k, k)
         specs = as_specs(vector, graph, retrievers)
         self._plan = Plan.of(
             specs,
-            k=DEFAULT_K if wanted is None and pipeline is None else wanted,
+            k=_one_count(similarity_top_k, k),
             weights=weights,
             pipeline=pipeline,
             limit=limit,
@@ -137,18 +134,17 @@ class CalibratedFusionRetriever(BaseRetriever):
             choosing=Choosing(accept, selection, _callable("correct", correct), embedder_of(embed_model)),
         )
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
-        self._similarity_top_k = self._plan.pipeline.k
-        self._on_result = _callable("on_result", on_result)
+        self._listener = Listener(on_result)
         self._provenance = check_flag("provenance", provenance)
 
     @property
     def similarity_top_k(self) -> int:
         """Nodes returned."""
-        return self._similarity_top_k
+        return self._plan.pipeline.k
 
     @similarity_top_k.setter
     def similarity_top_k(self, value: int) -> None:
-        self._similarity_top_k = check_count("similarity_top_k", value)
+        self._plan = self._plan.with_k(check_count("similarity_top_k", value))
 
     @property
     def fusion(self) -> FusionPipeline:
@@ -167,16 +163,12 @@ class CalibratedFusionRetriever(BaseRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         result, winners = _settled(self._plan.ask(*self._call(query_bundle, None)))
-        if self._on_result is not None:
-            self._tell(result)
+        self._listener.tell(result)
         return nodes_of(result, winners, block=self._provenance)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         result, winners = _settled(await self._plan.aask(*self._call(query_bundle, None)))
-        if self._on_result is not None:
-            told = self._tell(result)
-            if inspect.isawaitable(told):
-                await told
+        await self._listener.atell(result)
         return nodes_of(result, winners, block=self._provenance)
 
     def explain(self, query: QueryType, k: int | None = None) -> Result:
@@ -232,14 +224,16 @@ class CalibratedFusionRetriever(BaseRetriever):
         self._plan.pipeline.save(path)
 
     def load(self, path: str | os.PathLike[str]) -> Self:
-        """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer."""
+        """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer.
+
+        What the constructor was given (weights, number of nodes, `accept`, `selection`) wins over the file.
+        """
         self._plan = self._plan.with_pipeline(FusionPipeline.load(path))
-        self._similarity_top_k = self._plan.pipeline.k
         return self
 
     def _call(self, query: QueryType, k: int | None) -> tuple[str, int, Bind]:
         bundle = _checked(query)
-        wanted = self._similarity_top_k if k is None else check_count("k", k)
+        wanted = self._plan.pipeline.k if k is None else check_count("k", k)
         return bundle.query_str, wanted, self._binding(bundle)
 
     def _binding(self, bundle: QueryBundle) -> Bind:
@@ -248,13 +242,6 @@ class CalibratedFusionRetriever(BaseRetriever):
     def _fit(self, rankings: Sequence[Ranking]) -> Self:
         self._plan = self._plan.with_calibrators(fit_calibrators(rankings, self._plan.sizes))
         return self
-
-    def _tell(self, result: Result) -> Any:
-        try:
-            return None if self._on_result is None else self._on_result(result)
-        except Exception as error:  # noqa: BLE001 - a listener never costs the answer
-            warnings.warn(f"on_result raised {type(error).__name__}", PhasegraphWarning, stacklevel=2)
-            return None
 
 
 def _settled(result: Result) -> tuple[Result, list[Winner]]:
