@@ -101,6 +101,9 @@ class ChunkGraph:
     def kinds(self, one: str, other: str) -> tuple[str, ...]:
         """What joins two chunks, the heaviest first; empty where nothing does."""
         rows = self.walkable.passage_rows
+        unknown = next((name for name in (one, other) if name not in rows), None)
+        if unknown is not None:
+            raise InvalidInputError(f"a chunk must be in the graph; {unknown!r} is not")
         found = [(-float(link[rows[one], rows[other]]), kind) for kind, link in self.links.items()]
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
 
