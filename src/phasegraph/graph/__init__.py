@@ -10,6 +10,7 @@ from phasegraph.graph.extraction import (
     read_openie,
 )
 from phasegraph.graph.linking import LinkSettings
+from phasegraph.graph.name_synonyms import NameSynonyms
 from phasegraph.graph.source import GraphSource, WalkSettings
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "GraphSource",
     "LinkSettings",
     "ModelSettings",
+    "NameSynonyms",
     "RuleExtractor",
     "WalkSettings",
     "build_graph",

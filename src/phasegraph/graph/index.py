@@ -6,7 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from phasegraph.graph.entity_graph.words import normalise_name, split_words
 from phasegraph.graph.extraction.corpus import Triples, as_extractions, read_passages
 from phasegraph.graph.extraction.gazetteer import Gazetteer
 from phasegraph.graph.extraction.rules import RuleExtractor, title_names
+from phasegraph.graph.name_synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
 from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed, unpacked
 from phasegraph.persistence import read_bundle, write_bundle
 
@@ -41,6 +42,8 @@ class GraphIndex:
     gazetteer : frozenset of str
         The user's own names, normalised.
     graph : EntityGraph
+    synonyms : NameSynonyms, optional
+        Embedded names of the entities, from which the graph's synonym edges follow.
 
     Notes
     -----
@@ -63,6 +66,7 @@ class GraphIndex:
     given: Mapping[str, tuple[Extraction, ...]] = field(repr=False)
     gazetteer: frozenset[str] = field(repr=False)
     graph: EntityGraph = field(repr=False)
+    synonyms: NameSynonyms | None = field(default=None, repr=False)
 
     @classmethod
     def build(
@@ -72,9 +76,13 @@ class GraphIndex:
         triples: Triples | None = None,
         embeddings: Any = None,
         gazetteer: Iterable[str] = (),
+        synonyms: NameSynonyms | None = None,
         weights: EdgeWeights | None = None,
     ) -> GraphIndex:
-        """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`."""
+        """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
+
+        `synonyms` is kept, with the names' embeddings, so that updates embed and compare new names only.
+        """
         rows = tuple(read_passages(passages))
         names = frozenset(name for name in map(normalise_name, gazetteer) if name)
         extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
@@ -83,9 +91,19 @@ class GraphIndex:
         ids = [row[0] for row in rows]
         records = [one for name in ids for one in (found[name], *given.get(name, ()))]
         graph = graph_from_extractions(ids, records, embeddings=embeddings, weights=weights)
-        return cls(rows, found, given, names, graph)
+        if synonyms is not None:
+            synonyms = synonyms.knowing(graph.entities)
+            graph = replace(graph, synonyms=synonyms.edges(graph.entities))
+        return cls(rows, found, given, names, graph, synonyms)
 
-    def add(self, passages: Iterable[Any], *, triples: Triples | None = None, embeddings: Any = None) -> GraphIndex:
+    def add(
+        self,
+        passages: Iterable[Any],
+        *,
+        triples: Triples | None = None,
+        embeddings: Any = None,
+        name_embeddings: NameVectors | None = None,
+    ) -> GraphIndex:
         """Add passages at the end.
 
         Parameters
@@ -96,6 +114,9 @@ class GraphIndex:
             Of the new passages.
         embeddings : (n, d) array_like of float, optional
             One row per new passage; needed exactly where the index has embeddings.
+        name_embeddings : mapping of str to (d,) array_like, or callable, optional
+            Of new names, as for :meth:`NameSynonyms.of`, where the index has synonyms. An index that was built with
+            a callable goes on with that; after loading, it has to be given again once.
 
         Returns
         -------
@@ -113,15 +134,17 @@ class GraphIndex:
             raise InvalidInputError(f"passages to add must have new ids; {clash!r} is in the index")
         given = _by_passage(triples, {name: None for name, _, _ in new})
         vectors = self._joined(embeddings, len(new))
-        return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors)
+        return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors, name_embeddings)
 
-    def remove(self, ids: Iterable[str]) -> GraphIndex:
+    def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
         """Remove passages.
 
         Parameters
         ----------
         ids : iterable of str
             In the index; not all of it.
+        name_embeddings : mapping of str to (d,) array_like, or callable, optional
+            As for :meth:`add`: without a title, other names may be found where it stood.
 
         Returns
         -------
@@ -144,14 +167,19 @@ class GraphIndex:
         if vectors is not None:
             vectors = vectors[[row for row, one in enumerate(self.rows) if one[0] not in gone]]
         given = {name: records for name, records in self.given.items() if name not in gone}
-        return self._changed(rows, (), [row for row in self.rows if row[0] in gone], given, vectors)
+        went = [row for row in self.rows if row[0] in gone]
+        return self._changed(rows, (), went, given, vectors, name_embeddings)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it."""
         body, arrays = graph_parts(self.graph)
         lines = [json.dumps(self._line(row), ensure_ascii=True) for row in self.rows]
         arrays |= packed("records", lines)
-        write_bundle(directory, KIND, VERSION, {**body, "gazetteer": sorted(self.gazetteer)}, arrays)
+        body["gazetteer"] = sorted(self.gazetteer)
+        if self.synonyms is not None:
+            body["synonyms"], vectors = synonym_parts(self.synonyms)
+            arrays |= vectors
+        write_bundle(directory, KIND, VERSION, body, arrays)
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True) -> GraphIndex:
@@ -170,7 +198,8 @@ class GraphIndex:
             given = {
                 one["id"]: tuple(_record(one["id"], each) for each in one["given"]) for one in lines if one["given"]
             }
-            return cls(rows, found, given, frozenset(map(str, body["gazetteer"])), graph)  # type: ignore[call-overload]
+            names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
+            return cls(rows, found, given, names, graph, synonyms_from_parts(body.get("synonyms"), arrays))
         except (KeyError, TypeError, ValueError) as error:
             raise IntegrityError(f"{name}: the records of a saved index must fit; {error}") from error
 
@@ -195,7 +224,10 @@ class GraphIndex:
         gone: Sequence[Row],
         given: Mapping[str, tuple[Extraction, ...]],
         vectors: Any,
+        name_embeddings: NameVectors | None,
     ) -> GraphIndex:
+        if self.synonyms is None and name_embeddings is not None:
+            raise InvalidInputError("name_embeddings must be given only where the index has synonyms; it has none")
         forms = self._forms.copy()
         forms.update(form for _, title, _ in came if title for form in title_names(title))
         forms.subtract(form for _, title, _ in gone if title for form in title_names(title))
@@ -208,13 +240,17 @@ class GraphIndex:
         found = {name: fresh.get(name) or self.found[name] for name, _, _ in rows}
         dropped = [*touched, *(name for name, _, _ in gone)]
         graph = replace_passages(
-            self.graph,
+            self.graph if self.synonyms is None else replace(self.graph, synonyms=None),
             [name for name, _, _ in rows],
             before={name: (self.found[name], *self.given.get(name, ())) for name in dropped},
             after={name: (record, *given.get(name, ())) for name, record in fresh.items()},
             embeddings=vectors,
         )
-        return GraphIndex(rows, found, given, self.gazetteer, graph)
+        synonyms = self.synonyms
+        if self.synonyms is not None:
+            synonyms = self.synonyms.knowing(graph.entities, name_embeddings)
+            graph = replace(graph, synonyms=synonyms.edges_after(self.graph, self.synonyms, graph.entities))
+        return GraphIndex(rows, found, given, self.gazetteer, graph, synonyms)
 
     def _standing_in(self, names: set[str], besides: set[str]) -> list[str]:
         """Passages in which one of the names stands as words."""

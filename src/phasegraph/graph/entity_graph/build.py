@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
@@ -16,13 +16,15 @@ from phasegraph.graph.entity_graph.records import Extraction
 from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE, Csr, EdgeWeights
 from phasegraph.graph.entity_graph.words import normalise_name
 
+Synonyms: TypeAlias = Mapping[tuple[str, str], float] | Callable[[Sequence[str]], Csr]
+
 
 def graph_from_extractions(
     passage_ids: Sequence[str],
     extractions: Iterable[Extraction],
     *,
     embeddings: Any = None,
-    synonyms: Mapping[tuple[str, str], float] | None = None,
+    synonyms: Synonyms | None = None,
     weights: EdgeWeights | None = None,
 ) -> EntityGraph:
     """Build the graph from records alone.
@@ -34,8 +36,9 @@ def graph_from_extractions(
     extractions : iterable of Extraction
         Any number per passage: their counts add up.
     embeddings : (P, d) array_like of float, optional
-    synonyms : mapping of (name, name) to float, optional
-        Similarities in (0, 1]; names that are no entity are left out.
+    synonyms : mapping of (name, name) to float, or callable, optional
+        Similarities in (0, 1]; names that are no entity are left out. A callable (``NameSynonyms``, say) is given
+        the E entities and returns the (E, E) matrix of similarities.
     weights : EdgeWeights, optional
 
     Returns
@@ -73,13 +76,14 @@ def graph_from_extractions(
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
     shape, square = (len(ids), len(entities)), (len(entities), len(entities))
+    joined = synonyms(entities) if callable(synonyms) else None
     return EntityGraph(
         ids,
         entities,
         count_rows(mentioned, place, shape, np.int32),
         count_rows(at_home, place, shape, np.int8),
         symmetric(facts, place, square, np.int32),
-        None if synonyms is None else symmetric(synonyms, place, square, np.float32),
+        symmetric(synonyms, place, square, np.float32) if isinstance(synonyms, Mapping) else joined,
         weights if weights is not None else EdgeWeights(),
         embeddings,
     )

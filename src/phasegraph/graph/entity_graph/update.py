@@ -46,7 +46,7 @@ def replace_passages(
     ------
     InvalidInputError
         If a passage is neither in `graph` nor in `after`, or an id repeats, or the graph has synonyms (their
-        similarities belong to names that may come and go: add them again to the new graph).
+        similarities belong to names that may come and go: ``GraphIndex`` updates both, for embedded names).
 
     Notes
     -----

@@ -7,6 +7,7 @@ from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
+from phasegraph.graph.entity_graph.build import Synonyms
 from phasegraph.graph.entity_graph.records import Extractor
 from phasegraph.graph.entity_graph.words import normalise_name
 from phasegraph.graph.extraction.rules import RuleExtractor
@@ -21,6 +22,7 @@ def build_graph(
     embeddings: Any = None,
     extractor: Extractor | None = None,
     gazetteer: Iterable[str] = (),
+    synonyms: Synonyms | None = None,
     weights: EdgeWeights | None = None,
 ) -> EntityGraph:
     """Build the entity graph of a corpus.
@@ -37,6 +39,9 @@ def build_graph(
         ``extractor(id, title, text) -> Extraction``; default: the rules.
     gazetteer : iterable of str
         Names the rules should know besides the corpus' own titles.
+    synonyms : mapping of (name, name) to float, or callable, optional
+        As for :func:`graph_from_extractions`; with embedded names
+        ``phasegraph.graph.NameSynonyms.of(embeddings, threshold=...)``.
     weights : EdgeWeights, optional
 
     Returns
@@ -74,7 +79,8 @@ def build_graph(
         found = [in_normal_form(extractor(*row)) for row in rows]
     if triples is not None:
         found += as_extractions(triples)
-    return graph_from_extractions([row[0] for row in rows], found, embeddings=embeddings, weights=weights)
+    ids = [row[0] for row in rows]
+    return graph_from_extractions(ids, found, embeddings=embeddings, synonyms=synonyms, weights=weights)
 
 
 def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
