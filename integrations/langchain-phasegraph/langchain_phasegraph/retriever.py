@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -16,8 +14,9 @@ from pydantic import Field, PrivateAttr, model_validator
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
 from langchain_phasegraph.plan import Asking
 from langchain_phasegraph.writing import documents_of
-from phasegraph import Context, FusionPipeline, PhasegraphWarning, Ranking, Result
+from phasegraph import Context, FusionPipeline, Ranking, Result
 from phasegraph.adapters import check_queries, fit_calibrators, with_progress
+from phasegraph.adapters.listening import Listener
 from phasegraph.pipeline.checks import check_count
 
 
@@ -50,7 +49,7 @@ class PhaseGraphRetriever(CheckedRetriever):
     provenance : bool, default True
         Add ``metadata["phasegraph"]``: per source rank, raw score, calibrated value, weight and contribution.
     on_result : callable, optional
-        Called with the core's ``Result`` of every query.
+        Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
     context : callable, optional
         ``context(query)`` gives the core's ``Context``, for priors.
     accept : mapping of str to threshold, or AcceptancePolicy, optional
@@ -101,10 +100,12 @@ class PhaseGraphRetriever(CheckedRetriever):
     correct: Callable[[Result], Any] | None = None
 
     _asking: Asking = PrivateAttr()
+    _listener: Listener = PrivateAttr()
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
         self._asking = Asking.of(self)
+        self._listener = Listener(self.on_result)
         if self.pipeline is not None and "k" not in self.model_fields_set:
             self.__dict__["k"] = self._asking.pipeline.k
         return self
@@ -113,18 +114,14 @@ class PhaseGraphRetriever(CheckedRetriever):
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         result, winners = self._asking.ask(query, self._wanted(k), config_of(run_manager))
-        if self.on_result is not None:
-            self._tell(result)
+        self._listener.tell(result)
         return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
     ) -> list[Document]:
         result, winners = await self._asking.aask(query, self._wanted(k), config_of(run_manager))
-        if self.on_result is not None:
-            told = self._tell(result)
-            if inspect.isawaitable(told):
-                await told
+        await self._listener.atell(result)
         return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
 
     def explain(self, query: str, k: int | None = None) -> Result:
@@ -196,13 +193,6 @@ class PhaseGraphRetriever(CheckedRetriever):
 
     def _wanted(self, k: int | None) -> int:
         return check_count("k", self.k if k is None else k)
-
-    def _tell(self, result: Result) -> Any:
-        try:
-            return None if self.on_result is None else self.on_result(result)
-        except Exception as error:  # noqa: BLE001 - a listener never costs the answer
-            warnings.warn(f"on_result raised {type(error).__name__}", PhasegraphWarning, stacklevel=2)
-            return None
 
     def _get_ls_params(self, **kwargs: Any) -> Any:
         return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}
