@@ -11,6 +11,7 @@ from llama_index.core.schema import TextNode
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import FusionPipeline, InvalidInputError
 from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InvalidTypeError
 from phasegraph.selection import SelectionPolicy
 
@@ -95,6 +96,23 @@ def test_what_the_constructor_was_given_wins_over_a_file(tmp_path: Any, given: s
     assert fusion.accept == AcceptancePolicy({"vector": 0.65})
     assert fusion.selection == SelectionPolicy("legacy_entropy")
     assert (fusion.k, dict(fusion.weights or {})) == (3, {"vector": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("accept", AcceptancePolicy({"grph": 0.5})),
+        ("calibrators", {"grph": BackgroundCalibrator()}),
+        ("pool_caps", {"grph": 5}),
+    ],
+)
+def test_a_pipeline_that_names_a_source_which_is_not_there_is_refused(tmp_path: Any, field: str, value: object) -> None:
+    pipeline = FusionPipeline(**{field: value})  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=f"{field}.*grph"):
+        CalibratedFusionRetriever(vector=_vector, pipeline=pipeline)
+    pipeline.save(tmp_path / "pipeline.json")
+    with pytest.raises(InvalidInputError, match=f"{field}.*grph"):
+        CalibratedFusionRetriever(vector=_vector).load(tmp_path / "pipeline.json")
 
 
 def test_what_the_constructor_was_not_given_comes_from_the_file(tmp_path: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable
 from typing import TypeAlias
@@ -109,6 +109,7 @@ class Plan:
         chosen = self.choosing.of_pipeline(chosen, list(self.specs))
         if self.k is not None:
             chosen = replace(chosen, k=self.k)
+        check_names(chosen, self.specs)
         return replace(self, pipeline=chosen, asked=_asked(self.gatherer, chosen))
 
     def with_k(self, k: int) -> Plan:
@@ -205,6 +206,17 @@ def check_pipeline(
         missing = sorted(set(specs) - set(pipeline.weights))
         raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
     return replace(pipeline, strict=True) if strict else pipeline
+
+
+def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
+    """Refuse caps, calibrators and thresholds for a source that is not there: they would never act."""
+    accept = pipeline.accept
+    named: dict[str, Collection[str]] = {"pool_caps": pipeline.pool_caps, "calibrators": pipeline.calibrators}
+    named["accept"] = () if accept is None else accept.thresholds
+    for name, given in named.items():
+        unknown = sorted(set(given) - set(sources))
+        if unknown:
+            raise InvalidInputError(f"pipeline.{name} must name sources among {sorted(sources)}; got {unknown}")
 
 
 def needs_of(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
