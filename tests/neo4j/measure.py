@@ -85,7 +85,7 @@ def main() -> None:
         if has_gds(connection):
             online = Neo4jGraphSource(connection, CORPUS, method="gds", walk=static)
             online.verify()
-            compare("GDS, no relevance", online, GraphSource(graph, walk=static), asked[: len(asked) // 4])
+            compare("GDS, no relevance", online, GraphSource(graph, walk=static), asked[: max(len(asked) // 10, 1)])
             drop_projections(connection)
         drop_corpus(connection, CORPUS)
 

@@ -33,6 +33,7 @@ _NEXT_REVISION = (
 # Every transaction that changes a corpus moves its stamp: whoever keeps something of the corpus sees it grow
 # old.
 _STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.stamp = coalesce(c.stamp, 0) + 1"
+# The indexes are named: a plan made while the database was empty would scan it, and be kept.
 # The passage is touched first: its lock makes two writers of one passage take turns.
 _PUT_PASSAGES = """\
 UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
@@ -41,15 +42,19 @@ _FORGET_REMOVAL = "UNWIND $ids AS id MATCH (p:`PhasegraphRemoved` {corpus: $corp
 _DROP_MENTIONS = (
     "UNWIND $ids AS id MATCH (:`PhasegraphPassage` {corpus: $corpus, id: id})-[m:`PHASEGRAPH_MENTIONS`]->() DELETE m"
 )
-_DROP_FACTS = "UNWIND $ids AS id MATCH ()-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: id}]->() DELETE f"
+_DROP_FACTS = """\
+UNWIND $ids AS id MATCH ()-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: id}]->()
+USING INDEX f:`PHASEGRAPH_FACT`(corpus, passage) DELETE f"""
 _PUT_ENTITIES = "UNWIND $entities AS name MERGE (:`PhasegraphEntity` {corpus: $corpus, name: name})"
 _PUT_MENTIONS = """\
 UNWIND $mentions AS row
 MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: row[0]}), (e:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
+USING INDEX p:`PhasegraphPassage`(corpus, id) USING INDEX e:`PhasegraphEntity`(corpus, name)
 MERGE (p)-[m:`PHASEGRAPH_MENTIONS`]->(e) SET m.count = row[2], m.home = row[3]"""
 _PUT_FACTS = """\
 UNWIND $facts AS row
 MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[1]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[3]})
+USING INDEX a:`PhasegraphEntity`(corpus, name) USING INDEX b:`PhasegraphEntity`(corpus, name)
 MERGE (a)-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: row[0], predicate: row[2]}]->(b) SET f.count = row[4]"""
 _BURY = """\
 UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id})
@@ -61,6 +66,7 @@ _DROP_SYNONYMS = "MATCH (:`PhasegraphEntity` {corpus: $corpus})-[s:`PHASEGRAPH_S
 _PUT_SYNONYMS = """\
 UNWIND $pairs AS row
 MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[0]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
+USING INDEX a:`PhasegraphEntity`(corpus, name) USING INDEX b:`PhasegraphEntity`(corpus, name)
 MERGE (a)-[s:`PHASEGRAPH_SYNONYM`]->(b) SET s.similarity = row[2]"""
 
 
