@@ -13,8 +13,9 @@ from pydantic import PrivateAttr, model_validator
 
 from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.documents import ScoredDocuments
+from langchain_phasegraph.filtering import check_filter, joined, matches
 from langchain_phasegraph.passages import Fetch, Passages, fetcher
-from phasegraph import InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import resolve_id
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
 from phasegraph.pipeline.checks import check_count
@@ -40,6 +41,9 @@ class EntityGraphRetriever(CheckedRetriever):
         Metadata key for the score, the mass in (0, 1].
     provenance : bool, default True
         Add ``metadata["phasegraph"]``: score, rank, and the path on which most of the mass came.
+    filter : mapping of str to value, optional
+        Metadata that a document must have, by equality, to be walked through or returned; also a keyword of
+        ``invoke``, which narrows it further.
 
     Notes
     -----
@@ -65,6 +69,7 @@ class EntityGraphRetriever(CheckedRetriever):
     embeddings: Embeddings | None = None
     score_key: str | None = "score"
     provenance: bool = True
+    filter: Mapping[str, Any] | None = None
 
     _source: Source = PrivateAttr()
     _fetch: Fetch = PrivateAttr()
@@ -133,8 +138,9 @@ class EntityGraphRetriever(CheckedRetriever):
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
         given: Given | None = None,
+        filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        return self._find(query, check_count("k", self.k if k is None else k), given)
+        return self._find(query, check_count("k", self.k if k is None else k), given, filter)
 
     async def _aget_relevant_documents(
         self,
@@ -143,14 +149,15 @@ class EntityGraphRetriever(CheckedRetriever):
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
         given: Given | None = None,
+        filter: Any = None,  # noqa: A002
     ) -> list[Document]:
         wanted = check_count("k", self.k if k is None else k)
-        return await run_in_executor(None, self._find, query, wanted, given)
+        return await run_in_executor(None, self._find, query, wanted, given, filter)
 
-    def _find(self, query: str, k: int, given: Given | None) -> list[Document]:
+    def _find(self, query: str, k: int, given: Given | None, narrower: Any = None) -> list[Document]:
         if k == 0:
             return []
-        ranking = self._source.search(query, k, {} if given is None else given)
+        ranking = self._within(narrower).search(query, k, {} if given is None else given)
         texts = self._fetch(ranking.ids) if len(ranking) else {}
         payloads = Passages(ranking, texts, self.score_key, self.provenance)
         if given is None:
@@ -158,3 +165,15 @@ class EntityGraphRetriever(CheckedRetriever):
         found = ScoredDocuments(texts.get(one) or Document(page_content="", id=one) for one in ranking.ids)
         found.ranking, found.payloads = ranking, payloads
         return found
+
+    def _within(self, narrower: Any) -> Source:
+        """The source for those documents that the filters let through."""
+        wanted = joined(check_filter(self.filter), check_filter(narrower))
+        if wanted is None:
+            return self._source
+        if not isinstance(self._source, GraphSource):
+            raise InvalidInputError(
+                f"a {type(self._source).__name__} cannot be filtered; give each tenant a corpus of its own"
+            )
+        held = self._fetch(self._source.graph.passages)
+        return self._source.within({name for name, document in held.items() if matches(document, wanted)})

@@ -45,7 +45,7 @@ def is_synchronous(runnable: Runnable[str, Any]) -> bool:
 
 
 def accepted(runnable: Runnable[str, Any]) -> frozenset[str]:
-    """Keyword arguments among k, limit and given that its ``invoke`` hands on."""
+    """Keyword arguments among k, limit, given and filter that its ``invoke`` hands on."""
     first, *others = map(_leaf_accepts, leaves(runnable))
     return first.intersection(*others)
 
@@ -94,7 +94,7 @@ def _leaf_accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
     if isinstance(leaf, VectorStoreRetriever) and not overrides(leaf, VectorStoreRetriever, "_get_relevant_documents"):
         return frozenset({"k"})
     if isinstance(leaf, ScoredVectorStoreRetriever):
-        return frozenset({"k"})
+        return frozenset({"k", "filter"})
     if isinstance(leaf, BaseRetriever) and leaf._expects_other_args:
-        return parameters_of(leaf._get_relevant_documents) & {"k", "given"}
+        return parameters_of(leaf._get_relevant_documents) & {"k", "given", "filter"}
     return frozenset()

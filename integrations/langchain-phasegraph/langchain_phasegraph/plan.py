@@ -92,8 +92,10 @@ class Asking:
         def bind(name: str, notes: list[str]) -> AnySource:
             child: RunnableConfig = {"run_name": name}
             if config is not None:
-                manager: Any = config["callbacks"]
-                child = {**config, "callbacks": manager.get_child(name), "run_name": name}
+                manager: Any = config.get("callbacks")
+                child = {**config, "run_name": name}
+                if manager is not None:
+                    child["callbacks"] = manager.get_child(name)
             return self.sources[name].bind(child, notes)
 
         return bind

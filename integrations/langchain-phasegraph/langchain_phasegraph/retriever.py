@@ -12,6 +12,7 @@ from langchain_core.embeddings import Embeddings
 from pydantic import Field, PrivateAttr, model_validator
 
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
+from langchain_phasegraph.filtering import check_filter, with_filter
 from langchain_phasegraph.plan import Asking
 from langchain_phasegraph.writing import documents_of
 from phasegraph import Context, FusionPipeline, Ranking, Result
@@ -61,6 +62,11 @@ class PhaseGraphRetriever(CheckedRetriever):
     correct : callable, optional
         ``correct(result)`` is called where everything was rejected; the query it returns is asked once.
 
+    filter : mapping of str to value, optional
+        Metadata that every document must have, by equality; also a keyword of ``invoke`` and ``phasegraph_filter``
+        under ``configurable``, which narrow it further. It reaches every source, the walk of a graph included; a
+        source that cannot keep it fails rather than answer.
+
     Raises
     ------
     InvalidInputError, InvalidTypeError
@@ -98,6 +104,7 @@ class PhaseGraphRetriever(CheckedRetriever):
     selection: Any = None
     embeddings: Embeddings | None = None
     correct: Callable[[Result], Any] | None = None
+    filter: Mapping[str, Any] | None = None
 
     _asking: Asking = PrivateAttr()
     _listener: Listener = PrivateAttr()
@@ -106,25 +113,38 @@ class PhaseGraphRetriever(CheckedRetriever):
     def _prepare(self) -> Self:
         self._asking = Asking.of(self)
         self._listener = Listener(self.on_result)
+        check_filter(self.filter)
         if self.pipeline is not None and "k" not in self.model_fields_set:
             self.__dict__["k"] = self._asking.pipeline.k
         return self
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        result, winners = self._asking.ask(query, self._wanted(k), config_of(run_manager))
+        config = with_filter(config_of(run_manager), self.filter, filter)
+        result, winners = self._asking.ask(query, self._wanted(k), config)
         self._listener.tell(result)
         return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        result, winners = await self._asking.aask(query, self._wanted(k), config_of(run_manager))
+        config = with_filter(config_of(run_manager), self.filter, filter)
+        result, winners = await self._asking.aask(query, self._wanted(k), config)
         await self._listener.atell(result)
         return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
 
-    def explain(self, query: str, k: int | None = None) -> Result:
+    def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """The whole answer to one query: scores, contributions, candidates and a report per source.
 
         Parameters
@@ -133,17 +153,19 @@ class PhaseGraphRetriever(CheckedRetriever):
             Not blank.
         k : int, optional
             In place of the retriever's.
+        filter : mapping, optional
+            Besides the retriever's.
 
         Returns
         -------
         Result
             ``result.evidence(id)`` says why a document stands where it stands.
         """
-        return self._asking.ask(query, self._wanted(k), None)[0]
+        return self._asking.ask(query, self._wanted(k), with_filter(None, self.filter, filter))[0]
 
-    async def aexplain(self, query: str, k: int | None = None) -> Result:
+    async def aexplain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """As :meth:`explain`."""
-        return (await self._asking.aask(query, self._wanted(k), None))[0]
+        return (await self._asking.aask(query, self._wanted(k), with_filter(None, self.filter, filter)))[0]
 
     def calibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
         """Fit each source's reference calibrator from unlabelled queries.

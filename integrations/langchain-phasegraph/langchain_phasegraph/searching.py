@@ -16,6 +16,7 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
 from langchain_phasegraph.documents import ScoredDocuments, unpack
+from langchain_phasegraph.filtering import store_settings
 from langchain_phasegraph.graph import EntityGraphRetriever
 from phasegraph import InvalidTypeError
 from phasegraph.adapters import known_direction
@@ -68,7 +69,12 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
 
     def _settings(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         own = dict(self._inner.search_kwargs)
-        return own if self._inner.search_type == "mmr" else {**own, **kwargs}
+        given = dict(kwargs)
+        wanted = given.pop("filter", None)
+        settings = own if self._inner.search_type == "mmr" else {**own, **given}
+        if wanted is None:
+            return settings
+        return {**settings, **store_settings(self._inner.vectorstore, wanted, own.get("filter"))}
 
 
 class FunctionRetriever(BaseRetriever):
@@ -114,7 +120,7 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
         name = getattr(retriever, "__name__", type(retriever).__name__)
         call = getattr(retriever, "__call__", retriever)  # noqa: B004 - an instance's coroutine method
         asynchronous = inspect.iscoroutinefunction(retriever) or inspect.iscoroutinefunction(call)
-        accepts = parameters_of(retriever) & {"limit", "k", "given"}
+        accepts = parameters_of(retriever) & {"limit", "k", "given", "filter"}
         return FunctionRetriever(function=retriever, accepts=accepts, asynchronous=asynchronous, name=name)
     raise InvalidTypeError(
         f"a retriever must be a retriever, vector store, runnable or function; got {type(retriever).__name__}"

@@ -11,10 +11,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_phasegraph.documents import unpack
+from langchain_phasegraph.filtering import filter_of, only_matching
 from langchain_phasegraph.kinds import accepted, deepened, is_asynchronous, is_synchronous, leaves
 from langchain_phasegraph.reading import Reader
 from langchain_phasegraph.searching import as_runnable
-from phasegraph import InvalidTypeError, Ranking
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.adapters import Direction, known_direction
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.sources import Given, SourceSettings
@@ -68,6 +69,11 @@ class RetrieverSource:
             keywords["given"] = given
         if not keywords and limit is not None:
             runnable = deepened(runnable, limit)
+        wanted = filter_of(config)
+        if wanted is not None:
+            if "filter" not in self.accepts:
+                raise InvalidInputError("a source must take a filter where one is given; it takes none")
+            keywords["filter"] = wanted
         return runnable, config, keywords
 
 
@@ -82,7 +88,8 @@ class _Bound:
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
         runnable, config, keywords = source.arguments(limit, given, self._config)
-        ranking = source.reader.ranking(runnable.invoke(query, config, **keywords), limit, self._notes)
+        answer = _within(runnable.invoke(query, config, **keywords), keywords)
+        ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking
         return _resolved(ranking, source.spec.resolve(ranking.ids), self._notes)
@@ -99,7 +106,7 @@ class _AsyncBound:
     async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
         runnable, config, keywords = source.arguments(limit, given, self._config)
-        answer = await runnable.ainvoke(query, config, **keywords)
+        answer = _within(await runnable.ainvoke(query, config, **keywords), keywords)
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking
@@ -110,6 +117,11 @@ class _AsyncBound:
 class _Both(_Bound):
     __slots__ = ()
     asearch = _AsyncBound.asearch
+
+
+def _within(answer: object, keywords: Mapping[str, Any]) -> object:
+    """The hits that a call's filter lets through; all of them where there is none."""
+    return only_matching(answer, keywords["filter"]) if "filter" in keywords else answer
 
 
 def _resolved(ranking: Ranking, found: object, notes: list[str]) -> Ranking:

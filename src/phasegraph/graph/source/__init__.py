@@ -2,5 +2,6 @@
 
 from phasegraph.graph.source.evidence import Step, Trail, Trails
 from phasegraph.graph.source.graph_source import GraphSource, WalkSettings
+from phasegraph.graph.source.restricted import RestrictedGraphSource, restrict_graph
 
-__all__ = ["GraphSource", "Step", "Trail", "Trails", "WalkSettings"]
+__all__ = ["GraphSource", "RestrictedGraphSource", "Step", "Trail", "Trails", "WalkSettings", "restrict_graph"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from phasegraph.graph.source.scoring import background, passage_scores
 from phasegraph.sources.protocol import Given
 
 __all__ = ["GraphSource", "WalkSettings", "background"]
+
+if TYPE_CHECKING:
+    from phasegraph.graph.source.restricted import Allowed, RestrictedGraphSource
 
 Embedder = Callable[[str], Any]
 
@@ -159,6 +162,12 @@ class GraphSource:
             Seeding(np.zeros(1, dtype=np.intp), np.ones(1)), np.ones(graph.size) if self.walk.relevance else None
         )
         return self
+
+    def within(self, allowed: Allowed) -> RestrictedGraphSource:
+        """The same source for one who may see only the `allowed` passages; see :class:`RestrictedGraphSource`."""
+        from phasegraph.graph.source.restricted import RestrictedGraphSource
+
+        return RestrictedGraphSource(self, allowed)
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""

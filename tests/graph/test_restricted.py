@@ -1,0 +1,118 @@
+"""A walk within what the asker may see: nothing else is walked through, scored, returned or named."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
+from phasegraph.graph import Extraction, GraphSource, graph_from_extractions
+from phasegraph.graph.linking import FactIndex
+from phasegraph.graph.source import RestrictedGraphSource, restrict_graph
+
+NAMES = ["ada", "bo", "cy", "dee", "eve"]
+TEXTS = st.lists(
+    st.tuples(st.booleans(), st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), st.booleans()),
+    min_size=2,
+    max_size=8,
+)
+
+
+def record(name, entities, stated, title=False):
+    triples = [(entities[0], "met", entities[-1])] if stated and len(set(entities)) > 1 else []
+    return Extraction(name, entities=entities, triples=triples, titles=entities[:1] if title else ())
+
+
+def graph_of(rows):
+    return graph_from_extractions([one.passage_id for one in rows], rows)
+
+
+@given(TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_without_facts_it_is_the_graph_that_never_held_the_others(texts):
+    rows = [record(f"p{i}", entities, False, title) for i, (_, entities, title) in enumerate(texts)]
+    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
+    found = restrict_graph(graph_of(rows), {row.passage_id for row in mine})
+    if not mine:
+        assert found is None
+        return
+    alone = graph_of(mine)
+    assert (found.passages, found.entities) == (alone.passages, alone.entities)
+    for name in ("mentions", "homes", "facts", "adjacency"):
+        assert (getattr(found, name) != getattr(alone, name)).nnz == 0
+    for query in ("Ada?", "Bo and Cy?"):
+        handed = Ranking("vector", ["p0", "p1"], np.array([0.9, 0.5]))
+        inside = GraphSource(graph_of(rows)).within(set(found.passages)).search(query, 10, {"vector": handed})
+        near = [(n, s) for n, s in zip(handed.ids, handed.scores, strict=True) if n in found.passage_rows]
+        seeds = {"vector": Ranking("vector", [n for n, _ in near], np.array([s for _, s in near]))} if near else {}
+        apart = GraphSource(alone).search(query, 10, seeds)
+        assert inside.ids == apart.ids
+        assert inside.scores.tobytes() == apart.scores.tobytes()
+        assert inside.background == apart.background
+
+
+@given(TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_no_fact_of_another_is_walked(texts):
+    rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
+    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
+    if not mine:
+        return
+    found, alone = restrict_graph(graph_of(rows), {row.passage_id for row in mine}), graph_of(mine)
+    assert ((found.facts - alone.facts) > 0).nnz == 0
+
+
+def test_a_fact_stays_where_nobody_else_names_both_its_ends():
+    rows = [record("a", ["ada", "bo"], True), record("b", ["bo", "cy"], True), record("c", ["ada", "bo"], True)]
+    assert restrict_graph(graph_of(rows), {"b"}).facts.sum() == 2
+    assert restrict_graph(graph_of(rows), {"a", "c"}).facts.sum() == 4
+    assert restrict_graph(graph_of(rows), {"a"}).facts.nnz == 0
+
+
+def test_neither_path_nor_seeds_nor_scores_show_what_is_hidden():
+    rows = [record("mine", ["ada", "bo"], True), record("theirs", ["bo", "secret"], True), record("far", ["cy"], False)]
+    source = GraphSource(graph_of(rows)).within(lambda name: name != "theirs")
+    handed = Ranking("vector", ["theirs", "mine"], np.array([0.99, 0.5]))
+    found = source.search("Ada and Secret?", 10, {"vector": handed})
+    assert found.ids == ("mine",)
+    assert found.size == 2
+    trail = found.payloads["mine"]
+    named = {step.name for step, _ in trail.seeds} | {step.name for step in trail.path}
+    assert not named & {"theirs", "secret"}
+
+
+def test_nothing_allowed_is_an_empty_answer_and_all_allowed_the_graph_itself():
+    graph = graph_of([record("a", ["ada"], False)])
+    source = GraphSource(graph)
+    empty = source.within(())
+    assert (empty.search("Ada?", 5, {}).ids, empty.graph) == ((), None)
+    assert empty.search("Ada?", 5, {}).reason == "no passage of the graph is allowed"
+    assert source.within({"a"}).graph is graph
+    assert (empty.name, empty.needs) == ("graph", ("vector",))
+
+
+def test_the_same_passages_share_one_graph_and_many_kinds_of_asker_do_not_fill_the_memory():
+    rows = [record(f"p{i}", ["ada", "bo"], False) for i in range(30)]
+    graph = graph_of(rows)
+    first = restrict_graph(graph, {"p0", "p1"})
+    assert restrict_graph(graph, lambda name: name in {"p0", "p1"}) is first
+    for i in range(30):
+        restrict_graph(graph, {f"p{i}"})
+    assert restrict_graph(graph, {"p0", "p1"}) is not first
+
+
+def test_embeddings_go_with_their_passages():
+    rows = [record("a", ["ada"], False), record("b", ["ada"], False)]
+    graph = graph_from_extractions(["a", "b"], rows, embeddings=[[1.0, 0.0], [0.0, 1.0]])
+    assert restrict_graph(graph, {"b"}).embeddings.tolist() == [[0.0, 1.0]]
+
+
+def test_what_cannot_be_restricted_is_named():
+    graph = graph_of([record("a", ["ada", "bo"], True)])
+    with pytest.raises(InvalidTypeError, match="allowed must be a function of a passage id or a collection"):
+        restrict_graph(graph, "a")
+    facts = FactIndex.of(graph, [("ada", "met", "bo")], [[1.0, 0.0]])
+    with pytest.raises(InvalidInputError, match="embedded facts"):
+        GraphSource(graph, facts=facts).within({"a"})
+    with pytest.raises(InvalidTypeError, match="source must be a GraphSource"):
+        RestrictedGraphSource(graph, {"a"})
