@@ -1,5 +1,6 @@
 """The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both."""
 
+from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.extraction import (
     Gazetteer,
@@ -14,6 +15,7 @@ from phasegraph.graph.name_synonyms import NameSynonyms
 from phasegraph.graph.source import GraphSource, WalkSettings
 
 __all__ = [
+    "ChunkGraphSource",
     "EdgeWeights",
     "EntityGraph",
     "Extraction",
@@ -24,6 +26,7 @@ __all__ = [
     "NameSynonyms",
     "RuleExtractor",
     "WalkSettings",
+    "build_chunk_graph",
     "build_graph",
     "extract_with_model",
     "graph_from_extractions",
