@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from phasegraph import Background, Context, FusionPipeline, InvalidInputError, Ranking, SourceReport
-from phasegraph.acceptance import AcceptancePolicy
-from phasegraph.errors import InvalidTypeError
+from phasegraph.acceptance import AcceptancePolicy, Threshold
+from phasegraph.calibration import ListCalibrator
+from phasegraph.errors import DegradedError, InvalidTypeError
 from phasegraph.selection import SelectionPolicy
 
 IDS = [f"p{i}" for i in range(12)]
@@ -48,8 +52,6 @@ def test_accepting_changes_neither_scores_nor_order_of_what_stays() -> None:
 
 
 def test_a_promise_is_void_when_a_source_it_was_fitted_with_did_not_answer() -> None:
-    from phasegraph.acceptance import Threshold
-
     threshold = Threshold(0.1, promise="the sentence", method="certified", sources=("graph", "vector"))
     pipeline = FusionPipeline(accept=AcceptancePolicy(final=threshold))
     assert pipeline.decide([VECTOR, GRAPH]).warnings == ()
@@ -93,6 +95,49 @@ def test_embeddings_may_be_a_callable_asked_once_for_the_whole_pool() -> None:
 def test_a_selection_without_what_it_needs_says_so(policy: SelectionPolicy, context: Context, field: str) -> None:
     with pytest.raises(InvalidInputError, match=field):
         FusionPipeline(selection=policy).decide([VECTOR], context)
+
+
+def _broken(ids: list[str]) -> np.ndarray:
+    raise ConnectionError("a key that nobody should read")
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "why"),
+    [
+        (_broken, "ConnectionError"),
+        (lambda ids: np.ones((2, 3)), "embeddings must have shape"),
+        (lambda ids: [[1.0]] * (len(ids) - 1) + [[1.0, 2.0]], "ValueError|embeddings"),
+        (lambda ids: np.full((len(ids), 3), np.nan), "embeddings must be finite"),
+        ({"p0": np.ones(3)}, "11 of 12 have none"),
+    ],
+)
+def test_embeddings_that_fail_cost_the_selection_and_not_the_answer(embeddings: object, why: str) -> None:
+    plain = FusionPipeline(k=4).decide([VECTOR])
+    pipeline = FusionPipeline(k=4, selection=SelectionPolicy("mmr"), calibrator=ListCalibrator("min_max"))
+    context = Context(embeddings=embeddings)  # type: ignore[arg-type]
+    result = pipeline.decide([VECTOR], context)
+    assert result.ids == plain.ids
+    assert re.search(f"selection by mmr failed.*({why})", result.warnings[-1])
+    assert "key" not in result.warnings[-1]
+    with pytest.raises(DegradedError, match="selection by mmr failed"):
+        replace(pipeline, strict=True).decide([VECTOR], context)
+
+
+def test_a_budget_is_kept_when_embeddings_fail() -> None:
+    context = Context(costs={name: 10.0 for name in IDS}, embeddings=_broken)
+    assert FusionPipeline(selection=SelectionPolicy(budget=35.0)).decide([VECTOR], context).ids == ("p0", "p1", "p2")
+
+
+@pytest.mark.parametrize("revoked", ["", "the collection was rebuilt"])
+def test_strict_accepts_no_promise_that_does_not_hold(revoked: str) -> None:
+    sources = ("graph", "vector") if not revoked else ()
+    threshold = Threshold(0.1, promise="the sentence", sources=sources, revoked=revoked)
+    pipeline = FusionPipeline(
+        accept=AcceptancePolicy(final=threshold), calibrator=ListCalibrator("min_max"), strict=True
+    )
+    with pytest.raises(DegradedError, match="promise of the threshold 'final' does not hold"):
+        pipeline.decide([VECTOR])
+    assert replace(pipeline, strict=False).decide([VECTOR]).warnings
 
 
 def test_a_budget_is_kept() -> None:

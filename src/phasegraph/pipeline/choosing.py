@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,10 +11,10 @@ import numpy as np
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.acceptance import AcceptanceOutcome
 from phasegraph.candidates import Candidates, top_order
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphError
 from phasegraph.pipeline.parts import publish
 from phasegraph.priors import Context
-from phasegraph.selection import SelectionResult, scaled_relevance
+from phasegraph.selection import SelectionPolicy, SelectionResult, scaled_relevance
 
 if TYPE_CHECKING:
     from phasegraph.pipeline.pipeline import FusionPipeline
@@ -23,7 +24,7 @@ SELECTION_POOL = 50
 
 def choose(
     pipeline: FusionPipeline, candidates: Candidates, values: FloatArray, final: FloatArray, context: Context
-) -> tuple[IntArray, dict[str, object]]:
+) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
     """Rows of the answer, best first or in the order they were picked, and what each stage says of it.
 
     Parameters
@@ -38,8 +39,13 @@ def choose(
 
     Returns
     -------
-    (rows, extras)
+    (rows, extras, warnings)
         At most k rows; ``extras`` holds the outcome of acceptance and of selection, where they ran.
+
+    Raises
+    ------
+    DegradedError
+        If the pipeline is strict, and selection failed or a promise does not hold.
     """
     extras: dict[str, object] = {}
     allowed: IntArray | None = None
@@ -49,17 +55,43 @@ def choose(
         allowed = np.flatnonzero(outcome.accepted)
     depth = pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
     rows = _best(final, candidates.ids, allowed, depth)
-    if pipeline.selection is None or not len(rows):
-        return rows, extras
+    warnings = _broken_promises(extras)
+    if pipeline.selection is not None and len(rows):
+        found, failed = _together(pipeline, pipeline.selection, candidates, final, rows, context)
+        extras["selection"] = found
+        rows = rows[found.rows]
+        warnings += failed
+    if pipeline.strict and warnings:
+        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warnings)}")
+    return rows, extras, warnings
+
+
+def _together(
+    pipeline: FusionPipeline,
+    policy: SelectionPolicy,
+    candidates: Candidates,
+    final: FloatArray,
+    rows: IntArray,
+    context: Context,
+) -> tuple[SelectionResult, tuple[str, ...]]:
+    """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
     ids = [candidates.ids[row] for row in rows.tolist()]
-    found = pipeline.selection.select(
-        scaled_relevance(final[rows]),
-        _embeddings(context, ids) if pipeline.selection.needs_embeddings else None,
-        pipeline.k,
-        costs=None if pipeline.selection.budget is None else _costs(context, ids),
-    )
-    extras["selection"] = found
-    return rows[found.rows], extras
+    relevance = scaled_relevance(final[rows])
+    costs = None if policy.budget is None else _costs(context, ids)
+    if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
+        raise InvalidInputError(
+            "selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
+            "callable); got none"
+        )
+    try:
+        embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
+        return policy.select(relevance, embeddings, pipeline.k, costs=costs), ()
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
+        why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
+        failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
+        return replace(policy, method="top").select(relevance, None, pipeline.k, costs=costs), (failed,)
 
 
 def abstained(extras: dict[str, object]) -> bool:
@@ -68,7 +100,7 @@ def abstained(extras: dict[str, object]) -> bool:
     return isinstance(outcome, AcceptanceOutcome) and outcome.abstained
 
 
-def certificate_warnings(extras: dict[str, object]) -> tuple[str, ...]:
+def _broken_promises(extras: dict[str, object]) -> tuple[str, ...]:
     """A line for every promise that does not hold for this answer."""
     outcome = extras.get("acceptance")
     if not isinstance(outcome, AcceptanceOutcome):
@@ -101,8 +133,8 @@ def _embeddings(context: Context, ids: Sequence[str]) -> FloatArray:
     lacking = [identifier for identifier in ids if identifier not in given]
     if lacking:
         raise InvalidInputError(
-            f"selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
-            f"callable); {len(lacking)} of {len(ids)} have none, {lacking[0]!r} among them"
+            f"Context.embeddings must hold an embedding of every candidate; {len(lacking)} of {len(ids)} have none, "
+            f"{lacking[0]!r} among them"
         )
     return np.array([given[identifier] for identifier in ids], dtype=np.float64)
 

@@ -71,7 +71,7 @@ def _fuse(
         fused = fused + bonuses
     factors = _factors(pipeline, candidates, context)
     final = fused if factors is None else parts.with_prior(fused, factors)
-    rows, extras = choosing.choose(pipeline, candidates, values, final, context)
+    rows, extras, chosen_warnings = choosing.choose(pipeline, candidates, values, final, context)
     if terms is not None:
         contributed = terms[rows]
     else:
@@ -94,7 +94,7 @@ def _fuse(
         agreement=agreement,
         degraded=degraded,
         reason="all_rejected" if choosing.abstained(extras) else "",
-        warnings=_disagreements(agreement) + choosing.certificate_warnings(extras),
+        warnings=_disagreements(agreement) + chosen_warnings,
         extras=extras,
     )
 
