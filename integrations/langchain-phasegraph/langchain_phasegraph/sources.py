@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.documents import Document
@@ -41,6 +41,8 @@ class RetrieverSource:
         store = getattr(leaves(self.runnable)[0], "vectorstore", None)
         self.reader = Reader(name, spec, Direction(spec.higher_is_better, known_direction(store)))
         self.accepts = accepted(self.runnable)
+        self._dynamic = isinstance(self.runnable, DynamicRunnable)
+        self._may_deepen = self._dynamic or any("k" in _fields(leaf) for leaf in leaves(self.runnable))
         resolves_async = inspect.iscoroutinefunction(spec.resolve)
         self.synchronous = is_synchronous(self.runnable) and not resolves_async
         self.asynchronous = is_asynchronous(self.runnable) and (spec.resolve is None or resolves_async)
@@ -58,8 +60,8 @@ class RetrieverSource:
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
         """What to invoke, with which configuration, and the keyword arguments it takes."""
         runnable = self.runnable
-        if isinstance(runnable, DynamicRunnable):
-            prepared, config = runnable.prepare(config)
+        if self._dynamic:
+            prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
             runnable = as_runnable(prepared)
         keywords: dict[str, Any] = {}
         for key in ("k", "limit"):
@@ -67,7 +69,7 @@ class RetrieverSource:
                 keywords[key] = limit
         if "given" in self.accepts:
             keywords["given"] = given
-        if not keywords and limit is not None:
+        if not keywords and limit is not None and self._may_deepen:
             runnable = deepened(runnable, limit)
         wanted = filter_of(config)
         if wanted is not None:
@@ -122,6 +124,10 @@ class _Both(_Bound):
 def _within(answer: object, keywords: Mapping[str, Any]) -> object:
     """The hits that a call's filter lets through; all of them where there is none."""
     return only_matching(answer, keywords["filter"]) if "filter" in keywords else answer
+
+
+def _fields(runnable: object) -> Collection[str]:
+    return getattr(type(runnable), "model_fields", ())
 
 
 def _resolved(ranking: Ranking, found: object, notes: list[str]) -> Ranking:

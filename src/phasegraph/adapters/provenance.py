@@ -46,35 +46,32 @@ def provenance(result: Result) -> list[dict[str, object]]:
     weights = result.weights.tolist()
     columns = [_column(result, column) for column in range(len(names))]
     calibrated, parts = result.calibrated.tolist(), result.contributions.tolist()
-    blocks: list[dict[str, object]] = []
     heads = zip(
         result.ids, result.scores.tolist(), result.fused.tolist(), result.bonuses.tolist(), result.priors.tolist(),
         strict=True,
     )  # fmt: skip
-    for row, (identifier, score, fused, bonus, prior) in enumerate(heads):
-        sources = {
-            name: {
-                "rank": columns[c][0][row],
-                "raw": columns[c][1][row],
-                "calibrated": calibrated[row][c],
-                "weight": weights[c],
-                "contribution": parts[row][c],
-            }
-            for c, name in enumerate(names)
+    return [
+        {
+            "id": identifier,
+            "position": row + 1,
+            "score": score,
+            "fused": fused,
+            "bonus": bonus,
+            "prior": prior,
+            "degraded": result.degraded,
+            "sources": {
+                name: {
+                    "rank": columns[c][0][row],
+                    "raw": columns[c][1][row],
+                    "calibrated": calibrated[row][c],
+                    "weight": weights[c],
+                    "contribution": parts[row][c],
+                }
+                for c, name in enumerate(names)
+            },
         }
-        blocks.append(
-            {
-                "id": identifier,
-                "position": row + 1,
-                "score": score,
-                "fused": fused,
-                "bonus": bonus,
-                "prior": prior,
-                "degraded": result.degraded,
-                "sources": sources,
-            }
-        )
-    return blocks
+        for row, (identifier, score, fused, bonus, prior) in enumerate(heads)
+    ]
 
 
 def _column(result: Result, column: int) -> Column:
@@ -87,6 +84,10 @@ def _column(result: Result, column: int) -> Column:
     for hit in map(ranking.row_of, result.ids):
         if hit is None:
             ranks.append(None)
+            given.append(None)
+            continue
+        if ranking.rank_only:
+            ranks.append(hit + 1.0)
             given.append(None)
             continue
         value = float(raw[hit])

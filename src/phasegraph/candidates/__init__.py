@@ -5,8 +5,9 @@ ascending), so that everything after it is a pure function of its content. :func
 into :class:`Candidates`, where a score that a source did not return is NaN and never zero.
 """
 
+from phasegraph.candidates.background import Background
 from phasegraph.candidates.pooling import Candidates, pool, tied_ranks, top_order
-from phasegraph.candidates.ranking import Background, Ranking
+from phasegraph.candidates.ranking import Ranking
 from phasegraph.candidates.reports import SourceReport, Status
 
 __all__ = ["Background", "Candidates", "Ranking", "SourceReport", "Status", "pool", "tied_ranks", "top_order"]

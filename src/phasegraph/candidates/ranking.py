@@ -5,65 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph.candidates.background import Background
 from phasegraph.candidates.numbers import all_none, all_true, as_floats
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _EMPTY: Mapping[str, object] = MappingProxyType({})
 _ROWS = tuple(range(4096))  # row numbers that need not be made anew for every ranking
-Transform = Literal["identity", "log"]
 _IDS = "Ranking.ids must be strings that are not empty; source {0!r} gave {1!r}"
-
-
-@dataclass(frozen=True, slots=True)
-class Background:
-    """Location and scale of a source's whole score distribution for the query at hand, over all it holds.
-
-    Parameters
-    ----------
-    location, scale : float
-        Mean and standard deviation of the transformed scores; `scale` is positive.
-    transform : {"identity", "log"}, default "identity"
-        What is applied to a score first; ``log`` is ``log(score + floor)``.
-    floor : float, default 0.0
-        Added before the logarithm; >= 0.
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is not finite, `scale` is not positive or `floor` is negative.
-
-    Examples
-    --------
-    >>> Background(location=0.1, scale=0.2).standardise(np.array([0.5])).round(3)
-    array([2.])
-    """
-
-    location: float
-    scale: float
-    transform: Transform = "identity"
-    floor: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not np.isfinite(self.location):
-            raise InvalidInputError(f"Background.location must be finite; got {self.location!r}")
-        if not (np.isfinite(self.scale) and self.scale > 0):
-            raise InvalidInputError(f"Background.scale must be finite and positive; got {self.scale!r}")
-        if self.transform not in ("identity", "log"):
-            raise InvalidInputError(f"Background.transform must be 'identity' or 'log'; got {self.transform!r}")
-        if not (np.isfinite(self.floor) and self.floor >= 0):
-            raise InvalidInputError(f"Background.floor must be finite and >= 0; got {self.floor!r}")
-
-    def standardise(self, scores: FloatArray, /) -> FloatArray:
-        """Standard deviations above the source's mean, shape of `scores`; higher is better."""
-        if self.transform == "identity":
-            return (scores - self.location) / self.scale
-        shifted = np.maximum(scores + self.floor, np.finfo(np.float64).tiny)
-        return (np.log(shifted) - self.location) / self.scale
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -207,11 +159,12 @@ class Ranking:
         header = {"background": background, "size": size, "payloads": payloads, "reason": reason}
         if scores is None or (count and not isinstance(scores, np.ndarray) and all_none(scores)):
             named = ids if _all_ids(ids) else [identifier for identifier in ids if _is_id(identifier)]
-            unique = list(dict.fromkeys(named))
+            unique = dict.fromkeys(named)
+            raw = np.empty(len(unique))
+            raw.fill(np.nan)
             order = np.arange(-1.0, -len(unique) - 1.0, -1.0)
-            raw = np.full(len(unique), np.nan)
             dropped = count - len(named)
-            return cls(source, unique, order, raw=raw, rank_only=True, dropped=dropped, **header)  # type: ignore[arg-type]
+            return cls(source, tuple(unique), order, raw=raw, rank_only=True, dropped=dropped, **header)  # type: ignore[arg-type]
         values = as_floats(scores)
         keep = np.isfinite(values)
         if not all_true(keep):

@@ -100,7 +100,7 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     """
     walk = _walk_of(rankings)
     if walk is None:
-        return np.full(len(rankings), 1.0 / max(len(rankings), 1))
+        return np.array([1.0 / max(len(rankings), 1)] * len(rankings))
     names = [ranking.source for ranking in rankings]
     graph, vector, count = names.index(GRAPH), names.index(VECTOR), len(names)
     pairs = {(one, other): support(rankings[one], rankings[other]) for one, other in combinations(range(count), 2)}

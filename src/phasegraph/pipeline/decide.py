@@ -6,11 +6,12 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.calibration import Calibrated
 from phasegraph.candidates import Candidates, Ranking, SourceReport, Status, pool
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
@@ -56,11 +57,12 @@ def _fuse(
 ) -> Result:
     rule = FUSION_RULES[pipeline.rule]
     columns = [one.values for one in found]
-    missing = np.array([one.missing for one in found])
+    lacking = [one.missing for one in found]
+    missing = np.array(lacking)
     weights = _weights(pipeline, candidates)
     terms: FloatArray | None = None
     if rule.terms is not None:
-        values = candidates.spread(columns, missing.tolist())
+        values = candidates.spread(columns, lacking)
         terms = rule.terms(values, weights)
         fused = ordered_sum(terms)
     else:
@@ -85,11 +87,11 @@ def _fuse(
         contributions=contributed,
         calibrated=calibrated if terms is not None else np.where(np.isnan(calibrated), missing, calibrated),
         weights=weights,
-        bonuses=np.zeros(len(rows)) if bonuses is None else bonuses[rows],
-        priors=np.ones(len(rows)) if factors is None else factors[rows],
+        bonuses=_repeated(0.0, len(rows)) if bonuses is None else bonuses[rows],
+        priors=_repeated(1.0, len(rows)) if factors is None else factors[rows],
         rows=rows,
         candidates=candidates,
-        accepted=np.ones(len(rows), dtype=np.bool_),
+        accepted=_accepted(len(rows)),
         reports=reports,
         agreement=agreement,
         degraded=degraded,
@@ -97,6 +99,22 @@ def _fuse(
         warnings=_disagreements(agreement) + chosen_warnings,
         extras=extras,
     )
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: float, count: int) -> FloatArray:
+    """(count,) read-only array of one value."""
+    made = np.full(count, value)
+    made.setflags(write=False)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _accepted(count: int) -> BoolArray:
+    """(count,) read-only array of true."""
+    made = np.ones(count, dtype=np.bool_)
+    made.setflags(write=False)
+    return made
 
 
 def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
