@@ -26,15 +26,15 @@ $(VENV)/.ready-demo: $(SOURCES)
 	@touch $@
 
 $(VENV)/.ready-test: $(SOURCES)
-	$(call install,demo test)
+	$(call install,demo test matrix)
 	@touch $@ $(VENV)/.ready-demo
 
 $(VENV)/.ready-lint: $(SOURCES)
-	$(call install,demo test lint)
+	$(call install,demo test matrix lint)
 	@touch $@ $(VENV)/.ready-demo $(VENV)/.ready-test
 
 $(VENV)/.ready-bench: $(SOURCES)
-	$(call install,demo test bench)
+	$(call install,demo test matrix bench)
 	@touch $@
 
 demo: $(VENV)/.ready-demo  ## The main job on bundled real data, in both frameworks
