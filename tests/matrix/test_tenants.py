@@ -6,7 +6,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from matrix_langchain import LANGCHAIN
-from matrix_ours import ids, walk
+from matrix_ours import ids, of, walk
 from matrix_servers import marked, opened_or_skipped
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
@@ -34,10 +34,6 @@ class Heard(BaseCallbackHandler):
 
     def on_retriever_end(self, documents, **more):
         self.told.extend(documents)
-
-
-def of(data, tenant):
-    return {row["id"] for row in data.rows if row["tenant"] == tenant}
 
 
 @pytest.mark.parametrize("tenant", ["red", "blue"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
@@ -10,9 +11,11 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
+from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
-from llama_index.retrievers.phasegraph.lookup import embedder_of
+from llama_index.retrievers.phasegraph.filtering import check_filters
+from llama_index.retrievers.phasegraph.lookup import embedding_of
 from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of, with_text_warnings
@@ -66,13 +69,13 @@ class CalibratedFusionRetriever(BaseRetriever):
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
     context : callable, optional
-        ``context(query)`` gives the core's ``Context``, for priors.
+        ``context(query)`` gives the core's ``Context``, for priors; may be a coroutine function for asynchronous calls.
     accept : mapping of str to threshold, or AcceptancePolicy, optional
         By source, on its own scores; nodes below are not returned. Default: all are accepted.
     selection : SelectionPolicy or str, optional
         Which nodes go together, for example ``"mmr"``; default the best.
     embed_model : BaseEmbedding, optional
-        Embeds the candidates for a `selection` that weighs redundancy.
+        Embeds the candidates for a `selection` that weighs redundancy, unless all of them carry an embedding.
     correct : callable, optional
         ``correct(result)`` is called where everything was rejected; the query it returns is asked once.
     callback_manager, object_map, objects, verbose
@@ -131,7 +134,7 @@ class CalibratedFusionRetriever(BaseRetriever):
             strict=strict,
             on_all_failed=on_all_failed,
             context=_callable("context", context),
-            choosing=Choosing(accept, selection, _callable("correct", correct), embedder_of(embed_model)),
+            choosing=Choosing(accept, selection, _callable("correct", correct), embedding_of(embed_model)),
         )
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         self._listener = Listener(on_result)
@@ -191,6 +194,17 @@ class CalibratedFusionRetriever(BaseRetriever):
     async def aexplain(self, query: QueryType, k: int | None = None) -> Result:
         """As :meth:`explain`."""
         return _settled(await self._plan.aask(*self._call(query, k)))[0]
+
+    def within(self, filters: MetadataFilters) -> Self:
+        """The same retriever for nodes that match; `filters` reach every source, the walk of a graph included.
+
+        Calibrators, directions and breakers are shared. Sources keep the filters of their own. InvalidInputError where
+        a source cannot keep them, such as BM25: better no answer than one that shows too much.
+        """
+        checked = check_filters(filters)
+        made = copy.copy(self)
+        made._sources = {name: source.within(checked) for name, source in self._sources.items()}
+        return made
 
     def calibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
         """Fit each source's reference calibrator from unlabelled queries.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,14 +12,16 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores.types import MetadataFilters
 
 from llama_index.retrievers.phasegraph.exchange import take
+from llama_index.retrievers.phasegraph.filtering import allowed_ids, check_filters
 from llama_index.retrievers.phasegraph.lookup import as_lookup
 from llama_index.retrievers.phasegraph.reading import Found, Paths
 from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import own_node
-from phasegraph import InvalidTypeError, PhasegraphWarning, Ranking
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
 from phasegraph.pipeline.checks import check_count, check_query
@@ -146,6 +149,16 @@ class EntityGraphRetriever(BaseRetriever):
     @similarity_top_k.setter
     def similarity_top_k(self, value: int) -> None:
         self._similarity_top_k = check_count("similarity_top_k", value)
+
+    def within(self, filters: MetadataFilters) -> Self:
+        """The same retriever for nodes that match: others are neither walked through nor named."""
+        if self._lookup is None or not isinstance(self._source, GraphSource):
+            raise InvalidInputError("filters need the nodes and a graph in memory; give each tenant a graph of its own")
+        held = self._lookup(self._source.graph.passages)
+        made = copy.copy(self)
+        made._source = self._source.within(allowed_ids(held.values(), check_filters(filters)))
+        made._seeds = None if self._seeds is None else self._seeds.within(filters)
+        return made
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query = check_query(query_bundle.query_str)

@@ -11,7 +11,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 
 from phasegraph import InvalidTypeError
-from phasegraph.adapters.choosing import EmbedHits
+from phasegraph.adapters.embedding import Embedding
 
 Lookup: TypeAlias = Callable[[Sequence[str]], Mapping[str, BaseNode]]
 
@@ -80,8 +80,8 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
     return lambda prompt: str(llm.complete(prompt).text)
 
 
-def embedder_of(embed_model: BaseEmbedding | None) -> EmbedHits | None:
-    """Nodes to vectors, by the text that would be embedded; None for None.
+def embedding_of(embed_model: BaseEmbedding | None) -> Embedding:
+    """Vectors of nodes: their own, else by the text that would be embedded.
 
     Raises
     ------
@@ -89,9 +89,26 @@ def embedder_of(embed_model: BaseEmbedding | None) -> EmbedHits | None:
         If it is no embedding model.
     """
     if embed_model is None:
-        return None
+        return Embedding("embed_model", vector_of=_own_vector)
     if not isinstance(embed_model, BaseEmbedding):
         raise InvalidTypeError(f"embed_model must be a BaseEmbedding or None; got {type(embed_model).__name__}")
-    return lambda nodes: embed_model.get_text_embedding_batch(
-        [node.get_content(metadata_mode=MetadataMode.EMBED) for node in nodes]
+    kind = type(embed_model)
+    native = any(
+        getattr(kind, name) is not getattr(BaseEmbedding, name)
+        for name in ("_aget_text_embedding", "_aget_text_embeddings", "aget_text_embedding_batch")
     )
+    return Embedding(
+        "embed_model",
+        embed_model.get_text_embedding_batch,
+        embed_model.aget_text_embedding_batch if native else None,
+        _text_of,
+        _own_vector,
+    )
+
+
+def _own_vector(hit: object) -> list[float] | None:
+    return hit.embedding if isinstance(hit, BaseNode) else None
+
+
+def _text_of(hit: object) -> str | None:
+    return hit.get_content(metadata_mode=MetadataMode.EMBED) if isinstance(hit, BaseNode) else None

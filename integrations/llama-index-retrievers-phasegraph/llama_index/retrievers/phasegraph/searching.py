@@ -14,11 +14,12 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.vector_stores.types import VectorStoreQueryMode
+from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
 from llama_index.retrievers.phasegraph.exchange import Exchange, take
+from llama_index.retrievers.phasegraph.filtering import joined
 from llama_index.retrievers.phasegraph.knowledge import is_knowledge, with_own_chunks
-from phasegraph import InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.sources.answers import MalformedAnswerError
 
 _MOST_LAZY_HITS = 100_000
@@ -33,7 +34,16 @@ class FunctionRetriever(BaseRetriever):
         self.function = function
         call = getattr(function, "__call__", function)  # noqa: B004 - an instance's coroutine method
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self.accepts = _parameters(function) & {"limit", "k", "given"}
+        self.accepts = _parameters(function) & {"limit", "k", "given", "filters"}
+        self.filters: MetadataFilters | None = None
+
+    def within(self, filters: MetadataFilters) -> FunctionRetriever:
+        """The same function with `filters` among its arguments, if it takes them."""
+        if "filters" not in self.accepts:
+            raise InvalidInputError("a source must take filters where some are given; a function without them does not")
+        made = copy.copy(self)
+        made.filters = joined(self.filters, filters)
+        return made
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return unpack(self.function(query_bundle.query_str, **self._keywords()))
@@ -44,7 +54,7 @@ class FunctionRetriever(BaseRetriever):
 
     def _keywords(self) -> dict[str, Any]:
         asked = take() or Exchange()
-        offered = {"limit": asked.limit, "k": asked.limit, "given": asked.given}
+        offered = {"limit": asked.limit, "k": asked.limit, "given": asked.given, "filters": self.filters}
         return {key: value for key, value in offered.items() if key in self.accepts}
 
 

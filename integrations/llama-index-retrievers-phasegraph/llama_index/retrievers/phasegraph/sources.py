@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from llama_index.retrievers.phasegraph.exchange import EXCHANGE, Exchange
+from llama_index.retrievers.phasegraph.filtering import filtered, joined, only_matching
 from llama_index.retrievers.phasegraph.knowledge import TripleNode, is_knowledge, keeps_text, store_of, with_own_chunks
 from llama_index.retrievers.phasegraph.reading import Found, Knowledge, Paths, Reader
 from llama_index.retrievers.phasegraph.searching import (
@@ -43,6 +46,7 @@ class RetrieverSource:
     def __init__(self, name: str, spec: SourceSpec) -> None:
         self.name = name
         self.spec = spec
+        self.filters: MetadataFilters | None = None
         given = spec.retriever
         self.core = not hasattr(given, "retrieve") and (search_of(given) or asearch_of(given)) is not None
         self.retriever: Any = given if self.core else as_retriever(given)
@@ -56,6 +60,13 @@ class RetrieverSource:
         if resolves_async and not self.asynchronous:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
 
+    def within(self, filters: MetadataFilters) -> RetrieverSource:
+        """The same source for hits that match; what it learnt is shared."""
+        made = copy.copy(self)
+        made.retriever = filtered(self.retriever, filters)
+        made.filters = joined(self.filters, filters)
+        return made
+
     def bind(self, bundle: QueryBundle, notes: list[str]) -> AnySource:
         """The source of one call, which gets a copy of `bundle`; what it notes goes to `notes`."""
         if not self.synchronous:
@@ -67,6 +78,7 @@ class RetrieverSource:
         if not isinstance(hits, list):
             raise MalformedAnswerError(f"malformed: a retriever must return a list of nodes; got {type(hits).__name__}")
         if asked.ranking is None:
+            hits = only_matching(hits, self.filters)
             if decides_membership(self.retriever) and self.spec.score_fn is None and self.spec.score_key is None:
                 notes.append("rank only: the scores of its mode are not similarities")
                 hits = [NodeWithScore.model_construct(node=hit.node, score=None) for hit in hits]
