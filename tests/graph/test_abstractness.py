@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.abstractness import abstractness, entity_relevance, truncated_min_max
+from phasegraph.graph import Extraction, graph_from_extractions
+from phasegraph.graph.abstractness import abstractness, entity_relevance, graph_abstractness, truncated_min_max
 
 PASSAGES = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])
 MENTIONS = sparse.csr_array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1], [0, 0, 0, 1]])
@@ -124,3 +125,21 @@ def test_bad_values_and_quantiles_are_refused():
         truncated_min_max(["a"])
     with pytest.raises(InvalidInputError, match="one-dimensional"):
         truncated_min_max([[1.0]])
+
+
+RECORDS = [Extraction(str(row), ["abcd"[column]]) for row, column in zip(*MENTIONS.nonzero(), strict=True)]
+
+
+def test_a_graph_gives_the_abstractness_of_its_entities_and_works_it_out_once():
+    graph = graph_from_extractions(list("01234"), RECORDS, embeddings=PASSAGES)
+    np.testing.assert_allclose(graph_abstractness(graph), [1, 0.173913, 0, 0.173913], atol=5e-7)
+    np.testing.assert_allclose(graph_abstractness(graph, normalised=False), [0.575, 0.1, 0, 0.1], atol=1e-6)
+    unbiased = graph_abstractness(graph, normalised=False, ddof=1)
+    np.testing.assert_allclose(unbiased, [0.766667, 0.2, 0, 0.2], atol=1e-6)
+    assert graph_abstractness(graph) is graph_abstractness(graph)
+    assert not unbiased.flags.writeable
+
+
+def test_a_graph_without_embeddings_has_no_abstractness():
+    with pytest.raises(InvalidInputError, match="graph with embeddings"):
+        graph_abstractness(graph_from_extractions(list("01234"), RECORDS))

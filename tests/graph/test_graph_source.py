@@ -201,6 +201,12 @@ def test_entities_of_the_nearest_facts_are_seeds():
     assert {step.name for step, _ in found.payloads["city"].seeds} == {"paris", "seine"}
 
 
+def test_embeddings_that_point_nowhere_are_no_seeds():
+    found = GraphSource(GRAPH, embedder=lambda query: [-1.0, -1.0, 0.0], facts=FACTS).search("which?", 5, {})
+    assert (len(found), found.size) == (0, 5)
+    assert found.reason == "the query names no entity of the graph and no ranking was handed over"
+
+
 def test_a_published_reset_takes_the_place_of_ours():
     source = GraphSource(
         GRAPH,

@@ -16,6 +16,7 @@ from phasegraph.graph.linking import (
     RelevanceRows,
     fact_reset,
     link,
+    nearest_entities,
     query_entities,
     relevance,
     reset_by_name,
@@ -168,6 +169,54 @@ def test_facts_are_matched_with_the_graph_and_found_by_embedding():
     assert index.ends.tolist() == [[0, 1], [1, 2]]
     seeds = reset_by_name("semflowrag", GOLDEN, index, [1.0, 0.0], np.array([1.0, 0, 0, 0, 0]))
     assert seeds.nodes.tolist() == [7, 6, 0]
+
+
+def test_the_entities_of_the_nearest_facts_share_one_mass_and_the_specific_get_more():
+    facts = FactIndex.of(GOLDEN, [("a", "", "b"), ("c", "", "d"), ("b", "", "c")], [[1, 0], [0.6, 0.8], [-1, 0]])
+    seeds = nearest_entities(GOLDEN, facts, [2.0, 0.0], 2)
+    found = dict(zip(seeds.nodes.tolist(), seeds.masses.tolist(), strict=True))
+    wanted = np.array([1 / 4, 1 / 2, 0.6 / 1, 0.6 / 2])
+    assert [found[5 + row] for row in range(4)] == pytest.approx((wanted / wanted.sum()).tolist())
+
+
+def test_nearest_names_and_facts_are_found_in_one_index():
+    names_of = FactIndex.of_names(GOLDEN, ["A", "d", "nobody"], [[0.0, 1.0, 0.0], [0.8, 0.6, 0.0], [1.0, 0.0, 0.0]])
+    both = FactIndex.of(GOLDEN, [("b", "", "c")], [[0.9, 0.0, 0.1]]).plus(names_of)
+    assert nearest_entities(GOLDEN, names_of, [1.0, 0.0, 0.0], 1).nodes.tolist() == [5 + 3]
+    assert nearest_entities(GOLDEN, both, [1.0, 0.0, 0.0], 1).nodes.tolist() == [5 + 1, 5 + 2]
+    assert nearest_entities(GOLDEN, both, [1.0, 0.0, 0.0], 2).nodes.tolist() == [5 + 1, 5 + 2, 5 + 3]
+    seeds = reset_by_name("semflowrag", GOLDEN, both, [1.0, 0.0, 0.0], np.zeros(5) + 0.1)
+    assert {5 + 1, 5 + 2, 5 + 3} <= set(seeds.nodes.tolist())
+    with pytest.raises(InvalidInputError, match="embeddings must have one length; got 3 and 1"):
+        both.plus(FactIndex.of_names(GOLDEN, ["a"], [[1.0]]))
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=12), st.integers(0, 14))
+def test_ties_between_facts_go_to_the_first(cosines, top):
+    angles = np.arccos(np.array(cosines) / 3)
+    graph = graph_from_extractions(["0"], [Extraction("0", [f"e{n:02}" for n in range(len(cosines))])])
+    index = FactIndex.of_names(graph, graph.entities, np.column_stack([np.cos(angles), np.sin(angles)]))
+    near = index.embeddings @ np.array([1, 0], dtype=np.float32)
+    order = sorted(range(len(near)), key=lambda row: (-near[row], row))[:top]
+    assert nearest_entities(graph, index, [1.0, 0.0], top).nodes.tolist() == sorted(
+        row + 1 for row in order if near[row] > 0
+    )
+
+
+def test_nothing_near_by_embedding_is_no_seed_and_says_so():
+    far = nearest_entities(GOLDEN, FactIndex.of_names(GOLDEN, ["a"], [[-1.0, 0.0]]), [1.0, 0.0], 5)
+    assert len(far) == 0
+    assert far.reason == "no embedded fact or name is near the query"
+
+
+def test_facts_of_another_graph_and_vectors_that_do_not_fit_are_refused():
+    small = graph_from_extractions(["0"], [Extraction("0", ["x"])])
+    with pytest.raises(InvalidInputError, match="no entity in row 3"):
+        nearest_entities(small, FactIndex.of_names(GOLDEN, ["d"], [[1.0]]), [1.0], 5)
+    with pytest.raises(InvalidInputError, match="query's embedding must have shape"):
+        nearest_entities(GOLDEN, FactIndex.of_names(GOLDEN, ["d"], [[1.0]]), [1.0, 2.0], 5)
+    with pytest.raises(InvalidInputError, match="row 1 holds NaN"):
+        FactIndex.of_names(GOLDEN, ["a", "d"], [[1.0], [np.nan]])
 
 
 def test_resets_refuse_what_does_not_fit():

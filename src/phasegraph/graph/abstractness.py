@@ -10,7 +10,8 @@ SemFlowRAG. arXiv:2606.28447
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +21,11 @@ from phasegraph._typing import FloatArray, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.synonyms import finite_rows
 
+if TYPE_CHECKING:
+    from phasegraph.graph.entity_graph import EntityGraph
+
 _ROWS = 1024
+_kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakKeyDictionary()
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
@@ -126,6 +131,48 @@ def abstractness(
         level = float(variance[several].mean()) if several.any() else 0.0
     shrunk: FloatArray = (counts * variance + shrinkage * level) / (counts + shrinkage)
     return shrunk
+
+
+def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options: Any) -> FloatArray:
+    """Abstractness of a graph's entities, from its own mentions and embeddings.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        With embeddings.
+    normalised : bool, default True
+        Whether to pass the values through :func:`truncated_min_max`, as the semantic flow takes them.
+    **options
+        As for :func:`abstractness`.
+
+    Returns
+    -------
+    (E,) array of float
+        Read-only, and kept while the graph is, so that asking again costs nothing; in [0, 1] if normalised.
+
+    Raises
+    ------
+    InvalidInputError
+        If the graph has no embeddings, or a setting is out of range.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Ada sang."}]
+    >>> graph = build_graph(passages, embeddings=[[1.0, 0.0], [0.0, 1.0]])
+    >>> graph.entities, graph_abstractness(graph, normalised=False).tolist()
+    (('ada', 'bo'), [0.5, 0.0])
+    """
+    if graph.embeddings is None:
+        raise InvalidInputError("abstractness must be that of a graph with embeddings; this one has none")
+    kept = _kept.setdefault(graph, {})
+    key = (normalised, *sorted(options.items()))
+    if key not in kept:
+        values = abstractness(graph.mentions, graph.embeddings, **options)
+        values = truncated_min_max(values) if normalised else values
+        values.flags.writeable = False
+        kept[key] = values
+    return kept[key]
 
 
 def entity_relevance(mentions: Any, passage_scores: ArrayLike, *, normalised: bool = True) -> FloatArray:

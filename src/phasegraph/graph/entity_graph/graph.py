@@ -48,7 +48,8 @@ class EntityGraph:
 
     Notes
     -----
-    A node is a passage (0 to P - 1) or an entity (P to P + E - 1).
+    A node is a passage (0 to P - 1) or an entity (P to P + E - 1). With embeddings, the entities' abstractness is
+    :func:`~phasegraph.graph.abstractness.graph_abstractness`.
 
     Examples
     --------

@@ -54,7 +54,7 @@ def fact_reset(
     ----------
     graph : EntityGraph
     ends : (F, 2) array of int
-        Entity rows of the facts that are kept.
+        Entity rows of the facts that are kept; -1 for none.
     fact_scores : (F,) array of float
         Their similarities to the query, min-max scaled over all facts.
     similarities : (P,) array of float
@@ -98,7 +98,7 @@ def fact_reset(
     best = np.lexsort((np.arange(len(ends)), -np.asarray(fact_scores)))[: recipe.top_facts]
     found: dict[int, list[float]] = {}
     for fact in best.tolist():
-        for entity in ends[fact].tolist():
+        for entity in (row for row in ends[fact].tolist() if row >= 0):
             mass = float(fact_scores[fact]) / max(int(graph.frequency[entity]), 1)
             found.setdefault(entity, []).append(mass)
     means = sorted(((-sum(each) / len(each), entity) for entity, each in found.items()))[: recipe.top_entities]

@@ -94,8 +94,8 @@ class GraphSource:
     linking : LinkSettings
     walk : WalkSettings
     facts : FactIndex, optional
-        Embedded facts (or names) of the graph; with an embedder, the entities of those nearest to the query are
-        seeds, too.
+        Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
+        entities of those nearest to the query are seeds, too.
     reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
         A published reset distribution in place of ours; needs `facts` and `embedder`. Those papers' walks do not
         prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``).
