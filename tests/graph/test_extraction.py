@@ -11,12 +11,14 @@ from phasegraph.graph.extraction import (
     Extraction,
     Gazetteer,
     RuleExtractor,
+    build_graph,
     find_names,
     lead_name,
     normalise_name,
     split_words,
     title_names,
 )
+from phasegraph.graph.index import GraphIndex
 
 NONE = Gazetteer()
 WORDS = st.sampled_from(
@@ -149,3 +151,12 @@ def test_a_triple_must_have_three_parts_and_the_message_names_the_passage():
 def test_an_unknown_matcher_is_refused():
     with pytest.raises(InvalidInputError, match="matcher"):
         Gazetteer(["a"], matcher="regex")
+
+
+@pytest.mark.parametrize("title", ["?", "!!!", ",", " () ", "—"])
+def test_a_title_without_letters_or_digits_is_no_name_and_stops_nothing(title: str) -> None:
+    graph = build_graph([{"id": "1", "title": title, "text": "Ada Lovelace was a mathematician."}])
+    assert graph.entities == ("ada lovelace",)
+    assert graph.homes.data.tolist() == [1]
+    index = GraphIndex.build([{"id": "0", "text": "Ada Lovelace sang."}])
+    assert index.add([{"id": "1", "title": title, "text": "Bo was born."}]).graph.entities == ("ada lovelace", "bo")

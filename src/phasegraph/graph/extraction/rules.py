@@ -55,7 +55,7 @@ def lead_name(title: str, text: str) -> str:
     Parameters
     ----------
     title, text : str
-        Where there is a title, the name must share a word with it.
+        Where there is a title with a letter or digit, the name must share a word with it.
 
     Returns
     -------
@@ -78,7 +78,8 @@ def lead_name(title: str, text: str) -> str:
     rest = range(first + 1, len(words.texts))
     if not all(words.joined[n] and (words.capital[n] or words.texts[n] in CONNECTIVES) for n in rest):
         return ""
-    if title.strip() and not set(title_names(title)[0].split()) & set(texts):
+    named = title_names(title)
+    if named and not set(named[0].split()) & set(texts):
         return ""
     return " ".join(texts)
 
