@@ -61,11 +61,12 @@ def unpack(answer: object) -> ScoredDocuments:
 
 def _pairs(items: Sequence[Any]) -> ScoredDocuments:
     try:
-        heads, scores = zip(*items, strict=True)
+        heads: list[Any] = [head for head, _ in items]
+        scores = [score for _, score in items]
     except ValueError as error:
         raise MalformedAnswerError("malformed: a scored hit must be a pair (document, score)") from error
     if set(map(type, heads)) != {Document}:
-        heads = tuple(_document(item, row) for row, item in enumerate(heads))
+        heads = [_document(item, row) for row, item in enumerate(heads)]
     documents = ScoredDocuments(heads)
     documents.scores = scores
     return documents

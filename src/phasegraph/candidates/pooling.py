@@ -89,7 +89,7 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
            [3. , 0.5]])
     """
     present = sorted((ranking for ranking in rankings if len(ranking)), key=lambda ranking: ranking.source)
-    names = tuple(ranking.source for ranking in present)
+    names = tuple([ranking.source for ranking in present])
     if len(set(names)) != len(names):
         raise InvalidInputError(f"rankings must come from sources with different names; got {names}")
     if not present:

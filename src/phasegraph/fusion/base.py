@@ -42,7 +42,8 @@ def filled(matrix: FloatArray, missing: FloatArray | None) -> FloatArray:
 
 def ordered_sum(terms: FloatArray) -> FloatArray:
     """Row sums, added column by column from the left, so that equal input gives equal bits."""
-    total = terms[:, 0].copy()
-    for column in range(1, terms.shape[1]):
-        total += terms[:, column]
+    columns = terms.T
+    total: FloatArray = columns[0].copy()
+    for column in columns[1:]:
+        total += column
     return total
