@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-from numpy.lib import format as npy_format
 
 from phasegraph._typing import Float32Array, IntArray
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.reading import flag_field, id_list, objects_of, text_field, wrong
+from phasegraph.evaluation.vectors import read_vectors
 
 _EMPTY: Mapping[str, object] = MappingProxyType({})
 Triple = tuple[str, str, str]
@@ -102,12 +102,12 @@ def load_dataset(folder: str | Path) -> Dataset:
     ------
     InvalidInputError
         Naming file and line: for a missing file, a broken line, an id that repeats, a hop that is not in the
-        corpus, or embeddings whose rows do not match the lines.
+        corpus, or embeddings whose rows do not match the lines, whose widths differ, or that are all zeros.
 
     Notes
     -----
     Where ``hop_alternatives`` is given (per hop, the ids any of which will do), it is what counts. A hop that
-    repeats counts once, at its last place.
+    repeats counts once, at its last place. Embeddings that are not of unit length are scaled to it.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -115,14 +115,19 @@ def load_dataset(folder: str | Path) -> Dataset:
     passages = read_corpus(root / "corpus.jsonl")
     known = {passage.id for passage in passages}
     queries = _read_queries(root / "queries.jsonl", known)
+    vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
+    asked = read_vectors(root / "queries.f16.npy", len(queries), "queries.jsonl")
+    if vectors.shape[1] != asked.shape[1]:
+        message = f"must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
+        raise wrong(root / "queries.f16.npy", None, message)
     stated = root / "triples.jsonl"
     triples, entities = read_triples(stated, known) if stated.is_file() else (None, None)
     return Dataset(
         name=root.resolve().name,
         passages=passages,
         queries=queries,
-        passage_vectors=read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl"),
-        query_vectors=read_vectors(root / "queries.f16.npy", len(queries), "queries.jsonl"),
+        passage_vectors=vectors,
+        query_vectors=asked,
         triples=triples,
         entities=entities,
         path=root,
@@ -151,42 +156,6 @@ def read_corpus(path: str | Path) -> tuple[Passage, ...]:
     if not passages:
         raise wrong(file, None, "a corpus must hold at least one passage; the file is empty")
     return tuple(passages)
-
-
-def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
-    """Read embeddings, one row per line of a JSONL file.
-
-    Parameters
-    ----------
-    path : path
-        An ``.npy`` file holding a (rows, d) array of floats.
-    rows : int
-        How many lines there are.
-    lines_in : str
-        The name of the file with the lines, for the message.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file is missing, is no such array, has another number of rows, or holds NaN or infinity.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise wrong(file, None, "the file must exist; there is none")
-    try:
-        array = npy_format.open_memmap(file, mode="r")
-    except (ValueError, OSError, EOFError) as error:
-        raise wrong(file, None, f"must be a complete .npy array of numbers; {error}") from error
-    if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
-        raise wrong(file, None, f"must hold a (rows, d) array of floats; got {array.shape} {array.dtype}")
-    if len(array) != rows:
-        raise wrong(file, None, f"must have one row per line of {lines_in} ({rows}); got {len(array)}")
-    vectors = np.array(array, dtype=np.float32)
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise wrong(file, None, f"embeddings must be finite; row {bad[0]} (line {bad[0] + 1}) is not")
-    vectors.setflags(write=False)
-    return vectors
 
 
 def _new_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, int]) -> str:

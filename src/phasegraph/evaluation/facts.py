@@ -13,8 +13,9 @@ from scipy import sparse
 
 from phasegraph._typing import Float32Array, FloatArray, IntArray
 from phasegraph.errors import InsufficientDataError
-from phasegraph.evaluation.datasets import Dataset, Triple, read_vectors
+from phasegraph.evaluation.datasets import Dataset, Triple
 from phasegraph.evaluation.reading import wrong
+from phasegraph.evaluation.vectors import read_packed, read_vectors
 
 _PLAIN = re.compile(r"[^A-Za-z0-9 ]")
 
@@ -73,14 +74,17 @@ def load_facts(dataset: Dataset) -> Facts:
     InsufficientDataError
         If the data set has no triples or no embeddings of them.
     InvalidInputError
-        If the embeddings do not have one row per fact.
+        Naming the file: if the embeddings do not have one row per fact, or the width of the queries', or are
+        damaged.
     """
     if dataset.triples is None or dataset.path is None:
         raise InsufficientDataError(f"this walk needs triples; {dataset.name} has none")
     plain = {name: [_plain(triple) for triple in triples] for name, triples in dataset.triples.items()}
     stated = {name: [triple for triple in triples if all(triple)] for name, triples in plain.items()}
     unique = sorted({triple for triples in stated.values() for triple in triples})
-    vectors = _vectors(dataset.path, len(unique), dataset.name)
+    if not unique:
+        raise InsufficientDataError(f"this walk needs triples with a name at both ends; {dataset.name} has none")
+    vectors = _vectors(dataset, dataset.path, len(unique))
     names = tuple(sorted({end for subject, _, obj in unique for end in (subject, obj)}))
     place = {name: row for row, name in enumerate(names)}
     pairs = np.array([(place[subject], place[obj]) for subject, _, obj in unique], dtype=np.intp)
@@ -92,17 +96,18 @@ def _plain(triple: Triple) -> Triple:
     return normalised(triple[0]), normalised(triple[1]), normalised(triple[2])
 
 
-def _vectors(folder: Path, count: int, name: str) -> Float32Array:
+def _vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
     whole, packed = folder / "facts.f16.npy", folder / "facts.i8.npy"
+    rows_of = "unique normalised triples"
     if whole.is_file():
-        return read_vectors(whole, count, "unique normalised triples")
-    if not packed.is_file():
-        raise InsufficientDataError(f"this walk needs embeddings of the facts; {name} has none")
-    whole_numbers = np.load(packed, allow_pickle=False)
-    scales = np.load(folder / "facts.scale.f16.npy", allow_pickle=False).astype(np.float32)
-    if len(whole_numbers) != count or len(scales) != count:
-        raise wrong(packed, None, f"must have one row per unique normalised triple ({count}); got {len(whole_numbers)}")
-    vectors: Float32Array = whole_numbers.astype(np.float32) * scales.reshape(-1, 1)
+        file, vectors = whole, read_vectors(whole, count, rows_of)
+    elif packed.is_file():
+        file, vectors = packed, read_packed(packed, folder / "facts.scale.f16.npy", count, rows_of)
+    else:
+        raise InsufficientDataError(f"this walk needs embeddings of the facts; {dataset.name} has none")
+    width = dataset.query_vectors.shape[1]
+    if vectors.shape[1] != width:
+        raise wrong(file, None, f"must have as many columns as queries.f16.npy ({width}); got {vectors.shape[1]}")
     return vectors
 
 
