@@ -12,7 +12,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.writing import Winner, winners_of, with_text_warnings
 from phasegraph import FusionPipeline, InvalidInputError, Ranking, Result
-from phasegraph.adapters.choosing import Choosing, EmbedHits
+from phasegraph.adapters.choosing import Choosing
+from phasegraph.adapters.embedding import Embedding
 from phasegraph.adapters.planning import Bind, Plan
 from phasegraph.adapters.specs import SourceSpec, as_specs
 from phasegraph.calibration import Calibrator
@@ -57,7 +58,7 @@ class Asking:
             on_all_failed=retriever.on_all_failed,
             context=retriever.context,
             choosing=Choosing(
-                retriever.accept, retriever.selection, retriever.correct, embedder_of(retriever.embeddings)
+                retriever.accept, retriever.selection, retriever.correct, embedding_of(retriever.embeddings)
             ),
         )
         settings = plan.gatherer.settings
@@ -101,9 +102,17 @@ class Asking:
         return bind
 
 
-def embedder_of(embeddings: Embeddings | None) -> EmbedHits | None:
+def embedding_of(embeddings: Embeddings | None) -> Embedding:
     """Documents to vectors by their text."""
-    return None if embeddings is None else lambda found: embeddings.embed_documents([one.page_content for one in found])
+    if embeddings is None:
+        return Embedding()
+    native = type(embeddings).aembed_documents is not Embeddings.aembed_documents
+    return Embedding(
+        "embeddings",
+        embeddings.embed_documents,
+        embeddings.aembed_documents if native else None,
+        lambda document: str(document.page_content),
+    )
 
 
 def _answer(result: Result) -> Answer:

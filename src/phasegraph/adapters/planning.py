@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import ChainMap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
+from time import monotonic
 from typing import TypeAlias
 
+from numpy.typing import ArrayLike
+
 from phasegraph.adapters.choosing import Choosing
+from phasegraph.adapters.embedding import VectorsWanted
 from phasegraph.adapters.provenance import with_notes
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.calibration import Calibrator
@@ -23,7 +26,7 @@ from phasegraph.sources.protocol import AnySource
 
 Notes: TypeAlias = dict[str, list[str]]
 Bind: TypeAlias = Callable[[str, list[str]], AnySource]
-MakeContext: TypeAlias = Callable[[str], Context]
+MakeContext: TypeAlias = Callable[[str], Context | Awaitable[Context]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,8 @@ class Plan:
         if self.k is not None:
             chosen = replace(chosen, k=self.k)
         check_names(chosen, self.specs)
+        if self.context is None:
+            self.choosing.embedding.check(chosen.selection)
         return replace(self, pipeline=chosen, asked=_asked(self.gatherer, chosen))
 
     def with_k(self, k: int) -> Plan:
@@ -126,25 +131,17 @@ class Plan:
         bind : callable
             ``bind(name, notes)`` gives the source of this call; what it notes goes to its report.
         """
-        bound, notes = self._bind(bind)
-        result = self._decide(self.gatherer.gather(bound, query), notes, query, k)
+        result = self._ask(query, k, bind)
         again = self.choosing.again(result)
-        if again is None:
-            return result
-        bound, notes = self._bind(bind)
-        return self._decide(self.gatherer.gather(bound, check_query(again)), notes, again, k)
+        return result if again is None else self._ask(check_query(again), k, bind)
 
     async def aask(self, query: str, k: int, bind: Bind) -> Result:
         """As :meth:`ask`, on the caller's event loop; there, what corrects may be a coroutine."""
-        bound, notes = self._bind(bind)
-        result = self._decide(await self.gatherer.agather(bound, query), notes, query, k)
+        result = await self._aask(query, k, bind)
         again = self.choosing.again(result)
         if isawaitable(again):
             again = await again
-        if again is None:
-            return result
-        bound, notes = self._bind(bind)
-        return self._decide(await self.gatherer.agather(bound, check_query(again)), notes, again, k)
+        return result if again is None else await self._aask(check_query(again), k, bind)
 
     def rankings(self, query: str, bind: Bind) -> Sequence[Ranking]:
         """What the sources answer, undecided."""
@@ -158,13 +155,62 @@ class Plan:
         notes: Notes = {name: [] for name in self.asked}
         return {name: bind(name, notes[name]) for name in self.asked}, notes
 
-    def _decide(self, found: Gathered, notes: Notes, query: str, k: int) -> Result:
-        context = Context(query=query) if self.context is None else self.context(query)
-        if self.pipeline.selection is not None:
-            context = self.choosing.context(context, ChainMap(*(dict(one.payloads) for one in found.rankings)))
+    def _ask(self, query: str, k: int, bind: Bind) -> Result:
+        bound, notes = self._bind(bind)
+        found = self.gatherer.gather(bound, query)
+        context = Context(query=query) if self.context is None else check_context(self.context(query))
+        if self._needs_vectors:
+            context = self.choosing.embedding.context(context, found.rankings)
+        return self._decide(found, notes, context, k)
+
+    async def _aask(self, query: str, k: int, bind: Bind) -> Result:
+        bound, notes = self._bind(bind)
+        begun = monotonic()
+        found = await self.gatherer.agather(bound, query)
+        made = Context(query=query) if self.context is None else self.context(query)
+        context = check_context(await made if isawaitable(made) else made)
+        if not self._needs_vectors:
+            return self._decide(found, notes, context, k)
+        try:
+            later = self.choosing.embedding.context(context, found.rankings, later=True)
+            return self._decide(found, notes, later, k)
+        except VectorsWanted as wanted:
+            ids = wanted.ids
+        limit = self.gatherer.deadline
+        seconds = None if limit is None else max(0.0, limit - (monotonic() - begun))
+        outcome: Exception | ArrayLike
+        try:
+            outcome = await self.choosing.embedding.avectors(ids, found.rankings, seconds)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the core says that selection failed
+            outcome = error
+        return self._decide(found, notes, replace(context, embeddings=lambda _: _raised(outcome)), k)
+
+    @property
+    def _needs_vectors(self) -> bool:
+        return self.pipeline.selection is not None and self.pipeline.selection.needs_embeddings
+
+    def _decide(self, found: Gathered, notes: Notes, context: Context, k: int) -> Result:
         reports = with_notes(found.reports, notes)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.decide(found.rankings, context, reports=reports, k=wanted)
+
+
+def check_context(made: object) -> Context:
+    """What `context` returned, or an error that names the field."""
+    if isinstance(made, Context):
+        return made
+    if iscoroutine(made):
+        made.close()
+        raise InvalidTypeError("context must return a Context; got a coroutine, which only asynchronous calls await")
+    raise InvalidTypeError(f"context must return a Context; got {type(made).__name__}")
+
+
+def _raised(outcome: Exception | ArrayLike) -> ArrayLike:
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
