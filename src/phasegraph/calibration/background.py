@@ -74,6 +74,11 @@ class BackgroundCalibrator:
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
             raise InvalidInputError(f"assumed_size must be a positive integer; got {size!r}")
 
+    @property
+    def bounded(self) -> bool:
+        """Whether every value is in [0, 1]: they are not."""
+        return False
+
     def __call__(self, ranking: Ranking, /) -> Calibrated:
         """Calibrate one ranking; see the class."""
         count = len(ranking)
@@ -108,9 +113,7 @@ class BackgroundCalibrator:
     def from_dict(cls, state: Mapping[str, object]) -> BackgroundCalibrator:
         """Rebuild from :meth:`to_dict`."""
         size = state.get("assumed_size", ASSUMED_SIZE)
-        if not isinstance(size, int):
-            raise InvalidInputError(f"assumed_size must be a positive integer; got {size!r}")
-        return cls(size)
+        return cls(size)  # type: ignore[arg-type]
 
 
 def _missing(values: FloatArray, size: int) -> float:

@@ -12,7 +12,7 @@ from phasegraph._typing import FloatArray
 from phasegraph.calibration import lists
 from phasegraph.calibration.base import Calibrated
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _UNBOUNDED = frozenset({"z_score", "log_z_score", "raw"})
 
@@ -47,8 +47,8 @@ class ListCalibrator:
 
     Raises
     ------
-    InvalidInputError
-        If the name or an option is unknown.
+    InvalidInputError, InvalidTypeError
+        If the name or an option is unknown, or an option's value is not one that the function accepts.
 
     Notes
     -----
@@ -65,17 +65,27 @@ class ListCalibrator:
     options: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.name not in _FUNCTIONS:
+        if not isinstance(self.name, str) or self.name not in _FUNCTIONS:
             raise InvalidInputError(f"calibrator name must be one of {sorted(_FUNCTIONS)}; got {self.name!r}")
+        if not isinstance(self.options, Mapping):
+            raise InvalidTypeError(f"options of calibrator {self.name!r} must be a mapping; got {self.options!r}")
         allowed = _FUNCTIONS[self.name][1]
-        unknown = sorted(set(self.options) - allowed)
+        unknown = [name for name in self.options if name not in allowed]
         if unknown:
             raise InvalidInputError(
                 f"options of calibrator {self.name!r} must be among {sorted(allowed)}; got {unknown}"
             )
         if self.name == "theoretical_min_max" and "infimum" not in self.options:
             raise InvalidInputError("calibrator 'theoretical_min_max' needs the option 'infimum'; got none")
-        object.__setattr__(self, "options", MappingProxyType(dict(self.options)))
+        checked = {name: _checked(self.name, name, value) for name, value in self.options.items()}
+        object.__setattr__(self, "options", MappingProxyType(checked))
+        lowest = checked.get("infimum", 0.0)
+        _FUNCTIONS[self.name][0](np.array([lowest + 1.0, lowest]), **checked)  # refuses what it would refuse later
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every value is in [0, 1]."""
+        return self.name not in _UNBOUNDED
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
         """Calibrate one ranking; see the class."""
@@ -93,4 +103,10 @@ class ListCalibrator:
         name, options = state.get("name"), state.get("options", {})
         if not isinstance(name, str) or not isinstance(options, Mapping):
             raise InvalidInputError(f"a list calibrator needs a name and a mapping of options; got {state!r}")
-        return cls(name, {str(key): float(value) for key, value in options.items()})
+        return cls(name, options)
+
+
+def _checked(calibrator: str, option: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidTypeError(f"option {option!r} of calibrator {calibrator!r} must be a number; got {value!r}")
+    return float(value)

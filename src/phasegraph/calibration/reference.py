@@ -13,7 +13,7 @@ import numpy as np
 from phasegraph._typing import FloatArray
 from phasegraph.calibration.base import Calibrated, normal_quantile, order_statistic
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 
 MINIMUM_REFERENCE = 20
 _KNOTS = 4096
@@ -63,11 +63,21 @@ class ReferenceECDF:
         rising = (np.diff(knots) > 0).all() and (np.diff(levels) > 0).all() and np.isfinite(knots).all()
         if not (rising and levels[0] > 0 and levels[-1] < 1):
             raise InvalidInputError("knots and levels must be finite and strictly ascending, levels in (0, 1)")
-        if not 0 < self.fraction <= 1:
+        number = isinstance(self.fraction, int | float | np.floating) and not isinstance(self.fraction, bool)
+        if not (number and 0 < self.fraction <= 1):
             raise InvalidInputError(f"fraction must be in (0, 1]; got {self.fraction!r}")
+        if not isinstance(self.normal_scores, bool):
+            raise InvalidTypeError(f"normal_scores must be True or False; got {self.normal_scores!r}")
+        if isinstance(self.size, bool) or not isinstance(self.size, int | np.integer) or self.size < 1:
+            raise InvalidInputError(f"size must be a positive integer; got {self.size!r}")
         for name, array in (("knots", knots), ("levels", levels)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every value is in [0, 1]: percentiles are, normal scores are not."""
+        return not self.normal_scores
 
     def transform(self, scores: FloatArray, /) -> FloatArray:
         """Calibrated value of each score: percentiles in (0, 1), or normal scores; strictly increasing.
@@ -132,7 +142,7 @@ class ReferenceECDF:
             levels = np.array(state["levels"], dtype=np.float64)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError("reference_ecdf needs lists of numbers `knots` and `levels`") from error
-        return cls(knots, levels, float(fraction), normal, size)
+        return cls(knots, levels, fraction, normal, size)
 
 
 def fit_reference_ecdf(
@@ -165,6 +175,8 @@ def fit_reference_ecdf(
     ------
     InsufficientDataError
         If fewer than 20 finite values, or fewer than two distinct ones, are given.
+    InvalidTypeError
+        If `samples` holds something else than numbers.
 
     Examples
     --------
@@ -172,8 +184,11 @@ def fit_reference_ecdf(
     >>> float(ecdf.transform(np.array([0.5]))[0])
     0.5
     """
-    parts = [samples] if isinstance(samples, np.ndarray) else list(samples)
-    pooled = np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in parts] or [np.empty(0)])
+    try:
+        parts = [samples] if isinstance(samples, np.ndarray) else list(samples)
+        pooled = np.concatenate([np.asarray(part, dtype=np.float64).ravel() for part in parts] or [np.empty(0)])
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"samples must be arrays of numbers; got {type(samples).__name__}: {error}") from error
     pooled = pooled[np.isfinite(pooled)]
     if len(pooled) < MINIMUM_REFERENCE:
         raise InsufficientDataError(

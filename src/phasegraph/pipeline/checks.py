@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.fusion import FUSION_RULES
 
 
 def check_count(name: str, value: object, *, minimum: int = 0) -> int:
@@ -49,3 +52,80 @@ def check_query(query: object) -> str:
     if not query.strip():
         raise InvalidInputError(f"query must not be empty or blank; got {query!r}")
     return query
+
+
+def check_flag(name: str, value: object) -> bool:
+    """`value`, which must be True or False."""
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
+    return value
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Refuse what is not among the names in `allowed`."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInputError(f"{name} must be one of {sorted(allowed)}; got {value!r}")
+
+
+def check_mapping(name: str, value: object) -> Mapping[str, Any]:
+    """`value` as a read-only mapping in name order."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidTypeError(f"{name} must be a mapping with names as keys; got {value!r}")
+    return MappingProxyType(dict(sorted(value.items())))
+
+
+def check_rule_options(rule: str, options: Mapping[str, object]) -> None:
+    """Refuse options that the rule does not have, or values that it would refuse at every query."""
+    allowed = FUSION_RULES[rule].options
+    unknown = sorted(set(options) - set(allowed))
+    if unknown:
+        raise InvalidInputError(f"rule_options of {rule!r} must be among {list(allowed)}; got {unknown}")
+    if options:
+        try:
+            _probe(rule, tuple((name, type(value), value) for name, value in options.items()))
+        except InvalidInputError as error:
+            raise type(error)(f"rule_options of {rule!r}: {error}") from error
+        except Exception as error:
+            raise InvalidTypeError(f"rule_options of {rule!r} must be what it can use; got {dict(options)}") from error
+
+
+@lru_cache(maxsize=64)
+def _probe(rule: str, options: tuple[tuple[str, type, object], ...]) -> None:
+    """Run the rule once on a tiny matrix; the type stands in the key because 1 equals True."""
+    given: dict[str, Any] = {name: value for name, _, value in options}
+    values = np.array([[1.0, 0.5], [0.5, 1.0], [0.75, np.nan]])
+    with np.errstate(all="ignore"):
+        fused = FUSION_RULES[rule].function(values, weights=np.ones(2), missing=np.zeros(2), **given)
+    if not np.isfinite(fused).all():
+        raise InvalidInputError(f"values must give finite fused values; got {given}")
+
+
+def check_scale(rule: str, calibrator: object, calibrators: Mapping[str, object]) -> None:
+    """Refuse a calibrator that leaves [0, 1] under a rule that must not see what lies outside."""
+    expects = FUSION_RULES[rule].expects
+    if expects not in ("bounded", "percentile"):
+        return
+    named = [("calibrator", calibrator), *((f"calibrators[{name!r}]", one) for name, one in calibrators.items())]
+    for name, one in named:
+        if not getattr(one, "bounded", True):
+            wanted = "percentile" if expects == "percentile" else "min_max"
+            raise InvalidInputError(
+                f"{name} must give values in [0, 1] for the rule {rule!r}, as ListCalibrator({wanted!r}) does; "
+                f"got {one!r:.200}"
+            )
+
+
+def check_calibrator(name: str, value: object) -> None:
+    """Refuse what cannot calibrate and be stored."""
+    if isinstance(value, type) or not callable(value) or not hasattr(value, "to_dict"):
+        raise InvalidTypeError(f"{name} must be a Calibrator; got {value!r}")
+
+
+def check_priors(value: object) -> tuple[Any, ...]:
+    """`value` as a tuple of priors."""
+    if not isinstance(value, tuple | list):
+        raise InvalidTypeError(f"priors must be a tuple of priors; got {value!r}")
+    for one in value:
+        if not callable(one) or isinstance(one, type) or not hasattr(one, "additive") or not hasattr(one, "to_dict"):
+            raise InvalidTypeError(f"priors must hold priors; got {one!r}")
+    return tuple(value)

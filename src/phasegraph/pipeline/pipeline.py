@@ -10,11 +10,22 @@ from types import MappingProxyType
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrator, ListCalibrator
 from phasegraph.candidates import Ranking, SourceReport
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.persistence import read_document, write_document
-from phasegraph.pipeline.checks import check_count, check_number, check_weights_mapping
+from phasegraph.pipeline.checks import (
+    check_calibrator,
+    check_choice,
+    check_count,
+    check_flag,
+    check_mapping,
+    check_number,
+    check_priors,
+    check_rule_options,
+    check_scale,
+    check_weights_mapping,
+)
 from phasegraph.pipeline.decide import decide
 from phasegraph.pipeline.parts import PoolCapMode, calibrator_for
 from phasegraph.pipeline.result import Result
@@ -43,7 +54,7 @@ class FusionPipeline:
     rule : str, default "linear"
         A name in ``FUSION_RULES``.
     rule_options : mapping of str to object
-        Its keyword options.
+        Its keyword options. A rule that expects percentiles or values in [0, 1] needs calibrators that give them.
     weights : mapping of str to float, optional
         By source name, >= 0, not all 0; divided by their sum over the sources that answered. A source whose
         weight is 0 is not fused. A source that is not named is an error. Default: by `weighting`.
@@ -96,30 +107,29 @@ class FusionPipeline:
     strict: bool = False
 
     def __post_init__(self) -> None:
-        caps = {name: check_count(f"pool_caps[{name!r}]", cap, minimum=1) for name, cap in self.pool_caps.items()}
         put = object.__setattr__
-        put(self, "pool_caps", MappingProxyType(dict(sorted(caps.items()))))
-        if self.pool_cap_mode not in ("list", "graph_only"):
-            raise InvalidInputError(f"pool_cap_mode must be 'list' or 'graph_only'; got {self.pool_cap_mode!r}")
-        put(self, "calibrators", MappingProxyType(dict(sorted(self.calibrators.items()))))
-        if self.rule not in FUSION_RULES:
-            raise InvalidInputError(f"rule must be one of {sorted(FUSION_RULES)}; got {self.rule!r}")
-        unknown = sorted(set(self.rule_options) - set(FUSION_RULES[self.rule].options))
-        if unknown:
-            raise InvalidInputError(
-                f"rule_options of {self.rule!r} must be among {list(FUSION_RULES[self.rule].options)}; got {unknown}"
-            )
-        put(self, "rule_options", MappingProxyType(dict(sorted(self.rule_options.items()))))
+        for name in ("pool_caps", "calibrators", "rule_options"):
+            put(self, name, check_mapping(name, getattr(self, name)))
+        caps = {name: check_count(f"pool_caps[{name!r}]", cap, minimum=1) for name, cap in self.pool_caps.items()}
+        put(self, "pool_caps", MappingProxyType(caps))
+        check_choice("pool_cap_mode", self.pool_cap_mode, ("list", "graph_only"))
+        check_calibrator("calibrator", self.calibrator)
+        for source, own in self.calibrators.items():
+            check_calibrator(f"calibrators[{source!r}]", own)
+        check_choice("rule", self.rule, FUSION_RULES)
+        check_rule_options(self.rule, self.rule_options)
+        check_scale(self.rule, self.calibrator, self.calibrators)
         if self.weights is not None:
             put(self, "weights", check_weights_mapping(self.weights))
-        if self.weighting not in WEIGHTINGS:
-            raise InvalidInputError(f"weighting must be one of {sorted(WEIGHTINGS)}; got {self.weighting!r}")
+        check_choice("weighting", self.weighting, WEIGHTINGS)
         put(self, "consensus_bonus", check_number("consensus_bonus", self.consensus_bonus))
-        put(self, "priors", tuple(self.priors))
+        put(self, "priors", check_priors(self.priors))
         for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
             if not isinstance(getattr(self, name), kind | None):
                 raise InvalidTypeError(f"{name} must be a {kind.__name__} or None; got {getattr(self, name)!r}")
         put(self, "k", check_count("k", self.k))
+        check_flag("consensus_bounded", self.consensus_bounded)
+        check_flag("strict", self.strict)
 
     @classmethod
     def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:
@@ -228,7 +238,12 @@ class FusionPipeline:
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> FusionPipeline:
         """Rebuild from :meth:`to_dict`; InvalidInputError names what does not fit."""
-        return cls(**pipeline_from_dict(state))  # type: ignore[arg-type]
+        try:
+            return cls(**pipeline_from_dict(state))  # type: ignore[arg-type]
+        except PhasegraphError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(f"a pipeline's fields must be what to_dict gives; {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the pipeline to one JSON file, in one step."""

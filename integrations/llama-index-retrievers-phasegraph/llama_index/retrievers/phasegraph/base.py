@@ -125,17 +125,10 @@ class CalibratedFusionRetriever(BaseRetriever):
         super().__init__(callback_manager, object_map, objects, verbose)
         specs = as_specs(vector, graph, retrievers)
         self._plan = Plan.of(
-            specs,
-            k=_one_count(similarity_top_k, k),
-            weights=weights,
-            pipeline=pipeline,
-            limit=limit,
-            deadline=deadline,
-            strict=strict,
-            on_all_failed=on_all_failed,
-            context=_callable("context", context),
+            specs, k=_one_count(similarity_top_k, k), weights=weights, pipeline=pipeline, limit=limit,
+            deadline=deadline, strict=strict, on_all_failed=on_all_failed, context=_callable("context", context),
             choosing=Choosing(accept, selection, _callable("correct", correct), embedding_of(embed_model)),
-        )
+        )  # fmt: skip
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         self._listener = Listener(on_result)
         self._provenance = check_flag("provenance", provenance)
