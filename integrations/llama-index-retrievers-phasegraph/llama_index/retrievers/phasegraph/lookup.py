@@ -92,9 +92,8 @@ def embedding_of(embed_model: BaseEmbedding | None) -> Embedding:
         return Embedding("embed_model", vector_of=_own_vector)
     if not isinstance(embed_model, BaseEmbedding):
         raise InvalidTypeError(f"embed_model must be a BaseEmbedding or None; got {type(embed_model).__name__}")
-    kind = type(embed_model)
-    native = any(
-        getattr(kind, name) is not getattr(BaseEmbedding, name)
+    native = any(  # the framework wraps what a class inherits: identity does not tell whose it is
+        not getattr(type(embed_model), name).__qualname__.startswith("BaseEmbedding.")
         for name in ("_aget_text_embedding", "_aget_text_embeddings", "aget_text_embedding_batch")
     )
     return Embedding(
