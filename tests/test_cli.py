@@ -80,8 +80,21 @@ def test_calibrating_on_the_set_itself_never_fits_on_the_query_scored(many, caps
     command = ["evaluate", str(many), "--systems", "vector", "--calibrate-on", str(many), "--json", "-"]
     sizes = [len(split_by_id([name for name, *_ in many_queries()], part)) for part in ("tune", "confirm")]
     assert min(sizes) < 20
-    assert main(command) == 1
-    assert f"needs at least 20 queries that found something; got {min(sizes)}" in capsys.readouterr().err
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    state = json.loads(captured.out)
+    assert list(state["systems"]) == ["vector"]
+    assert state["left_out"][0].startswith("calibrated: half of the queries of many: ")
+    assert f"needs at least 20 queries that found something; got {min(sizes)}" in captured.err
+
+
+def test_calibrating_on_too_few_other_queries_leaves_one_row_out(folder, tmp_path, capsys):
+    few = write_dataset(tmp_path / "few", many_queries()[:19])
+    command = ["evaluate", str(folder), "--systems", "vector,rrf", "--calibrate-on", str(few), "--json", "-"]
+    assert main(command) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert list(state["systems"]) == ["vector", "rrf"]
+    assert state["left_out"][0].startswith("calibrated: the queries of few: calibrating source")
 
 
 def test_queries_in_both_sets_are_refused_with_file_and_line(folder, tmp_path, capsys):

@@ -50,7 +50,7 @@ def run_systems(
     -------
     list of Answers, tuple of str
         Those that ran, and a line for each that could not: a package is missing, or the data set lacks what a
-        leg walks on.
+        leg walks on or a system is fitted on.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def run_systems(
         started = perf_counter()
         try:
             found = system.answer(bench.dataset, {leg: known[leg].rankings for leg in system.legs}, k)
-        except MissingDependencyError as error:
+        except (MissingDependencyError, InsufficientDataError) as error:
             left_out.append(f"{system.name}: {error}")
             continue
         per_query = 1000 * (perf_counter() - started) / len(bench.dataset.queries)
