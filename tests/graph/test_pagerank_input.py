@@ -122,3 +122,47 @@ def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_e
             personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", kernel="compiled")
     finally:
         kernels._machine.cache_clear()
+
+
+@pytest.mark.parametrize("method", ["power", "chebyshev", "push"])
+@pytest.mark.parametrize(
+    ("field", "value", "error"),
+    [
+        ("follow_probability", None, InvalidTypeError),
+        ("follow_probability", "x", InvalidTypeError),
+        ("follow_probability", False, InvalidTypeError),
+        ("follow_probability", np.nan, InvalidInputError),
+        ("tolerance", "a", InvalidTypeError),
+        ("tolerance", True, InvalidTypeError),
+        ("tolerance", 0.0, InvalidInputError),
+        ("max_iterations", True, InvalidTypeError),
+        ("max_iterations", 2.5, InvalidTypeError),
+        ("precision", "bogus", InvalidInputError),
+    ],
+)
+def test_a_number_of_a_wrong_kind_is_refused_by_name(field, value, error, method):
+    options = {"follow_probability": 0.5, "method": method, field: value}
+    with pytest.raises(error, match=f"{field} must"):
+        personalized_pagerank(PAIR, ([0], [1.0]), **options)
+
+
+@pytest.mark.parametrize(("field", "value"), [("workspace", 3), ("polish", True), ("refine", 2.5), ("complete", 1)])
+def test_a_push_names_the_field_of_a_wrong_kind(field, value):
+    with pytest.raises(InvalidTypeError, match=f"{field} must"):
+        personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", **{field: value})
+
+
+def test_a_walk_that_hardly_restarts_ends_without_an_answer():
+    with pytest.raises(NotConvergedError, match="after 10000 iterations"):
+        personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.9999999)
+    longer = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.998, max_iterations=30_000)
+    assert longer.mass.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("facts", 2.5), ("facts", True), ("penalty", True), ("directed", "no"), ("floor", "x"), ("entity_seeds", None)],
+)
+def test_the_numbers_of_a_flow_are_numbers(field, value):
+    with pytest.raises(InvalidTypeError, match=f"{field} must"):
+        pagerank.FlowParameters(**{field: value})

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-import numpy as np
-
 from phasegraph.errors import InvalidInputError
+from phasegraph.graph.checks import check_range
+from phasegraph.pipeline.checks import check_count, check_flag
 
 LocalMin = Literal["self_loop", "merge", "drop"]
 
@@ -54,23 +54,18 @@ class FlowParameters:
     passage_weight: float = 0.08
 
     def __post_init__(self) -> None:
-        if not 0 <= self.penalty < np.inf:
-            raise InvalidInputError(f"penalty must be finite and at least 0; got {self.penalty}")
-        if not 0 < self.down_share < 1:
-            raise InvalidInputError(f"down_share must lie in (0, 1); got {self.down_share}")
-        if not 0 < self.floor < np.inf:
-            raise InvalidInputError(f"floor must be finite and positive; got {self.floor}")
-        if self.passage_share is not None and not 0 <= self.passage_share <= 1:
-            raise InvalidInputError(f"passage_share must be None or lie in [0, 1]; got {self.passage_share}")
+        check_flag("directed", self.directed)
+        check_range("penalty", self.penalty)
+        check_range("down_share", self.down_share, 0, 1, ends="()")
+        check_range("floor", self.floor, ends="(]")
+        if self.passage_share is not None:
+            check_range("passage_share", self.passage_share, 0, 1)
         if self.local_min not in ("self_loop", "merge", "drop"):
             raise InvalidInputError(f'local_min must be "self_loop", "merge" or "drop"; got {self.local_min!r}')
-        if not 0 <= self.follow_probability < 1:
-            raise InvalidInputError(f"follow_probability must lie in [0, 1); got {self.follow_probability}")
-        for name in ("facts", "entity_seeds"):
-            if getattr(self, name) < 1:
-                raise InvalidInputError(f"{name} must be at least 1; got {getattr(self, name)}")
-        if not 0 <= self.passage_weight < np.inf:
-            raise InvalidInputError(f"passage_weight must be finite and at least 0; got {self.passage_weight}")
+        check_range("follow_probability", self.follow_probability, 0, 1, ends="[)")
+        check_count("facts", self.facts, minimum=1)
+        check_count("entity_seeds", self.entity_seeds, minimum=1)
+        check_range("passage_weight", self.passage_weight)
 
 
 SEMFLOW_PARAMETERS: Mapping[str, FlowParameters] = MappingProxyType(

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_range
 from phasegraph.graph.pagerank.iterate import chebyshev, power
 from phasegraph.graph.pagerank.kernels import Kernel, use_compiled
 from phasegraph.graph.pagerank.operator import Precision, WalkOperator
@@ -15,6 +16,7 @@ from phasegraph.graph.pagerank.reset import Reset, Seeds, as_seeds
 from phasegraph.graph.pagerank.result import PageRankResult
 from phasegraph.graph.pagerank.rows import StaticRows
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
+from phasegraph.pipeline.checks import check_count, check_flag
 
 Method = Literal["power", "chebyshev", "push"]
 
@@ -23,6 +25,9 @@ RANKING_TOLERANCE = 3e-6
 
 SCORE_TOLERANCE = 1e-7
 """Push threshold at which the masses are good enough to calibrate."""
+
+MOST_ITERATIONS = 10_000
+"""No walk takes more steps than this unless it is told to."""
 
 
 def personalized_pagerank(
@@ -76,7 +81,8 @@ def personalized_pagerank(
     precision : {"float64", "float32"}
         Of the iterations; a push always sums in float64.
     max_iterations : int, optional
-        By default as many as the theory allows for, and some.
+        By default as many as the theory allows for, and some, but at most `MOST_ITERATIONS`: a walk that hardly
+        ever restarts may need more.
 
     Returns
     -------
@@ -113,13 +119,13 @@ def personalized_pagerank(
     """
     prepared = graph if isinstance(graph, WalkOperator) else WalkOperator.from_adjacency(graph)
     seeds = as_seeds(reset, prepared.size)
+    if precision not in ("float64", "float32"):
+        raise InvalidInputError(f'precision must be "float64" or "float32"; got {precision!r}')
     if method == "push":
         settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete, refine)
         return run_push(StaticRows(prepared), prepared.pool, seeds, settings, workspace)
     follow = _follow(follow_probability)
     bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
-    if precision not in ("float64", "float32"):
-        raise InvalidInputError(f'precision must be "float64" or "float32"; got {precision!r}')
     limit = _limit(max_iterations, follow, bound)
     if method == "power":
         return power(prepared, seeds, follow, bound, limit, precision)
@@ -170,11 +176,9 @@ def push_settings(
     """The checked settings of a push."""
     follow = _follow(follow_probability)
     threshold = _tolerance(tolerance, RANKING_TOLERANCE)
-    for name, value in (("polish", polish), ("refine", refine)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InvalidInputError(f"{name} must be an integer of at least 0; got {value!r}")
+    rounds, first = check_count("polish", polish), check_count("refine", refine)
     limit = _limit(max_iterations, follow, threshold)
-    return PushSettings(follow, threshold, polish, limit, use_compiled(kernel), complete, refine)
+    return PushSettings(follow, threshold, rounds, limit, use_compiled(kernel), check_flag("complete", complete), first)
 
 
 def run_push(
@@ -186,6 +190,8 @@ def run_push(
 ) -> PageRankResult:
     """Push in the given workspace, or in one of `pool`."""
     if workspace is not None:
+        if not isinstance(workspace, PushWorkspace):
+            raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
         if workspace.size != rows.size:
             raise InvalidInputError(f"workspace must serve {rows.size} nodes; got one for {workspace.size}")
         return push(rows, seeds, settings, workspace)
@@ -196,24 +202,16 @@ def run_push(
 
 
 def _follow(probability: float) -> float:
-    follow = float(probability)
-    if not 0.0 <= follow < 1.0:
-        raise InvalidInputError(f"follow_probability must lie in [0, 1); got {probability}")
-    return follow
+    return check_range("follow_probability", probability, 0, 1, ends="[)")
 
 
 def _tolerance(given: float | None, default: float) -> float:
-    tolerance = default if given is None else float(given)
-    if not 0.0 < tolerance < math.inf:
-        raise InvalidInputError(f"tolerance must be positive and finite; got {given}")
-    return tolerance
+    return default if given is None else check_range("tolerance", given, ends="(]")
 
 
 def _limit(given: int | None, follow: float, tolerance: float) -> int:
     """Steps after which `follow` to their power is far below the tolerance."""
     if given is None:
         needed = 0.0 if follow == 0.0 else math.log(min(tolerance, 1.0) * (1.0 - follow) / 4.0) / math.log(follow)
-        return int(2 * needed) + 20
-    if given < 1:
-        raise InvalidInputError(f"max_iterations must be at least 1; got {given}")
-    return int(given)
+        return min(int(2 * needed) + 20, MOST_ITERATIONS)
+    return check_count("max_iterations", given, minimum=1)

@@ -10,6 +10,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.pipeline.checks import check_count
 
 
 class State(NamedTuple):
@@ -43,7 +44,7 @@ class PushWorkspace:
     """
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size = check_count("size", size, minimum=1)
 
     @cached_property
     def plain(self) -> State:
