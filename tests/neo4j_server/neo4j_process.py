@@ -7,12 +7,14 @@ the serial collector is used, which starts faster and needs a quarter less memor
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import logging
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -78,7 +80,12 @@ class Neo4jProcess:
         self._write_configuration()
         with (self.home / "console.log").open("ab") as log:
             self._child = subprocess.Popen(
-                self._command(), stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True
+                self._command(),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         try:
             self._wait_for_bolt(began + START_SECONDS)
@@ -158,6 +165,12 @@ class Neo4jProcess:
             ):
                 session.run("ALTER CURRENT USER SET PASSWORD FROM 'neo4j' TO $new", new=self.password).consume()
             raise
+
+
+def _end_with_parent() -> None:
+    """Linux: a test run that is killed takes its server with it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def free_port() -> int:

@@ -33,8 +33,10 @@ _NEXT_REVISION = (
 # Every transaction that changes a corpus moves its stamp: whoever keeps something of the corpus sees it grow
 # old.
 _STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.stamp = coalesce(c.stamp, 0) + 1"
-# The indexes are named: a plan made while the database was empty would scan it, and be kept.
-# The passage is touched first: its lock makes two writers of one passage take turns.
+# Edges are created, not merged: those of the same passages were dropped in this very transaction, which makes
+# sending it again harmless, and nothing has to be looked for. The indexes are named: a plan made while the
+# database was empty would scan it, and be kept. The passage is touched first: its lock makes two writers of
+# one passage take turns.
 _PUT_PASSAGES = """\
 UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
 SET p.title = row.title, p.text = row.text, p.digest = row.digest, p.revision = $revision"""
@@ -50,12 +52,12 @@ _PUT_MENTIONS = """\
 UNWIND $mentions AS row
 MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: row[0]}), (e:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
 USING INDEX p:`PhasegraphPassage`(corpus, id) USING INDEX e:`PhasegraphEntity`(corpus, name)
-MERGE (p)-[m:`PHASEGRAPH_MENTIONS`]->(e) SET m.count = row[2], m.home = row[3]"""
+CREATE (p)-[:`PHASEGRAPH_MENTIONS` {count: row[2], home: row[3]}]->(e)"""
 _PUT_FACTS = """\
 UNWIND $facts AS row
 MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[1]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[3]})
 USING INDEX a:`PhasegraphEntity`(corpus, name) USING INDEX b:`PhasegraphEntity`(corpus, name)
-MERGE (a)-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: row[0], predicate: row[2]}]->(b) SET f.count = row[4]"""
+CREATE (a)-[:`PHASEGRAPH_FACT` {corpus: $corpus, passage: row[0], predicate: row[2], count: row[4]}]->(b)"""
 _BURY = """\
 UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id})
 DETACH DELETE p MERGE (r:`PhasegraphRemoved` {corpus: $corpus, id: id}) SET r.revision = $revision"""
@@ -67,7 +69,7 @@ _PUT_SYNONYMS = """\
 UNWIND $pairs AS row
 MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[0]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
 USING INDEX a:`PhasegraphEntity`(corpus, name) USING INDEX b:`PhasegraphEntity`(corpus, name)
-MERGE (a)-[s:`PHASEGRAPH_SYNONYM`]->(b) SET s.similarity = row[2]"""
+CREATE (a)-[:`PHASEGRAPH_SYNONYM` {similarity: row[2]}]->(b)"""
 
 
 @dataclass(frozen=True)
