@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
@@ -38,6 +39,16 @@ class CheckedRetriever(BaseRetriever):
                 if name in self.__dict__:
                     self.__dict__[name] = before
                 raise own_error(error) from error
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with some fields changed, which are checked and take effect as in an assignment."""
+        unknown = sorted(set(update or {}) - set(type(self).model_fields))
+        if unknown:
+            raise InvalidTypeError(f"{type(self).__name__} must be given fields that it has; got {unknown}")
+        made = super().model_copy(update=update, deep=deep)
+        for name, value in (update or {}).items():
+            setattr(made, name, value)
+        return made
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """Documents for the query, best first; keyword `k` for another number of them."""

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 Answer: TypeAlias = tuple[Result, list[Winner]]
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
+BUILT_FROM = (
+    "vector", "graph", "retrievers", "weights", "pipeline", "limit", "deadline", "strict", "on_all_failed", "context",
+    "accept", "selection", "embeddings", "correct",
+)  # fmt: skip
+"""Fields of a retriever whose change makes a new plan, with new breakers and directions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,10 @@ class Asking:
     def with_calibrators(self, fitted: Mapping[str, Calibrator]) -> Asking:
         """The same with these calibrators in place of, or besides, those it has."""
         return replace(self, plan=self.plan.with_calibrators(fitted))
+
+    def with_k(self, k: int) -> Asking:
+        """The same with another number of results."""
+        return self if k == self.pipeline.k else replace(self, plan=self.plan.with_k(k))
 
     def ask(self, query: str, k: int, config: RunnableConfig | None) -> Answer:
         """Ask the sources and decide."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self
@@ -13,11 +14,12 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
 from langchain_phasegraph.filtering import check_filter, with_filter
-from langchain_phasegraph.plan import Asking
+from langchain_phasegraph.plan import BUILT_FROM, Asking
 from langchain_phasegraph.writing import documents_of
 from phasegraph import Context, FusionPipeline, Ranking, Result
 from phasegraph.adapters import check_queries, fit_calibrators, with_progress
 from phasegraph.adapters.listening import Listener
+from phasegraph.adapters.planning import with_fitted
 from phasegraph.pipeline.checks import check_count
 
 
@@ -109,9 +111,16 @@ class PhaseGraphRetriever(CheckedRetriever):
     _asking: Asking = PrivateAttr()
     _listener: Listener = PrivateAttr()
 
+    _made_from: tuple[Any, ...] = PrivateAttr(default=())
+
     @model_validator(mode="after")
     def _prepare(self) -> Self:
-        self._asking = Asking.of(self)
+        made_from = tuple(self.__dict__[name] for name in BUILT_FROM)
+        if len(self._made_from) == len(made_from) and all(map(operator.is_, made_from, self._made_from)):
+            self._asking = self._asking.with_k(self.k)
+        else:
+            self._asking = Asking.of(self)
+        self._made_from = made_from
         self._listener = Listener(self.on_result)
         check_filter(self.filter)
         if self.pipeline is not None and "k" not in self.model_fields_set:
@@ -209,9 +218,10 @@ class PhaseGraphRetriever(CheckedRetriever):
         return self
 
     def _fit(self, rankings: Sequence[Ranking]) -> None:
-        fitted = self._asking.with_calibrators(fit_calibrators(rankings, self._asking.plan.sizes))
-        self.__dict__["pipeline"] = fitted.pipeline
-        self._asking = fitted
+        fitted = fit_calibrators(rankings, self._asking.plan.sizes)
+        self.__dict__["pipeline"] = with_fitted(self.pipeline, fitted)
+        self._asking = self._asking.with_calibrators(fitted)
+        self._made_from = tuple(self.__dict__[name] for name in BUILT_FROM)
 
     def _wanted(self, k: int | None) -> int:
         return check_count("k", self.k if k is None else k)

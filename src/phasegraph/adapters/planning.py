@@ -265,6 +265,14 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
             raise InvalidInputError(f"pipeline.{name} must name sources among {sorted(sources)}; got {unknown}")
 
 
+def with_fitted(
+    given: FusionPipeline | str | os.PathLike[str] | None, fitted: Mapping[str, Calibrator]
+) -> FusionPipeline:
+    """The pipeline as it was given, with these calibrators and nothing else of a retriever's."""
+    base = check_pipeline(FusionPipeline() if given is None else given, None, {})
+    return replace(base, calibrators={**base.calibrators, **fitted})
+
+
 def needs_of(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
     """The needs a retriever declares itself, as far as there are such sources."""
     declared = getattr(spec.retriever, "needs", ())

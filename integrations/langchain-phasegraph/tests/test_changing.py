@@ -1,0 +1,67 @@
+"""Fields assigned or copied after the retriever was built."""
+
+import pytest
+from langchain_stores import ids_of, pairs
+
+from langchain_phasegraph import PhaseGraphRetriever
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError
+
+TEN = pairs(**{f"p{row}": 10.0 - row for row in range(10)})
+
+
+def falling(query):
+    return TEN
+
+
+def other(query):
+    return pairs(**{f"q{row}": 30.0 - row**2 for row in range(10)})
+
+
+def test_what_is_taken_back_after_calibrating_is_off_and_the_calibrators_stay():
+    retriever = PhaseGraphRetriever(
+        vector=falling,
+        retrievers={"other": other},
+        weights={"vector": 0.0, "other": 1.0},
+        accept={"other": 29.5},
+        strict=True,
+    )
+    retriever.calibrate(["one", "two", "three"], progress=False)
+    assert ids_of(retriever.invoke("q")) == ["q0"]
+    retriever.weights = None
+    retriever.accept = None
+    retriever.strict = False
+    fusion = retriever.fusion
+    assert (fusion.weights, fusion.accept, fusion.strict) == (None, None, False)
+    assert set(fusion.calibrators) == {"other"}
+    assert len(retriever.invoke("q")) == 10
+
+
+def test_another_k_builds_nothing_anew():
+    calls = []
+
+    def broken(query):
+        calls.append(query)
+        raise ConnectionError("down")
+
+    retriever = PhaseGraphRetriever(vector=falling, retrievers={"broken": broken})
+    for _ in range(20):
+        retriever.invoke("q")
+    asked = len(calls)
+    retriever.k = 2
+    assert len(retriever.invoke("q")) == 2
+    assert retriever.fusion.k == 2
+    assert len(calls) == asked < 20
+
+
+def test_a_copy_with_other_fields_uses_them(tmp_path):
+    retriever = PhaseGraphRetriever(vector=falling, retrievers={"other": other})
+    copied = retriever.model_copy(update={"weights": {"vector": 1.0, "other": 0.0}, "k": 3})
+    assert ids_of(copied.invoke("q")) == ["p0", "p1", "p2"]
+    assert retriever.fusion.weights is None
+    assert len(retriever.invoke("q")) == 10
+    with pytest.raises(InvalidInputError, match="weights"):
+        retriever.model_copy(update={"weights": {"nope": 1.0}})
+    with pytest.raises(InvalidTypeError, match="nope"):
+        retriever.model_copy(update={"nope": 1})
+    with pytest.raises(PhasegraphError, match="k"):
+        retriever.model_copy(update={"k": -1})
