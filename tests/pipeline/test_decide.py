@@ -226,3 +226,29 @@ def test_what_is_no_ranking_and_a_second_report_are_refused() -> None:
     twice = [SourceReport("vector", "ok"), SourceReport("vector", "error")]
     with pytest.raises(InvalidInputError, match="one per source"):
         FusionPipeline().decide([VECTOR], reports=twice)
+
+
+@pytest.mark.parametrize(("status", "late"), [("timeout", True), ("ok", True), ("empty", False)])
+def test_a_source_that_ran_without_a_late_ranking_degrades_the_answer_and_without_an_empty_one_does_not(
+    status: str, late: bool
+) -> None:
+    reports = [
+        SourceReport("vector", status, hits=5 if status == "ok" else 0),  # type: ignore[arg-type]
+        SourceReport("graph", "ok", hits=4, without=("vector",)),
+    ]
+    rankings = [GRAPH, VECTOR] if status == "ok" else [GRAPH]
+    assert FusionPipeline().decide(rankings, reports=reports).degraded is late
+    strict = FusionPipeline(strict=True, calibrator=ListCalibrator("min_max"))
+    if late:
+        with pytest.raises(DegradedError, match=r"graph: ran without vector|vector: timeout"):
+            strict.decide(rankings, reports=reports)
+    else:
+        assert strict.decide(rankings, reports=reports).ids
+
+
+def test_a_list_without_a_usable_score_is_partial_whoever_reports_it() -> None:
+    broken = Ranking.from_hits("vector", ["a", "b"], [float("nan"), float("inf")])
+    result = FusionPipeline().decide([broken, GRAPH])
+    assert result.degraded
+    assert result.reports[1] == SourceReport.of(broken)
+    assert (result.reports[1].status, result.reports[1].dropped) == ("partial", 2)

@@ -41,10 +41,7 @@ class _Lists:
         for name in sorted(lists):
             notes[name] = []
             rankings.append(self._reader(name).ranking(check_documents(name, lists[name]), None, notes[name]))
-        reports = [
-            SourceReport(one.source, "ok" if len(one) else "empty", hits=len(one), dropped=one.dropped)
-            for one in rankings
-        ]
+        reports = [SourceReport.of(one) for one in rankings]
         return self.pipeline.decide(rankings, Context(), reports=with_notes(reports, notes))
 
     def fuse(self, lists: Mapping[str, object]) -> list[Document]:

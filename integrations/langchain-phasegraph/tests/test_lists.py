@@ -6,7 +6,7 @@ from langchain_core.runnables import RunnableParallel
 from langchain_stores import ids_of, listed, pairs
 
 from langchain_phasegraph import PhaseGraphRetriever, SourceSpec, fuse_lists
-from phasegraph import FusionPipeline
+from phasegraph import DegradedError, FusionPipeline, ListCalibrator
 
 LISTS = {"vector": pairs(a=3.0, b=2.0, c=1.0, d=0.5, e=0.2), "bm25": pairs(c=9.0, a=8.0, f=7.0, g=6.0, h=5.0)}
 
@@ -43,3 +43,9 @@ def test_the_callers_documents_are_left_alone_and_provenance_is_optional():
 
 def test_empty_lists_give_an_empty_list():
     assert fuse_lists().invoke({"a": [], "b": []}) == []
+
+
+def test_a_list_whose_scores_are_all_nan_degrades_the_answer():
+    strict = FusionPipeline(strict=True, calibrator=ListCalibrator("min_max"))
+    with pytest.raises(DegradedError, match=r"bm25: partial \(none of its 2 hits had a usable score\)"):
+        fuse_lists(pipeline=strict).invoke({**LISTS, "bm25": pairs(c=float("nan"), a=float("nan"))})

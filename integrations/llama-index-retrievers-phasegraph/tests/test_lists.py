@@ -65,3 +65,9 @@ def test_what_is_wrong_is_named():
             PhaseGraphPostprocessor(**bad)
     with pytest.raises(ValueError, match="topn"):
         PhaseGraphPostprocessor(topn=3)
+
+
+def test_a_list_whose_scores_are_all_nan_degrades_the_answer():
+    result = PhaseGraphPostprocessor().explain({**lists(), "graph": hits(p1=float("nan"), p2=float("nan"))})
+    assert result.degraded
+    assert [report.status for report in result.reports] == ["partial", "ok"]

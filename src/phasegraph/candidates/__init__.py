@@ -8,6 +8,17 @@ into :class:`Candidates`, where a score that a source did not return is NaN and 
 from phasegraph.candidates.background import Background
 from phasegraph.candidates.pooling import Candidates, pool, tied_ranks, top_order
 from phasegraph.candidates.ranking import Ranking
-from phasegraph.candidates.reports import SourceReport, Status
+from phasegraph.candidates.reports import SourceReport, Status, degradations, found_in
 
-__all__ = ["Background", "Candidates", "Ranking", "SourceReport", "Status", "pool", "tied_ranks", "top_order"]
+__all__ = [
+    "Background",
+    "Candidates",
+    "Ranking",
+    "SourceReport",
+    "Status",
+    "degradations",
+    "found_in",
+    "pool",
+    "tied_ranks",
+    "top_order",
+]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from phasegraph.candidates.ranking import Ranking
 
 Status: TypeAlias = Literal["ok", "empty", "partial", "timeout", "error", "skipped"]
 _DEGRADED = frozenset({"partial", "timeout", "error", "skipped"})
@@ -46,6 +49,12 @@ class SourceReport:
     without: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, ranking: Ranking) -> SourceReport:
+        """The report of a ranking that came without one."""
+        status, reason = found_in(ranking)
+        return cls(ranking.source, status, reason, hits=len(ranking), dropped=ranking.dropped)
+
     @property
     def answered(self) -> bool:
         """Whether the source contributed a ranking with at least one hit."""
@@ -62,3 +71,27 @@ class SourceReport:
     def degraded(self) -> bool:
         """Whether the source could not look, or looked only in part."""
         return self.status in _DEGRADED
+
+
+def found_in(ranking: Ranking) -> tuple[Status, str]:
+    """Status of a source that returned this ranking, and why: ``partial`` where none of its hits was usable."""
+    if len(ranking):
+        return "ok", ranking.reason
+    if ranking.dropped:
+        return "partial", f"none of its {ranking.dropped} hits had a usable score"
+    return "empty", ranking.reason
+
+
+def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
+    """Per degraded source, in name order, why: its own failure, or a ranking it needed that came too late."""
+    if not any([report.degraded or report.without for report in reports]):
+        return {}
+    status = {report.source: report.status for report in reports}
+    found: dict[str, str] = {}
+    for report in reports:
+        missed = [need for need in report.without if status.get(need, "empty") != "empty"]
+        if report.degraded:
+            found[report.source] = f"{report.status} ({report.reason})" if report.reason else report.status
+        elif missed:
+            found[report.source] = f"ran without {', '.join(missed)}"
+    return found

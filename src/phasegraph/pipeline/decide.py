@@ -13,7 +13,7 @@ import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.calibration import Calibrated
-from phasegraph.candidates import Candidates, Ranking, SourceReport, Status, pool
+from phasegraph.candidates import Candidates, Ranking, SourceReport, degradations, pool
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.base import ordered_sum
@@ -39,7 +39,7 @@ def decide(
     candidates = pool([ranking for ranking in capped if ranking.source in scaled])
     found = [scaled[name] for name in candidates.sources]
     settled = _settle_reports(rankings, reports, scaled, failed)
-    degraded = any(report.degraded for report in settled)
+    degraded = bool(degradations(settled))
     if pipeline.strict:
         _refuse(settled)
     if not len(candidates):
@@ -185,10 +185,7 @@ def _settle_reports(
         raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
     for ranking in rankings:
         if ranking.source not in known:
-            status: Status = "ok" if len(ranking) else "partial" if ranking.dropped else "empty"
-            known[ranking.source] = SourceReport(
-                ranking.source, status, ranking.reason, hits=len(ranking), dropped=ranking.dropped
-            )
+            known[ranking.source] = SourceReport.of(ranking)
     for name, one in scaled.items():
         known[name] = known[name].calibrated(one.tier)
     for name, reason in failed.items():
@@ -197,7 +194,7 @@ def _settle_reports(
 
 
 def _refuse(reports: Sequence[SourceReport]) -> None:
-    bad = [f"{r.source}: {r.status}{f' ({r.reason})' if r.reason else ''}" for r in reports if r.degraded]
+    bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
     bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "list"]
     if bad:
         raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")

@@ -12,7 +12,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import TypeAlias
 
-from phasegraph.candidates import Ranking, Status
+from phasegraph.candidates import Ranking, Status, found_in
 from phasegraph.errors import PhasegraphError
 from phasegraph.sources.answers import is_fatal, one_line, reason_of
 from phasegraph.sources.slot import Slot
@@ -86,8 +86,8 @@ class Call:
     def settle(self, slot: Slot, outcome: Outcome) -> None:
         """Take a slot's outcome, once; a later one is ignored."""
         if isinstance(outcome, Ranking):
-            status, reason = _what_it_found(outcome)
-            self._settle(slot, status, reason, outcome, None)
+            status, reason = found_in(outcome)
+            self._settle(slot, status, one_line(reason), outcome, None)
         elif is_fatal(outcome):
             self._fail(slot, outcome)
         else:
@@ -226,11 +226,3 @@ class Call:
 def _cancel(slot: Slot) -> None:
     if slot.cancel is not None:
         slot.cancel()
-
-
-def _what_it_found(ranking: Ranking) -> tuple[Status, str]:
-    if len(ranking):
-        return "ok", one_line(ranking.reason)
-    if ranking.dropped:
-        return "partial", f"none of its {ranking.dropped} hits had a usable score"
-    return "empty", one_line(ranking.reason)

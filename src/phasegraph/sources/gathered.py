@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from phasegraph.candidates import Ranking, SourceReport
+from phasegraph.candidates import Ranking, SourceReport, degradations
 from phasegraph.errors import AllSourcesFailed, DegradedError
 from phasegraph.sources.call import Call
 
@@ -64,16 +64,3 @@ def conclude(call: Call, *, raise_if_none: bool, strict: bool) -> Gathered:
             listed = "; ".join(f"{name}: {why}" for name, why in found.items())
             raise DegradedError(f"strict=True wants every source to answer in full; got {listed}")
     return Gathered(rankings, reports, MappingProxyType(causes))
-
-
-def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
-    """Per degraded source, in name order, why: its own failure, or a ranking it needed that came too late."""
-    status = {report.source: report.status for report in reports}
-    found: dict[str, str] = {}
-    for report in reports:
-        missed = [need for need in report.without if status.get(need, "empty") != "empty"]
-        if report.degraded:
-            found[report.source] = f"{report.status}, {report.reason}"
-        elif missed:
-            found[report.source] = f"ran without {', '.join(missed)}"
-    return found

@@ -119,10 +119,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         rankings = [
             self._reader(name).ranking(_checked(name, lists[name]), None, found) for name, found in notes.items()
         ]
-        reports = [
-            SourceReport(one.source, "ok" if len(one) else "empty", hits=len(one), dropped=one.dropped)
-            for one in rankings
-        ]
+        reports = [SourceReport.of(one) for one in rankings]
         result = self._pipeline.decide(rankings, Context(query=query or ""), reports=with_notes(reports, notes))
         return with_text_warnings(result, winners_of(result))
 
