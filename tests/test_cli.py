@@ -97,6 +97,18 @@ def test_calibrating_on_too_few_other_queries_leaves_one_row_out(folder, tmp_pat
     assert state["left_out"][0].startswith("calibrated: the queries of few: calibrating source")
 
 
+def test_a_baseline_that_is_not_among_the_systems_is_added(folder, capsys):
+    assert main(["evaluate", str(folder), "--systems", "graph,rrf", "--json", "-"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert (state["baseline"], list(state["systems"])) == ("vector", ["vector", "graph", "rrf"])
+
+
+def test_the_calibrated_system_may_be_named_where_it_is_fitted(folder, many, capsys):
+    command = ["evaluate", str(folder), "--systems", "vector,calibrated,rrf", "--json", "-"]
+    assert main([*command, "--calibrate-on", str(many)]) == 0
+    assert list(json.loads(capsys.readouterr().out)["systems"]) == ["vector", "calibrated", "rrf"]
+
+
 def test_queries_in_both_sets_are_refused_with_file_and_line(folder, tmp_path, capsys):
     other = write_dataset(tmp_path / "other", [("fresh", "What is new?", ["p00"], True), QUERIES[1]])
     assert main(["evaluate", str(folder), "--systems", "vector", "--calibrate-on", str(other)]) == 1
@@ -122,7 +134,9 @@ def test_further_measures_and_rows_per_query(folder, tmp_path, capsys):
         ["evaluate", "{folder}", "--systems", "vector,other"],
         ["evaluate", "{folder}", "--systems", ","],
         ["evaluate", "{folder}", "--limit", "0"],
-        ["evaluate", "{folder}", "--systems", "rrf"],
+        ["evaluate", "{folder}", "--baseline", "other"],
+        ["evaluate", "{folder}", "--systems", "vector,calibrated"],
+        ["evaluate", "{folder}", "--baseline", "tuned"],
         ["evaluate", "{folder}", "--measures", "LastHop"],
         ["tune", "{folder}"],
         ["tune", "{folder}", "--out", "x.json", "--sources", "vector,nothing"],
@@ -154,6 +168,25 @@ def test_an_output_that_cannot_be_written_ends_with_one(folder, tmp_path, capsys
     target = tmp_path / "no" / "such" / "folder.json"
     assert main(["evaluate", str(folder), "--systems", "vector", "--json", str(target)]) == 1
     assert "folder.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "command"),
+    [
+        ("--json", ["evaluate", "{folder}", "--json", "{lost}"]),
+        ("--rows", ["evaluate", "{folder}", "--rows", "{lost}"]),
+        ("--json", ["tune", "{folder}", "--out", "t.json", "--json", "{lost}"]),
+        ("--out", ["tune", "{folder}", "--out", "{lost}"]),
+        ("--out", ["fuse", "{folder}/corpus.jsonl", "--out", "{lost}"]),
+        ("--json", ["explain", "{folder}", "q0", "--json", "{lost}"]),
+    ],
+)
+def test_a_folder_that_is_not_there_is_named_with_its_option_before_the_work(tmp_path, option, command, capsys):
+    """The data set is empty: whatever looked at it first would complain of that."""
+    (tmp_path / "corpus.jsonl").write_text("", encoding="utf-8")
+    lost = str(tmp_path / "lost" / "file")
+    assert main([part.replace("{folder}", str(tmp_path)).replace("{lost}", lost) for part in command]) == 1
+    assert f"{option}: the folder of {lost} must exist" in capsys.readouterr().err
 
 
 def test_index_saves_a_graph_that_evaluate_uses(folder, tmp_path, capsys):

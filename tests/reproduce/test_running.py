@@ -48,6 +48,19 @@ def test_a_folder_without_data_is_refused(tmp_path):
         reproduce(tmp_path, tmp_path / "out")
 
 
+@pytest.mark.parametrize("broken", ["other/corpus.jsonl", "published/sscc.json"])
+def test_whatever_is_broken_is_said_before_anything_is_searched(tmp_path, broken):
+    write_dataset(tmp_path / "musique", many_queries())
+    path = tmp_path / broken
+    path.parent.mkdir()
+    path.write_text("no JSON", encoding="utf-8")
+    said = []
+    with pytest.raises(InvalidInputError, match=path.name):
+        reproduce(tmp_path, tmp_path / "out", say=said.append)
+    assert not any("searching" in line for line in said)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_whole_graph_list_drowns_under_the_papers_rule_and_the_cap_cures_it(tmp_path):
     """Two legs in opposite order: the longer the graph's list, the less its top counts under the paper's rule."""
     dataset = load_dataset(write_dataset(tmp_path / "2wiki-made-up", many_queries()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from phasegraph.cli.calibrated import calibrated
 from phasegraph.cli.options import DatasetDir, GraphDir, JsonTo, Limit, PipelineFile, measure_of, names_in
-from phasegraph.cli.output import console, p_text, percent, progress, show_table, write_json
+from phasegraph.cli.output import check_outputs, console, p_text, percent, progress, show_table, write_json
 from phasegraph.cli.pictures import write_pictures
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import Row, Table, compare, run_systems
@@ -21,6 +22,7 @@ from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
 
 KNOWN = {**OWN_SYSTEMS, **PEERS}
+ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum")
 USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
 
@@ -55,21 +57,21 @@ def evaluate(
 ) -> None:
     """Measure systems on a folder of queries, passages and embeddings: one table, exact tests, no network.
 
-    A saved pipeline adds a row 'tuned'.
+    A saved pipeline adds a row 'tuned'. The baseline is added where it is not among the systems.
     """
-    wanted = chosen_systems(systems)
+    added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
+    names = chosen_systems(systems, baseline, added)
     goals = chosen_measures(measures)
-    extra = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
-    if baseline not in [*(system.name for system in wanted), *extra]:
-        raise typer.BadParameter(f"the baseline must be among the systems; got {baseline!r}")
+    check_outputs(json=json_to, rows=rows_to)
     kept = None if graph is None else load_graph(graph)
     bench = Bench(load_dataset(folder), limit, graph=kept, progress=progress)
+    known = dict(KNOWN)
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
-        wanted.append(pipeline_system("tuned", tuned, legs_of(tuned), "from a file"))
+        known["tuned"] = pipeline_system("tuned", tuned, legs_of(tuned), "from a file")
     if calibrate_on is not None:
-        wanted.append(calibrated(calibrate_on, bench.dataset, limit))
-    table = _table(bench, wanted, goals, baseline)
+        known["calibrated"] = calibrated(calibrate_on, bench.dataset, limit)
+    table = _table(bench, [known[name] for name in names], goals, baseline)
     if json_to is not None:
         write_json(table.to_dict(), json_to)
     if rows_to is not None:
@@ -84,16 +86,26 @@ def evaluate(
         to.print(f"report: {page}", markup=False)
 
 
-def chosen_systems(text: str) -> list[System]:
-    """The systems named in a comma-separated list; ``usual`` and ``all`` stand for many."""
+def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
+    """The systems named in a comma-separated list, those that other options add, and the baseline.
+
+    ``usual`` and ``all`` stand for many.
+    """
     groups = {"usual": USUAL, "all": tuple(KNOWN)}
     names = list(dict.fromkeys(name for part in names_in(text) for name in groups.get(part, (part,))))
-    unknown = [name for name in names if name not in KNOWN]
+    for name, option in ADDED_BY.items():
+        if name in [*names, baseline] and name not in added:
+            raise typer.BadParameter(f"the system {name!r} needs {option}")
+    known = [*KNOWN, *added]
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
         raise typer.BadParameter(
-            f"systems must be among usual, all, {', '.join(KNOWN)}; got {', '.join(unknown) or 'none'}"
+            f"systems must be among usual, all, {', '.join(known)}; got {', '.join(unknown) or 'none'}"
         )
-    return [KNOWN[name] for name in names]
+    if baseline not in known:
+        raise typer.BadParameter(f"the baseline must be among {', '.join(known)}; got {baseline!r}")
+    names += [name for name in added if name not in names]
+    return names if baseline in names else [baseline, *names]
 
 
 def chosen_measures(text: str) -> tuple[Measure, ...]:

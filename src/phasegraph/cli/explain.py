@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from phasegraph.cli.options import DatasetDir, JsonTo, Limit, PipelineFile
-from phasegraph.cli.output import console, progress, show_table, write_json
+from phasegraph.cli.output import check_outputs, console, progress, show_table, write_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
 from phasegraph.evaluation.legs import DEFAULT_LIMIT, Bench, search_legs
@@ -27,6 +27,7 @@ def explain(
     json_to: JsonTo = None,
 ) -> None:
     """Show each passage's score, calibrated value and contribution per source, and the path that led to it."""
+    check_outputs(json=json_to)
     dataset = load_dataset(folder)
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
     if row is None:

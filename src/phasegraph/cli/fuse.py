@@ -10,7 +10,7 @@ import typer
 
 from phasegraph.candidates import Ranking
 from phasegraph.cli.options import PipelineFile
-from phasegraph.cli.output import console
+from phasegraph.cli.output import check_outputs, console
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
 from phasegraph.evaluation.systems import min_max_sum
@@ -35,6 +35,7 @@ def fuse(
     """Fuse runs; a source is named after its file (vector.run is 'vector')."""
     if rule not in RULES:
         raise typer.BadParameter(f"the rule must be one of {', '.join(RULES)}; got {rule!r}")
+    check_outputs(out=out)
     chosen = RULES[rule]() if pipeline is None else FusionPipeline.load(pipeline)
     read = [read_run(path) for path in runs]
     names = [run.name for run in read]

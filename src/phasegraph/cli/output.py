@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from phasegraph.adapters import with_progress
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.writing import write_text
 
 T = TypeVar("T")
 WIDE = 200
@@ -35,7 +38,25 @@ def write_json(state: object, target: str) -> None:
     if target == "-":
         sys.stdout.write(text)
     else:
-        Path(target).write_text(text, encoding="utf-8")
+        write_text(target, text)
+
+
+def check_outputs(**options: str | Path | None) -> None:
+    """Raise before the work starts where a file could not be written after it.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the option whose folder does not exist.
+    """
+    for name, target in options.items():
+        if target is None or str(target) == "-":
+            continue
+        parent = Path(target).resolve().parent
+        if not parent.is_dir():
+            raise InvalidInputError(f"--{name}: the folder of {target} must exist; {parent} does not")
+        if not os.access(parent, os.W_OK):
+            raise InvalidInputError(f"--{name}: the folder of {target} must be writable; {parent} is not")
 
 
 def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

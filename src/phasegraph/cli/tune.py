@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from phasegraph.cli.options import DatasetDir, JsonTo, Limit, measure_of, names_in
-from phasegraph.cli.output import console, percent, progress, show_table, write_json
+from phasegraph.cli.output import check_outputs, console, percent, progress, show_table, write_json
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.legs import DEFAULT_LIMIT, LEGS, Bench, search_legs
 from phasegraph.tuning import Tuning
@@ -31,6 +31,7 @@ def tune(
     if not names or any(name not in LEGS for name in names):
         raise typer.BadParameter(f"sources must be among {', '.join(LEGS)}; got {sources!r}")
     goal = measure_of(measure)
+    check_outputs(out=out, json=json_to)
     dataset = load_dataset(folder)
     legs = search_legs(Bench(dataset, limit, progress=progress), names)
     found = tune_pipeline(

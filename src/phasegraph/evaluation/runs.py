@@ -13,6 +13,7 @@ from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.reading import id_list, lines_of, objects_of, text_field, wrong
+from phasegraph.evaluation.writing import write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def write_run(run: Run, path: str | Path, k: int | None = None) -> None:
                 if len(text.split()) != 1:
                     raise InvalidInputError(f"a run's names and ids must not hold white space; got {text!r}")
             lines.append(f"{query} Q0 {passage} {rank} {score!r} {run.name}\n")
-    Path(path).write_text("".join(lines), encoding="utf-8")
+    write_text(path, "".join(lines))
 
 
 def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tuple[Judgement, ...]:

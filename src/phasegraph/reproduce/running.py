@@ -15,6 +15,7 @@ from phasegraph.evaluation.legs import Bench, Leg, search_legs
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.parts import split_by_id
 from phasegraph.evaluation.systems import THREE, TWO
+from phasegraph.evaluation.writing import write_text
 from phasegraph.pipeline.parts import cap_ranking
 from phasegraph.reproduce.findings import FINDINGS
 from phasegraph.reproduce.page import Page, p_value, share, table
@@ -52,6 +53,8 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
     """
     root, target = Path(folder), Path(out)
     datasets = _datasets(root, say)
+    judged = _judged_sets(root, datasets)
+    published = _published(root, bool(datasets), say)
     pages: list[Page] = []
     figures: dict[str, object] = {}
     tables: dict[str, dict[str, dict[str, Table]]] = {}
@@ -64,16 +67,7 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
         figures[study.name] = {
             name: {part: one.to_dict() for part, one in parts.items()} for name, parts in of_study.items()
         }
-    pages += [*_robust(root, say), paper_page()]
-    published = root / "published"
-    if (published / "sscc.json").is_file():
-        say("published: thresholds and ablation")
-        pages += [thresholds_page(published), ablation_page(published)]
-    elif not datasets:
-        raise InvalidInputError(f"{root}: must hold data sets ({', '.join(SETS)}) or 'published'; it has neither")
-    else:
-        say(f"left out: {published} (not there)")
-    return _write(target, pages, figures)
+    return _write(target, [*pages, *_robust(judged, say), paper_page(), *published], figures)
 
 
 def _datasets(root: Path, say: Say) -> dict[str, Dataset]:
@@ -88,13 +82,30 @@ def _datasets(root: Path, say: Say) -> dict[str, Dataset]:
     return found
 
 
-def _robust(root: Path, say: Say) -> list[Page]:
-    """The page on the default's regret, over every data set there is."""
+def _judged_sets(root: Path, datasets: Mapping[str, Dataset]) -> list[Dataset]:
+    """Every data set there is; those already read are not read again."""
     folders = [root] if (root / "corpus.jsonl").is_file() else sorted(p.parent for p in root.glob("*/corpus.jsonl"))
+    read = {dataset.path: dataset for dataset in datasets.values()}
+    return [read[folder] if folder in read else load_dataset(folder) for folder in folders]
+
+
+def _published(root: Path, datasets: bool, say: Say) -> list[Page]:
+    """The pages on published results, where they are there."""
+    folder = root / "published"
+    if (folder / "sscc.json").is_file():
+        say("published: thresholds and ablation")
+        return [thresholds_page(folder), ablation_page(folder)]
+    if not datasets:
+        raise InvalidInputError(f"{root}: must hold data sets ({', '.join(SETS)}) or 'published'; it has neither")
+    say(f"left out: {folder} (not there)")
+    return []
+
+
+def _robust(judged: Sequence[Dataset], say: Say) -> list[Page]:
+    """The page on the default's regret, over every data set there is."""
     found = []
-    for folder in folders:
-        say(f"{folder.name}: regret and a wrong graph")
-        dataset = load_dataset(folder)
+    for dataset in judged:
+        say(f"{dataset.name}: regret and a wrong graph")
         found += standings(dataset, search_legs(robust_bench(dataset), TWO))
     return [robust_page(found)] if found else []
 
@@ -181,14 +192,12 @@ def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -
     written = []
     for page in pages:
         path = target / f"{page.name}.md"
-        path.write_text(page.text(), encoding="utf-8")
+        write_text(path, page.text())
         written.append(path)
     path = target / "figures.json"
-    path.write_text(json.dumps(figures, indent=1, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(figures, indent=1, sort_keys=True, allow_nan=False) + "\n")
     index = target / "README.md"
     links = [f"- [{page.title}]({page.name}.md)" for page in pages]
     intro = "Regenerate with `phasegraph reproduce DIR --out docs/reproduction`; no network is used."
-    index.write_text(
-        "\n\n".join(["# Reproduction", intro, "\n".join(links), FINDINGS["index"]]) + "\n", encoding="utf-8"
-    )
+    write_text(index, "\n\n".join(["# Reproduction", intro, "\n".join(links), FINDINGS["index"]]) + "\n")
     return [*written, path, index]

@@ -12,6 +12,7 @@ import numpy as np
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.writing import write_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +103,17 @@ class Table:
 
     def write_rows(self, path: str | Path) -> None:
         """Write one JSON line per system and query: ids and every measure, so that anyone can recompute."""
-        with Path(path).open("w", encoding="utf-8") as handle:
-            for row in self.rows:
-                of_system = self.values[row.name]
-                for place, query in enumerate(self.queries):
-                    line: dict[str, object] = {"system": row.name, "query": query}
-                    line["ids"] = list(self.found[row.name].get(query, ()))
-                    for column, measure in enumerate(self.measures):
-                        value = float(of_system[place, column])
-                        line[str(measure)] = None if np.isnan(value) else value
-                    handle.write(json.dumps(line, ensure_ascii=False) + "\n")
+        lines = [
+            json.dumps(self._line(row.name, place, query), ensure_ascii=False) + "\n"
+            for row in self.rows
+            for place, query in enumerate(self.queries)
+        ]
+        write_text(path, "".join(lines))
+
+    def _line(self, system: str, place: int, query: str) -> dict[str, object]:
+        values = self.values[system][place].tolist()
+        scores = {str(measure): None if np.isnan(v) else v for measure, v in zip(self.measures, values, strict=True)}
+        return {"system": system, "query": query, "ids": list(self.found[system].get(query, ())), **scores}
 
 
 def _percent(value: float) -> float | None:
