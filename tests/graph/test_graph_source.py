@@ -164,13 +164,13 @@ def test_ties_are_broken_by_id_and_the_limit_is_kept():
 
 @pytest.mark.parametrize("query", ["", "  ", None])
 def test_a_blank_query_is_refused(query):
-    with pytest.raises(InvalidInputError, match="query must be text"):
+    with pytest.raises(InvalidInputError, match="query must"):
         GraphSource(GRAPH).search(query, 5, {})
 
 
 @pytest.mark.parametrize("limit", [0, -1, True])
 def test_a_limit_below_one_is_refused(limit):
-    with pytest.raises(InvalidInputError, match="limit must be at least 1"):
+    with pytest.raises(InvalidInputError, match="limit must be"):
         GraphSource(GRAPH).search("Ada", limit, {})
 
 

@@ -39,7 +39,7 @@ def check_rows(name: str, value: object) -> Iterable[Any]:
 def check_names(name: str, value: object) -> tuple[str, ...]:
     """`value` as a tuple of strings; a single string is no list of them."""
     names = tuple(check_rows(name, value))
-    bad = next((each for each in names if not isinstance(each, str)), None)
-    if bad is not None:
-        raise InvalidTypeError(f"{name} must hold strings; got {bad!r:.80}")
+    for each in names:
+        if not isinstance(each, str):
+            raise InvalidTypeError(f"{name} must hold strings; got {each!r:.80}")
     return names

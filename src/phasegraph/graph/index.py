@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.graph.checks import check_names
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.entity_graph.graph import checked_embeddings
 from phasegraph.graph.entity_graph.update import replace_passages
@@ -84,7 +85,7 @@ class GraphIndex:
         `synonyms` is kept, with the names' embeddings, so that updates embed and compare new names only.
         """
         rows = tuple(read_passages(passages))
-        names = frozenset(name for name in map(normalise_name, gazetteer) if name)
+        names = frozenset(name for name in map(normalise_name, check_names("gazetteer", gazetteer)) if name)
         extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
         found = {row[0]: extract(*row) for row in rows}
         given = _by_passage(triples, found)
@@ -156,7 +157,7 @@ class GraphIndex:
         InvalidInputError
             For an id that is not in the index, or if none would be left.
         """
-        gone = dict.fromkeys(ids)
+        gone = dict.fromkeys(check_names("ids", ids))
         unknown = next((name for name in gone if name not in self.found), None)
         if unknown is not None:
             raise InvalidInputError(f"passages to remove must be in the index; {unknown!r} is not")

@@ -13,6 +13,7 @@ from scipy import sparse
 
 from phasegraph._typing import Float32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_range
 from phasegraph.graph.entity_graph import EntityGraph, normalise_name
 from phasegraph.graph.entity_graph.graph import checked_embeddings
 from phasegraph.graph.entity_graph.weights import Csr
@@ -71,10 +72,7 @@ class NameSynonyms:
     required: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float | np.floating):
-            raise InvalidTypeError(f"threshold must be a number; got {self.threshold!r}")
-        if not 0.0 < self.threshold <= 1.0:
-            raise InvalidInputError(f"threshold must lie in (0, 1]; got {self.threshold}")
+        check_range("threshold", self.threshold, 0, 1, ends="(]")
         if (self.vectors is None) != (not self.names):
             raise InvalidInputError(f"vectors must be given exactly where names are; got {len(self.names)} names")
         if self.vectors is not None:

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike
 
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_range
+from phasegraph.pipeline.checks import check_count
 
 _TILE = 512
 _CHUNK = 2048
@@ -87,12 +89,10 @@ def synonym_pairs(
     ([0], [2], [0.9988])
     """
     rows = finite_rows(embeddings, "embeddings")
-    if not 0.0 < threshold <= 1.0:
-        raise InvalidInputError(f"threshold must lie in (0, 1]; got {threshold}")
-    if not 0 <= start <= len(rows):
+    threshold = check_range("threshold", threshold, 0, 1, ends="(]")
+    start, max_pairs = check_count("start", start), check_count("max_pairs", max_pairs)
+    if start > len(rows):
         raise InvalidInputError(f"start must lie in [0, {len(rows)}]; got {start}")
-    if max_pairs < 0:
-        raise InvalidInputError(f"max_pairs must be at least 0; got {max_pairs}")
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -49,11 +49,13 @@ class Extraction:
             raise InvalidTypeError(f"passage_id must be a non-empty string; got {self.passage_id!r}")
         for field in ("entities", "titles"):
             names = getattr(self, field)
-            if isinstance(names, str):
+            if isinstance(names, str) or not isinstance(names, Iterable):
                 raise InvalidTypeError(f"{field} of passage {self.passage_id!r} must be a list; got {names!r}")
             if not all(isinstance(name, str) for name in names):
                 raise InvalidTypeError(f"{field} of passage {self.passage_id!r} must be strings; got {names!r:.120}")
             object.__setattr__(self, field, tuple(names))
+        if isinstance(self.triples, str) or not isinstance(self.triples, Iterable):
+            raise InvalidTypeError(f"triples of passage {self.passage_id!r} must be a list; got {self.triples!r:.80}")
         object.__setattr__(self, "triples", tuple(_triple(self.passage_id, each) for each in self.triples))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import Float32Array, Int32Array
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_range
 
 Csr: TypeAlias = Any
 
@@ -36,8 +36,8 @@ class EdgeWeights:
     count_power : float, default 0.5
         An entity leads to a passage that mentions it c times with weight c to this power.
     common_share : float, default 0.05
-        Entities in more than this share of the passages (and in more than ten), that no passage is about, have
-        no edges.
+        In [0, 1]. Entities in more than this share of the passages (and in more than ten), that no passage is
+        about, have no edges.
     fact : float, default 0.2
         Weight of an entity-to-entity edge per triple that joins the two.
     synonym : float, default 1
@@ -45,8 +45,8 @@ class EdgeWeights:
 
     Raises
     ------
-    InvalidInputError
-        For a value that is negative or not finite.
+    InvalidInputError, InvalidTypeError
+        For a value that is no number, or out of range.
 
     Examples
     --------
@@ -64,11 +64,8 @@ class EdgeWeights:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float | np.floating):
-                raise InvalidTypeError(f"EdgeWeights.{field.name} must be a number; got {value!r}")
-            if not 0 <= value < np.inf:
-                raise InvalidInputError(f"EdgeWeights.{field.name} must be finite and >= 0; got {value!r}")
+            most = 1.0 if field.name == "common_share" else np.inf
+            check_range(f"EdgeWeights.{field.name}", getattr(self, field.name), 0, most)
 
 
 def document_frequency(mentions: Csr) -> Int32Array:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_names, check_rows
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.entity_graph.build import Synonyms
 from phasegraph.graph.entity_graph.records import Extractor
@@ -73,7 +74,7 @@ def build_graph(
     """
     rows = read_passages(passages)
     if extractor is None:
-        rules = RuleExtractor(gazetteer, titles=[title for _, title, _ in rows if title])
+        rules = RuleExtractor(check_names("gazetteer", gazetteer), titles=[title for _, title, _ in rows if title])
         found = [rules(*row) for row in rows]
     else:
         found = [in_normal_form(extractor(*row)) for row in rows]
@@ -102,7 +103,7 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
     """
     rows: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
-    for number, passage in enumerate(passages):
+    for number, passage in enumerate(check_rows("passages", passages)):
         identity, title, text = (_field(passage, name) for name in ("id", "title", "text"))
         title = "" if title is None else title
         if not isinstance(identity, str) or not identity:
@@ -130,7 +131,7 @@ def as_extractions(triples: Triples) -> list[Extraction]:
     """What was handed over, as records in normal form."""
     if isinstance(triples, Mapping):
         return [Extraction(name, triples=each) for name, each in triples.items()]
-    return [in_normal_form(record) for record in triples]
+    return [in_normal_form(record) for record in check_rows("triples", triples)]
 
 
 def in_normal_form(record: Extraction) -> Extraction:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.graph.checks import check_names, check_rows
 from phasegraph.graph.entity_graph.words import CONNECTIVES, STOP_WORDS, Words, normalise_name
 
 Matcher = Literal["auto", "automaton", "python"]
@@ -40,7 +41,7 @@ class Gazetteer:
     def __init__(self, names: Iterable[str] = (), *, matcher: Matcher = "auto", normalised: bool = False) -> None:
         if matcher not in ("auto", "automaton", "python"):
             raise InvalidInputError(f'matcher must be "auto", "automaton" or "python"; got {matcher!r}')
-        forms = names if normalised else map(normalise_name, names)
+        forms = check_rows("names", names) if normalised else map(normalise_name, check_names("names", names))
         self.names = frozenset(name for name in forms if name and name.count(" ") < MAX_WORDS)
         self.matcher = _chosen(matcher)
 

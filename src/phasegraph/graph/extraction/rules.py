@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from phasegraph.graph.checks import check_names
 from phasegraph.graph.entity_graph.records import Extraction
 from phasegraph.graph.entity_graph.words import (
     CONNECTIVES,
@@ -112,7 +113,7 @@ class RuleExtractor:
     """
 
     def __init__(self, names: Iterable[str] = (), *, titles: Iterable[str] = (), matcher: Matcher = "auto") -> None:
-        forms = {normalise_name(name) for name in names}
+        forms = {normalise_name(name) for name in check_names("names", names)}
         for title in titles:
             forms.update(title_names(title))
         self.gazetteer = Gazetteer(forms, matcher=matcher, normalised=True)

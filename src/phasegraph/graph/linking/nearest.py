@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._typing import Float32Array, Int32Array, IntArray
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, normalise_name
 from phasegraph.graph.entity_graph.graph import checked_embeddings
 from phasegraph.graph.linking.seeds import Seeding
@@ -164,10 +164,13 @@ def unit_vector(vector: Any, dimensions: int) -> Float32Array:
 
     Raises
     ------
-    InvalidInputError
-        If it has another length, or is not finite.
+    InvalidInputError, InvalidTypeError
+        If it holds no numbers, has another length, or is not finite.
     """
-    values = np.asarray(vector, dtype=np.float32)
+    try:
+        values = np.asarray(vector, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"the query's embedding must be numbers; got {vector!r:.80}") from error
     if values.shape != (dimensions,):
         raise InvalidInputError(f"the query's embedding must have shape ({dimensions},); got {values.shape}")
     length = float(np.sqrt(np.dot(values.astype(np.float64), values)))

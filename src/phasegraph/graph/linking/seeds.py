@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_range
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.entity_graph.weights import rarity
 from phasegraph.graph.extraction import Gazetteer, find_names, normalise_name
+from phasegraph.pipeline.checks import check_count
 
 _UNKNOWN_SCALE = 0.7
 """What the last seed's score is taken for, the first one's being 1, where scores are no cosines."""
@@ -40,12 +41,12 @@ class LinkSettings:
     fact_mass : float, default 0.5
         Mass of the entities of the facts nearest to the query, where there are embedded facts.
     top_facts : int, default 5
-        How many facts those are.
+        How many facts those are, at least 1.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        For a value out of range.
+        For a value that is no number, or out of range.
 
     Examples
     --------
@@ -62,15 +63,11 @@ class LinkSettings:
     top_facts: int = 5
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-                raise InvalidTypeError(f"LinkSettings.{field.name} must be a number; got {value!r}")
-            if not 0 <= value < np.inf:
-                raise InvalidInputError(f"LinkSettings.{field.name} must be finite and >= 0; got {value!r}")
-        for name in ("seed_passages", "top_facts"):
-            if not isinstance(getattr(self, name), int | np.integer):
-                raise InvalidTypeError(f"LinkSettings.{name} must be a whole number; got {getattr(self, name)!r}")
+        check_count("LinkSettings.seed_passages", self.seed_passages)
+        check_count("LinkSettings.top_facts", self.top_facts, minimum=1)
+        for name in ("sharpness", "name_mass", "specificity_power", "fact_mass"):
+            check_range(f"LinkSettings.{name}", getattr(self, name))
+        check_range("LinkSettings.unanchored", self.unanchored, 0, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

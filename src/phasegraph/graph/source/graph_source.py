@@ -11,6 +11,7 @@ import numpy as np
 from phasegraph._typing import FloatArray, Int32Array
 from phasegraph.candidates import Ranking, top_order
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_names, check_range
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import (
     RESETS,
@@ -31,6 +32,7 @@ from phasegraph.graph.pagerank.rows import StaticRows
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 from phasegraph.graph.source.evidence import Trails
 from phasegraph.graph.source.scoring import background, passage_scores
+from phasegraph.pipeline.checks import check_count, check_flag, check_query
 from phasegraph.sources.protocol import Given
 
 __all__ = ["GraphSource", "WalkSettings", "background"]
@@ -71,10 +73,9 @@ class WalkSettings:
 
     def __post_init__(self) -> None:
         push_settings(self.follow_probability, self.tolerance, 0, None, self.kernel)
-        if not 0 < self.floor < np.inf:
-            raise InvalidInputError(f"WalkSettings.floor must be finite and > 0; got {self.floor!r}")
-        if not 0 <= self.closeness < np.inf:
-            raise InvalidInputError(f"WalkSettings.closeness must be finite and >= 0; got {self.closeness!r}")
+        check_range("WalkSettings.floor", self.floor, ends="(]")
+        check_flag("WalkSettings.relevance", self.relevance)
+        check_range("WalkSettings.closeness", self.closeness)
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,14 +135,19 @@ class GraphSource:
             raise InvalidTypeError(f"graph must be an EntityGraph; got {type(self.graph).__name__}")
         if not isinstance(self.name, str) or not self.name.strip():
             raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
-        if isinstance(self.needs, str):
-            raise InvalidTypeError(f"needs must be a list of names; got {self.needs!r}")
+        for label, kind in (("linking", LinkSettings), ("walk", WalkSettings)):
+            if not isinstance(getattr(self, label), kind):
+                raise InvalidTypeError(f"{label} must be a {kind.__name__}; got {getattr(self, label)!r:.80}")
+        if self.facts is not None and not isinstance(self.facts, FactIndex):
+            raise InvalidTypeError(f"facts must be a FactIndex or None; got {self.facts!r:.80}")
+        if self.embedder is not None and not callable(self.embedder):
+            raise InvalidTypeError(f"embedder must be callable or None; got {self.embedder!r:.80}")
         if self.reset is not None:
             if self.reset not in RESETS:
                 raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
             if self.facts is None or self.embedder is None:
                 raise InvalidInputError(f"reset {self.reset!r} must come with facts and an embedder; one is missing")
-        object.__setattr__(self, "needs", tuple(self.needs))
+        object.__setattr__(self, "needs", check_names("needs", self.needs))
 
     def prepare(self) -> GraphSource:
         """Do now what the first search would wait for: weigh the edges, read the names, load the compiled walk.
@@ -171,10 +177,8 @@ class GraphSource:
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
-        if not isinstance(query, str) or not query.strip():
-            raise InvalidInputError(f"query must be text that is not blank; got {query!r}")
-        if limit is not None and (isinstance(limit, bool) or limit < 1):
-            raise InvalidInputError(f"limit must be at least 1 or None; got {limit!r}")
+        query = check_query(query)
+        limit = None if limit is None else check_count("limit", limit, minimum=1)
         handed = self._handed(given)
         vector = None if self.embedder is None else self.embedder(query)
         seeding = self._seeding(query, handed, vector)

@@ -11,6 +11,7 @@ import numpy as np
 
 from phasegraph.candidates import Ranking, top_order
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_names
 from phasegraph.graph.entity_graph import EdgeWeights, normalise_name, split_words
 from phasegraph.graph.extraction.gazetteer import MAX_WORDS
 from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
@@ -24,6 +25,7 @@ from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.source.evidence import Trails
 from phasegraph.graph.source.graph_source import WalkSettings
 from phasegraph.graph.source.scoring import background, passage_scores
+from phasegraph.pipeline.checks import check_count, check_query
 from phasegraph.sources.protocol import Given
 
 Method = Literal["neighbourhood", "gds"]
@@ -78,11 +80,9 @@ class Neo4jGraphSource:
             value = getattr(self, label)
             if not isinstance(value, str) or not value.strip():
                 raise InvalidTypeError(f"{label} must be a name that is not blank; got {value!r:.40}")
-        if isinstance(self.needs, str):
-            raise InvalidTypeError(f"needs must be a list of names; got {self.needs!r:.40}")
         if self.method not in ("neighbourhood", "gds"):
             raise InvalidInputError(f"method must be 'neighbourhood' or 'gds'; got {self.method!r:.40}")
-        object.__setattr__(self, "needs", tuple(self.needs))
+        object.__setattr__(self, "needs", check_names("needs", self.needs))
 
     def verify(self) -> int:
         """Look whether the corpus can be walked; return how many passages it has.
@@ -105,10 +105,8 @@ class Neo4jGraphSource:
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
-        if not isinstance(query, str) or not query.strip():
-            raise InvalidInputError("query must be text that is not blank; a blank or another type was given")
-        if limit is not None and (isinstance(limit, bool) or limit < 1):
-            raise InvalidInputError(f"limit must be at least 1 or None; got {limit!r:.40}")
+        query = check_query(query)
+        limit = None if limit is None else check_count("limit", limit, minimum=1)
         handed = next((ranking for need in self.needs if (ranking := given.get(need)) is not None), None)
         state = corpus_state(self.connection, self.corpus)
         count = state[0]
