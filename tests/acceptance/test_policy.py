@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import Ranking
-from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy, Threshold, correct_once
+from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy, Threshold
 from phasegraph.candidates import Candidates, pool
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
@@ -205,25 +205,3 @@ def test_json_round_trip() -> None:
         AcceptancePolicy.from_dict({"thresholds": [1]})
     with pytest.raises(InvalidInputError, match="callable"):
         AcceptancePolicy(on_empty=lambda c, s: []).to_dict()
-
-
-def test_correction_asks_once_and_only_where_nothing_was_accepted() -> None:
-    asked = []
-
-    def decide(rankings):
-        return list(rankings)
-
-    def correct(answer):
-        asked.append(answer)
-        return []
-
-    def empty(answer):
-        return not answer
-
-    assert correct_once([VECTOR], decide, correct, empty=empty) == [VECTOR]
-    assert asked == []
-    assert correct_once([], decide, None, empty=empty) == []
-    assert correct_once([], decide, correct, empty=empty) == []
-    assert len(asked) == 1  # still empty, and not asked a second time
-    assert correct_once([], decide, lambda answer: [GRAPH], empty=empty) == [GRAPH]
-    assert correct_once([], decide, lambda answer: None, empty=empty) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -145,3 +147,46 @@ def test_what_the_constructor_was_not_given_comes_from_the_file(tmp_path: Any) -
     retriever = PhaseGraphRetriever(vector=VECTOR).load(path)
     assert retriever.fusion == kept
     assert retriever.k == 6
+
+
+async def _coroutine(result: Result) -> str:
+    return "rewritten"
+
+
+def _raises(result: Result) -> str:
+    raise ConnectionError("no model")
+
+
+@pytest.mark.parametrize(
+    ("correct", "why"),
+    [
+        (_raises, "correct raised ConnectionError"),
+        (lambda result: " ", "correct returned a blank query"),
+        (lambda result: 5, "correct must return a query or None; it returned int"),
+        (_coroutine, "correct returned a coroutine"),
+        (lambda result: "a query that no source knows", "correct gave a query that no source answered"),
+    ],
+)
+def test_a_correction_of_no_use_keeps_the_first_result_and_says_why(correct: Any, why: str) -> None:
+    retriever = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=correct)
+    result = retriever.explain("nothing")
+    assert result.reason == "all_rejected"
+    assert result.warnings[-1] == result.warnings[-1].strip()
+    assert why in result.warnings[-1]
+
+
+async def test_a_correction_shares_the_deadline_of_its_call() -> None:
+    def slow(query: str) -> Any:
+        time.sleep(0.25 if query == "nothing" else 30)
+        return VECTOR(query)
+
+    async def never(result: Result) -> str:
+        await asyncio.sleep(30)
+        return "rewritten"
+
+    for correct, why in ((lambda result: "rewritten", "no source answered"), (never, "left no time")):
+        retriever = PhaseGraphRetriever(vector=slow, accept={"vector": 0.65}, correct=correct, deadline=0.5)
+        begun = time.monotonic()
+        result = await retriever.aexplain("nothing")
+        assert time.monotonic() - begun < 0.75
+        assert why in result.warnings[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph import FusionPipeline, InvalidInputError
+from phasegraph import FusionPipeline, InvalidInputError, Result
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InvalidTypeError
@@ -132,3 +134,46 @@ def test_a_number_of_nodes_that_was_assigned_is_saved_and_wins_over_a_file(tmp_p
     assert FusionPipeline.load(path).k == 2
     FusionPipeline(k=5).save(path)
     assert len(_ids(retriever.load(path))) == 2
+
+
+async def _coroutine(result: Result) -> str:
+    return "rewritten"
+
+
+def _raises(result: Result) -> str:
+    raise ConnectionError("no model")
+
+
+@pytest.mark.parametrize(
+    ("correct", "why"),
+    [
+        (_raises, "correct raised ConnectionError"),
+        (lambda result: " ", "correct returned a blank query"),
+        (lambda result: 5, "correct must return a query or None; it returned int"),
+        (_coroutine, "correct returned a coroutine"),
+        (lambda result: "a query that no source knows", "correct gave a query that no source answered"),
+    ],
+)
+def test_a_correction_of_no_use_keeps_the_first_result_and_says_why(correct: Any, why: str) -> None:
+    retriever = CalibratedFusionRetriever(vector=_vector, accept={"vector": 0.65}, correct=correct)
+    result = retriever.explain("nothing")
+    assert result.reason == "all_rejected"
+    assert result.warnings[-1] == result.warnings[-1].strip()
+    assert why in result.warnings[-1]
+
+
+async def test_a_correction_shares_the_deadline_of_its_call() -> None:
+    def slow(query: str) -> Any:
+        time.sleep(0.25 if query == "nothing" else 30)
+        return _vector(query)
+
+    async def never(result: Result) -> str:
+        await asyncio.sleep(30)
+        return "rewritten"
+
+    for correct, why in ((lambda result: "rewritten", "no source answered"), (never, "left no time")):
+        retriever = CalibratedFusionRetriever(vector=slow, accept={"vector": 0.65}, correct=correct, deadline=0.5)
+        begun = time.monotonic()
+        result = await retriever.aexplain("nothing")
+        assert time.monotonic() - begun < 0.75
+        assert why in result.warnings[-1]

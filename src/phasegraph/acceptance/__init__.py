@@ -17,7 +17,7 @@ from phasegraph.acceptance.fitting import (
     sscc_threshold,
 )
 from phasegraph.acceptance.judged import JudgedScores, judge, query_losses
-from phasegraph.acceptance.outcome import AcceptanceOutcome, Certificate, correct_once
+from phasegraph.acceptance.outcome import AcceptanceOutcome, Certificate
 from phasegraph.acceptance.policy import AcceptancePolicy
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
 
@@ -35,7 +35,6 @@ __all__ = [
     "certify_threshold",
     "check_drift",
     "conformal_threshold",
-    "correct_once",
     "fit_global_threshold",
     "fit_grid",
     "fit_threshold",

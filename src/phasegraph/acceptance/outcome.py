@@ -1,21 +1,19 @@
-"""What a decision on acceptance looks like, which promises hold for it, and asking once more."""
+"""What a decision on acceptance looks like, and which promises hold for it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from phasegraph._typing import BoolArray
 from phasegraph.acceptance.thresholds import Threshold
-from phasegraph.candidates import Ranking
 
 Verdicts: TypeAlias = NDArray[np.int8]
 ACCEPT, AMBIGUOUS, REJECT = 1, 0, -1
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,41 +113,3 @@ def check_certificate(
     elif narrowed:
         reason = "another threshold removed part of what it accepts"
     return Certificate(name, threshold.promise, not reason, reason)
-
-
-def correct_once(
-    rankings: Sequence[Ranking],
-    decide: Callable[[Sequence[Ranking]], Answer],
-    correct: Callable[[Answer], Sequence[Ranking] | None] | None = None,
-    /,
-    *,
-    empty: Callable[[Answer], bool],
-) -> Answer:
-    """Decide; where nothing was accepted, let `correct` ask again, and decide once more.
-
-    Parameters
-    ----------
-    rankings : sequence of Ranking
-        As the sources gave them.
-    decide : callable
-        Rankings to an answer.
-    correct : callable, optional
-        Answer to new rankings (a rewritten query, another index…), or None to leave it; default: off.
-    empty : callable
-        Whether an answer accepted nothing.
-
-    Returns
-    -------
-    Answer
-        The second answer where there was one, accepted or not: never a third.
-
-    Notes
-    -----
-    The place of the corrective step of CRAG and SSCC; no text is rewritten here. On the published per-query
-    results, correction by a language model lowered the answers' F1 and no correction did as well as SSCC.
-    """
-    answer = decide(rankings)
-    if correct is None or not empty(answer):
-        return answer
-    again = correct(answer)
-    return answer if again is None else decide(again)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from asyncio import wait_for
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import iscoroutine
 from typing import Any, TypeAlias
 
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.adapters.embedding import Embedding
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError
 from phasegraph.pipeline import FusionPipeline, Result
 from phasegraph.selection import SelectionPolicy
 
@@ -48,8 +50,54 @@ class Choosing:
         return pipeline
 
     def again(self, result: Result) -> Any:
-        """What `correct` says of a result of which everything was rejected: a query, None, or an awaitable."""
-        return self.correct(result) if self.correct is not None and result.reason == "all_rejected" else None
+        """What `correct` says of a result of which everything was rejected: a query, None, an awaitable, its error."""
+        if self.correct is None or result.reason != "all_rejected":
+            return None
+        try:
+            return self.correct(result)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - what corrects never costs the answer there is
+            return error
+
+
+class UncorrectedError(PhasegraphError):
+    """What `correct` gave cannot be asked; the first result stands."""
+
+
+async def awaited(said: Awaitable[Any], seconds: float | None) -> Any:
+    """What an awaitable gives within `seconds`, or the error it ends with."""
+    try:
+        return await wait_for(said, seconds)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as in a call that is not asynchronous
+        return error
+
+
+def check_correction(said: object, seconds: float | None) -> str:
+    """The query that `correct` gave, or UncorrectedError where there is none or no time is left to ask it."""
+    if isinstance(said, TimeoutError) or (seconds is not None and seconds <= 0):
+        why = "left no time to ask again"
+    elif isinstance(said, Exception):
+        why = f"raised {type(said).__name__}"
+    elif isinstance(said, str):
+        if said.strip():
+            return said
+        why = "returned a blank query"
+    elif iscoroutine(said):
+        why = "returned a coroutine, which only asynchronous calls await"
+    else:
+        why = f"must return a query or None; it returned {type(said).__name__}"
+    if iscoroutine(said):
+        said.close()
+    raise UncorrectedError(f"correct {why}")
+
+
+def uncorrected(result: Result, error: PhasegraphError) -> Result:
+    """The first result, which says why it was not corrected."""
+    why = str(error) if isinstance(error, UncorrectedError) else "correct gave a query that no source answered"
+    return replace(result, warnings=(*result.warnings, f"{why}; the first result is kept"))
 
 
 def _policy(given: Accept, sources: Sequence[str]) -> AcceptancePolicy:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutine
 from time import monotonic
@@ -11,15 +11,15 @@ from typing import TypeAlias
 
 from numpy.typing import ArrayLike
 
-from phasegraph.adapters.choosing import Choosing
+from phasegraph.adapters.checks import check_names, check_pipeline, check_weights, needs_of
+from phasegraph.adapters.choosing import Choosing, UncorrectedError, awaited, check_correction, uncorrected
 from phasegraph.adapters.embedding import VectorsWanted
 from phasegraph.adapters.provenance import with_notes
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.calibration import Calibrator
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError
 from phasegraph.pipeline import Context, FusionPipeline, Result
-from phasegraph.pipeline.checks import check_query, check_weights_mapping
 from phasegraph.sources import Gathered, Gatherer
 from phasegraph.sources.gather import OnAllFailed
 from phasegraph.sources.protocol import AnySource
@@ -131,17 +131,36 @@ class Plan:
         bind : callable
             ``bind(name, notes)`` gives the source of this call; what it notes goes to its report.
         """
-        result = self._ask(query, k, bind)
-        again = self.choosing.again(result)
-        return result if again is None else self._ask(check_query(again), k, bind)
+        begun = monotonic()
+        result = self._ask(query, k, bind, self.gatherer.deadline)
+        said = self.choosing.again(result)
+        if said is None:
+            return result
+        left = self._left(begun)
+        try:
+            return self._ask(check_correction(said, left), k, bind, left)
+        except (UncorrectedError, AllSourcesFailed) as error:
+            return uncorrected(result, error)
 
     async def aask(self, query: str, k: int, bind: Bind) -> Result:
         """As :meth:`ask`, on the caller's event loop; there, what corrects may be a coroutine."""
-        result = await self._aask(query, k, bind)
-        again = self.choosing.again(result)
-        if isawaitable(again):
-            again = await again
-        return result if again is None else await self._aask(check_query(again), k, bind)
+        begun = monotonic()
+        result = await self._aask(query, k, bind, self.gatherer.deadline)
+        said = self.choosing.again(result)
+        if isawaitable(said):
+            said = await awaited(said, self._left(begun))
+        if said is None:
+            return result
+        left = self._left(begun)
+        try:
+            return await self._aask(check_correction(said, left), k, bind, left)
+        except (UncorrectedError, AllSourcesFailed) as error:
+            return uncorrected(result, error)
+
+    def _left(self, begun: float) -> float | None:
+        """Seconds left of a call's deadline; None = there is none."""
+        limit = self.gatherer.deadline
+        return None if limit is None else max(0.0, limit - (monotonic() - begun))
 
     def rankings(self, query: str, bind: Bind) -> Sequence[Ranking]:
         """What the sources answer, undecided."""
@@ -155,18 +174,18 @@ class Plan:
         notes: Notes = {name: [] for name in self.asked}
         return {name: bind(name, notes[name]) for name in self.asked}, notes
 
-    def _ask(self, query: str, k: int, bind: Bind) -> Result:
+    def _ask(self, query: str, k: int, bind: Bind, seconds: float | None) -> Result:
         bound, notes = self._bind(bind)
-        found = self.gatherer.gather(bound, query)
+        found = self.gatherer.gather(bound, query, seconds=seconds)
         context = Context(query=query) if self.context is None else check_context(self.context(query))
         if self._needs_vectors:
             context = self.choosing.embedding.context(context, found.rankings)
         return self._decide(found, notes, context, k)
 
-    async def _aask(self, query: str, k: int, bind: Bind) -> Result:
+    async def _aask(self, query: str, k: int, bind: Bind, seconds: float | None) -> Result:
         bound, notes = self._bind(bind)
         begun = monotonic()
-        found = await self.gatherer.agather(bound, query)
+        found = await self.gatherer.agather(bound, query, seconds=seconds)
         made = Context(query=query) if self.context is None else self.context(query)
         context = check_context(await made if isawaitable(made) else made)
         if not self._needs_vectors:
@@ -176,11 +195,10 @@ class Plan:
             return self._decide(found, notes, later, k)
         except VectorsWanted as wanted:
             ids = wanted.ids
-        limit = self.gatherer.deadline
-        seconds = None if limit is None else max(0.0, limit - (monotonic() - begun))
+        left = None if seconds is None else max(0.0, seconds - (monotonic() - begun))
         outcome: Exception | ArrayLike
         try:
-            outcome = await self.choosing.embedding.avectors(ids, found.rankings, seconds)
+            outcome = await self.choosing.embedding.avectors(ids, found.rankings, left)
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - the core says that selection failed
@@ -213,72 +231,12 @@ def _raised(outcome: Exception | ArrayLike) -> ArrayLike:
     return outcome
 
 
-def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
-    """Weights of all sources by name, or None where nobody gave one."""
-    own = {name: spec.weight for name, spec in specs.items() if spec.weight is not None}
-    if given is None:
-        return check_weights_mapping({name: own.get(name, 1.0) for name in specs}) if own else None
-    if own:
-        raise InvalidInputError(
-            f"weights must be given in one place; got weights= and SourceSpec.weight of {list(own)}"
-        )
-    checked = check_weights_mapping(given)
-    unknown = sorted(set(checked) - set(specs))
-    if unknown:
-        raise InvalidInputError(f"weights must be among the sources {list(specs)}; got {unknown}")
-    missing = sorted(set(specs) - set(checked))
-    if missing:
-        raise InvalidInputError(f"weights must name every source; got none for {missing}")
-    return checked
-
-
-def check_pipeline(
-    given: FusionPipeline | str | os.PathLike[str],
-    weights: Mapping[str, float] | None,
-    specs: Mapping[str, SourceSpec],
-    *,
-    strict: bool = False,
-) -> FusionPipeline:
-    """The pipeline in use: the one given or read, with the weights and the strictness of the retriever."""
-    if isinstance(given, FusionPipeline):
-        pipeline = given
-    elif isinstance(given, str | os.PathLike):
-        pipeline = FusionPipeline.load(given)
-    else:
-        raise InvalidTypeError(f"pipeline must be a FusionPipeline or a path; got {type(given).__name__}")
-    if weights is not None:
-        pipeline = replace(pipeline, weights=weights)
-    elif pipeline.weights is not None and not set(specs) <= set(pipeline.weights):
-        missing = sorted(set(specs) - set(pipeline.weights))
-        raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
-    return replace(pipeline, strict=True) if strict else pipeline
-
-
-def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
-    """Refuse caps, calibrators and thresholds for a source that is not there: they would never act."""
-    accept = pipeline.accept
-    named: dict[str, Collection[str]] = {"pool_caps": pipeline.pool_caps, "calibrators": pipeline.calibrators}
-    named["accept"] = () if accept is None else accept.thresholds
-    for name, given in named.items():
-        unknown = sorted(set(given) - set(sources))
-        if unknown:
-            raise InvalidInputError(f"pipeline.{name} must name sources among {sorted(sources)}; got {unknown}")
-
-
 def with_fitted(
     given: FusionPipeline | str | os.PathLike[str] | None, fitted: Mapping[str, Calibrator]
 ) -> FusionPipeline:
     """The pipeline as it was given, with these calibrators and nothing else of a retriever's."""
     base = check_pipeline(FusionPipeline() if given is None else given, None, {})
     return replace(base, calibrators={**base.calibrators, **fitted})
-
-
-def needs_of(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
-    """The needs a retriever declares itself, as far as there are such sources."""
-    declared = getattr(spec.retriever, "needs", ())
-    if spec.needs is not None or not isinstance(declared, list | tuple):
-        return ()
-    return tuple(need for need in declared if need in specs and need != name)
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ class Gatherer:
         """Per source: searches running now, and the state of its breaker."""
         return {name: state.health for name, state in self._states.items()}
 
-    def gather(self, sources: Mapping[str, AnySource], query: str) -> Gathered:
+    def gather(self, sources: Mapping[str, AnySource], query: str, *, seconds: float | None = None) -> Gathered:
         """Ask `sources` and wait for them.
 
         Parameters
@@ -116,6 +116,8 @@ class Gatherer:
             driven on an event loop of our own.
         query : str
             Not blank.
+        seconds : float, optional
+            What is left of a deadline that began before, > 0; default the whole of `deadline`.
 
         Returns
         -------
@@ -131,7 +133,7 @@ class Gatherer:
             If the query is blank, there is no source, or one is not known or not a source.
         """
         bell: SimpleQueue[None] = SimpleQueue()
-        call = self._call(sources, query, lambda: bell.put(None), None)
+        call = self._call(sources, query, seconds, lambda: bell.put(None), None)
         try:
             call.start()
             while not call.finished:
@@ -143,7 +145,7 @@ class Gatherer:
             call.close()
         return conclude(call, raise_if_none=self._raise_if_none, strict=self.strict)
 
-    async def agather(self, sources: Mapping[str, AnySource], query: str) -> Gathered:
+    async def agather(self, sources: Mapping[str, AnySource], query: str, *, seconds: float | None = None) -> Gathered:
         """Ask `sources` and await them.
 
         A source whose class defines ``asearch`` is awaited on this event loop (unless ``in_thread``), any other
@@ -155,6 +157,8 @@ class Gatherer:
             As in :meth:`gather`.
         query : str
             Not blank.
+        seconds : float, optional
+            As in :meth:`gather`.
 
         Returns
         -------
@@ -166,12 +170,21 @@ class Gatherer:
         AllSourcesFailed, DegradedError, InvalidInputError, InvalidTypeError
             As in :meth:`gather`.
         """
-        call = await await_call(lambda ring, runner: self._call(sources, query, ring, runner))
+        call = await await_call(lambda ring, runner: self._call(sources, query, seconds, ring, runner))
         return conclude(call, raise_if_none=self._raise_if_none, strict=self.strict)
 
-    def _call(self, sources: Mapping[str, AnySource], query: str, ring: Ring, runner: TaskRunner | None) -> Call:
+    def _call(
+        self,
+        sources: Mapping[str, AnySource],
+        query: str,
+        seconds: float | None,
+        ring: Ring,
+        runner: TaskRunner | None,
+    ) -> Call:
         """The call, not begun; `runner` holds the caller's event loop, where it has one."""
         check_query(query)
+        if seconds is not None:
+            check_seconds("seconds", seconds)
         if not isinstance(sources, Mapping):
             raise InvalidTypeError(f"sources must be a mapping of names to sources; got {type(sources).__name__}")
         if not sources:
@@ -194,7 +207,7 @@ class Gatherer:
                 run = call.search if slot.way == "search" else partial(run_to_end, call)
                 workers.pool().submit(run, call.settle, slot)
 
-        return Call(query, slots, self.deadline, begin, ring)
+        return Call(query, slots, self.deadline if seconds is None else seconds, begin, ring)
 
     def _slot(self, name: str, source: AnySource, awaits: bool) -> Slot:
         settings = self.settings.get(name)
