@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 
 from langchain_phasegraph.documents import BLOCK, ScoredDocuments, unpack
 from phasegraph import Ranking
-from phasegraph.adapters import Direction, Identities, contradicts, limited
+from phasegraph.adapters import Direction, Identities, contradicts, limited, scores_of
 from phasegraph.adapters.payloads import Payloads
 from phasegraph.adapters.specs import Reading
 
@@ -39,16 +39,15 @@ class Reader:
         documents = unpack(answer)
         if documents.ranking is not None:
             payloads = documents.payloads or {}
-            return limited(replace(documents.ranking, source=self.name, payloads=payloads), limit)
+            return limited(replace(documents.ranking, source=self.name, payloads=payloads), limit, notes)
         ids = self._ids(documents, notes)
-        scores, order = self._scores(documents, ids)
+        given, order = self._scores(documents, ids)
+        scores = scores_of(given, self.reading, notes, len(documents))
         higher: bool | None = True
         if scores is not None:
             higher = self._higher(documents, order, notes)
             if higher is None:
                 scores = None
-        elif len(documents):
-            notes.append("rank only: it returns no scores")
         found = Ranking.from_hits(
             self.name,
             ids,
@@ -59,7 +58,7 @@ class Reader:
         )
         if scores is not None and documents.searched is None and found.ids != tuple(ids) and contradicts(found, ids):
             notes.append("its order contradicts its scores; the scores were believed")
-        return limited(found, limit)
+        return limited(found, limit, notes)
 
     def _ids(self, documents: Sequence[Document], notes: list[str]) -> list[str]:
         if self.reading.id_fn is None:

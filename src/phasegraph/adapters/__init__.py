@@ -4,7 +4,7 @@ The integration packages convert between a framework's objects and rankings; wha
 twice stands here.
 """
 
-from phasegraph.adapters.direction import Direction, infer_direction, known_direction
+from phasegraph.adapters.direction import Direction, infer_direction, known_direction, scores_of
 from phasegraph.adapters.fitting import check_queries, fit_calibrators, with_progress
 from phasegraph.adapters.identity import ID_KEYS, Identities, resolve_id, text_id
 from phasegraph.adapters.plain import plain
@@ -23,6 +23,7 @@ __all__ = [
     "plain",
     "provenance",
     "resolve_id",
+    "scores_of",
     "text_id",
     "with_notes",
     "with_progress",

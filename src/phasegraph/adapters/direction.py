@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph.adapters.specs import Reading
 from phasegraph.candidates import Ranking
 
 _REMEMBERED_HITS = 3
@@ -126,6 +127,8 @@ class Direction:
             return self._known, _note(self._known, "known for this store")
         if self._inferred is None:
             found = infer_direction(scores)
+            if found is None and not len(_finite(scores)):
+                return True, "none of its scores is a number"
             if found is None and not _differ(scores):
                 return True, "uninformative: its scores do not differ"
             if found is None:
@@ -134,6 +137,17 @@ class Direction:
                 return found, _note(found, "inferred from the order of its scores")
             self._inferred = found
         return self._inferred, _note(self._inferred, "inferred from the order of its scores")
+
+
+def scores_of(scores: Sequence[Any] | None, reading: Reading, notes: list[str], hits: int) -> Sequence[Any] | None:
+    """The scores of `hits` hits; None, with a note that says where they were looked for, if there are none at all."""
+    if scores is not None and not (scores and all(score is None for score in scores)):
+        return scores
+    if hits and reading.score_key is not None:
+        notes.append(f"rank only: no score under {reading.score_key!r}")
+    elif hits:
+        notes.append("rank only: it returns no scores" if reading.score_fn is None else "rank only: score_fn gave none")
+    return None
 
 
 def _finite(scores: Sequence[object]) -> FloatArray:

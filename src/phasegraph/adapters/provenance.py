@@ -11,6 +11,7 @@ from phasegraph._typing import FloatArray
 from phasegraph.candidates import Ranking, SourceReport
 from phasegraph.pipeline import Result
 from phasegraph.pipeline.parts import cap_ranking
+from phasegraph.sources.slot import cut_note
 
 _SHORT = 512
 Column: TypeAlias = tuple[list[float | None], list[float | None]]
@@ -144,6 +145,9 @@ def contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
     return bool(((at[1:] < at[:-1]) & (scores[1:] < scores[:-1])).any())
 
 
-def limited(ranking: Ranking, limit: int | None) -> Ranking:
-    """The ranking's best `limit` hits; all of them where it is None."""
-    return ranking if limit is None or len(ranking) <= limit else cap_ranking(ranking, limit, "list", frozenset())
+def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
+    """The ranking's best `limit` hits, which is noted; all of them where it is None."""
+    if limit is None or len(ranking) <= limit:
+        return ranking
+    notes.append(cut_note(len(ranking), limit))
+    return cap_ranking(ranking, limit, "list", frozenset())

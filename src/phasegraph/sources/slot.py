@@ -17,6 +17,11 @@ Way: TypeAlias = Literal["search", "drive", "task"]
 _NOTHING: Given = MappingProxyType({})
 
 
+def cut_note(found: int, limit: int) -> str:
+    """What the report says of an answer longer than was asked for."""
+    return f"returned {found} hits where {limit} were asked for; the best {limit} were kept"
+
+
 class Slot:
     """One source within one call."""
 
@@ -61,7 +66,7 @@ class Slot:
         limit = self.settings.limit
         if limit is None or len(ranking) <= limit:
             return ranking
-        self.notes = (f"returned {len(ranking)} hits where {limit} were asked for; the best {limit} were kept",)
+        self.notes = (cut_note(len(ranking), limit),)
         return best_hits(ranking, limit)
 
     def report(self) -> SourceReport:

@@ -10,7 +10,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from llama_index.retrievers.phasegraph.knowledge import facts_by_passage, passage_id
 from phasegraph import Ranking
-from phasegraph.adapters import Direction, Identities, contradicts, limited
+from phasegraph.adapters import Direction, Identities, contradicts, limited, scores_of
 from phasegraph.adapters.payloads import Payloads
 from phasegraph.adapters.specs import Reading
 from phasegraph.graph.source import Trail
@@ -83,10 +83,8 @@ class Reader:
     def ranking(self, hits: Sequence[NodeWithScore], limit: int | None, notes: list[str]) -> Ranking:
         """The answer as a ranking; what had to be handled is added to `notes`."""
         ids = self._ids(hits, notes)
-        scores = self._scores(hits)
+        scores = scores_of(self._scores(hits), self.reading, notes, len(hits))
         higher = self._higher(scores, notes) if scores is not None else True
-        if scores is None and len(hits):
-            notes.append("rank only: it returns no scores")
         evidence: Evidence = {}
         if self.knowledge is not None:
             evidence = facts_by_passage(ids, hits)
@@ -100,7 +98,7 @@ class Reader:
         )
         if scores is not None and higher is not None and found.ids != tuple(ids) and contradicts(found, ids):
             notes.append("its order contradicts its scores; the scores were believed")
-        return limited(found, limit)
+        return limited(found, limit, notes)
 
     def _ids(self, hits: Sequence[NodeWithScore], notes: list[str]) -> list[str]:
         if self.reading.id_fn is not None:
@@ -115,14 +113,13 @@ class Reader:
         notes.extend(found)
         return ids
 
-    def _scores(self, hits: Sequence[NodeWithScore]) -> list[object] | None:
+    def _scores(self, hits: Sequence[NodeWithScore]) -> list[object]:
         reading = self.reading
         if reading.score_fn is not None:
             return [reading.score_fn(hit) for hit in hits]
         if reading.score_key is not None:
             return [hit.node.metadata.get(reading.score_key) for hit in hits]
-        scores: list[object] = [hit.score for hit in hits]
-        return None if all(score is None for score in scores) else scores
+        return [hit.score for hit in hits]
 
     def _higher(self, scores: Sequence[object], notes: list[str]) -> bool | None:
         higher, note = self.direction.of(scores)
