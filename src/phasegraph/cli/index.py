@@ -14,8 +14,9 @@ import typer
 from phasegraph._typing import Float32Array
 from phasegraph.cli.output import console
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage, read_corpus, read_vectors
+from phasegraph.evaluation.datasets import Passage, read_corpus
 from phasegraph.evaluation.reading import lines_of
+from phasegraph.evaluation.vectors import read_vectors
 from phasegraph.graph.entity_graph import Extraction, normalise_name
 from phasegraph.graph.entity_graph.graph import checked_embeddings
 from phasegraph.graph.extraction import read_openie
