@@ -171,3 +171,9 @@ def test_two_systems_of_one_name_are_refused(folder):
 
 def test_every_system_says_what_it_is():
     assert all(system.about and system.name == name for name, system in OWN_SYSTEMS.items())
+
+
+@pytest.mark.parametrize("wrong", [0, True, 2.5])
+def test_the_bootstrap_of_a_table_needs_resamples(wrong):
+    with pytest.raises(InvalidInputError, match="resamples must be a whole number >= 1"):
+        compare([Answers("vector", hits(range(10)))], JUDGED, resamples=wrong)

@@ -138,3 +138,10 @@ def test_coverage_and_risk_refuse_what_they_cannot_rank():
     for scores, correct in [([], []), ([1.0], [True, False]), ([float("nan")], [True])]:
         with pytest.raises(InvalidInputError):
             coverage_risk(scores, correct)
+
+
+@pytest.mark.parametrize("wrong", ["no", None, object(), 2, 0.5, float("nan")])
+def test_labels_that_are_neither_true_nor_false_are_refused(wrong):
+    with pytest.raises(InvalidInputError, match=r"correct must hold true or false .*; item 1 is"):
+        coverage_risk([0.9, 0.8], [True, wrong])
+    assert coverage_risk([0.9, 0.8], np.array([1, 0])).at(0.5) == (1.0, 0.5)

@@ -204,3 +204,37 @@ def test_corrections_refuse_what_is_no_p_value(values):
     for correction in (holm, benjamini_hochberg):
         with pytest.raises(InvalidInputError, match="p_values"):
             correction(values)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "10", None, float("nan")])
+def test_resamples_and_permutations_are_whole_numbers_of_at_least_one(wrong):
+    columns = np.array([[0.0], [1.0]])
+    with pytest.raises(InvalidInputError, match="resamples must be a whole number >= 1"):
+        paired_bootstrap([0.1, 0.2], resamples=wrong)
+    with pytest.raises(InvalidInputError, match="resamples must be a whole number >= 1"):
+        bootstrap_intervals(columns, resamples=wrong)
+    with pytest.raises(InvalidInputError, match="permutations must be a whole number >= 1"):
+        sign_flip([0.1, 0.2], permutations=wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 1.5, True, "0.95", None, float("nan")])
+def test_levels_are_numbers_between_zero_and_one(wrong):
+    for call in (
+        lambda: wilson(1, 2, level=wrong),
+        lambda: paired_bootstrap([0.1, 0.2], level=wrong),
+        lambda: bootstrap_intervals(np.array([[0.0], [1.0]]), level=wrong),
+    ):
+        with pytest.raises(InvalidInputError, match="level must be a number in"):
+            call()
+
+
+@pytest.mark.parametrize("columns", [np.zeros(3), np.zeros((2, 2, 2)), [[0.0], [1.0]], np.array([[np.inf], [0.0]])])
+def test_intervals_need_a_table_of_finite_floats(columns):
+    with pytest.raises(InvalidInputError, match="columns must be"):
+        bootstrap_intervals(columns)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(True, 2), (1, True), (1.0, 2), (1, 2.5), ("1", 2)])
+def test_wilson_counts_whole_numbers_only(successes, n):
+    with pytest.raises(InvalidInputError, match="must be a whole number"):
+        wilson(successes, n)

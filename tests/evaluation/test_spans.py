@@ -46,3 +46,20 @@ def test_a_span_must_be_one(start, end, grade):
 def test_the_share_must_be_one():
     with pytest.raises(InvalidInputError, match="share"):
         judgement_from_spans("q", [], {}, share=0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"start": True}, "the start of a span must be a whole number"),
+        ({"end": 9.0}, "the end of a span must be a whole number"),
+        ({"end": float("nan")}, "the end of a span must be a whole number"),
+        ({"grade": True}, "the grade of a span must be a number"),
+        ({"grade": "1"}, "the grade of a span must be a number"),
+        ({"grade": float("nan")}, "positive and finite"),
+        ({"grade": float("inf")}, "positive and finite"),
+    ],
+)
+def test_a_span_is_made_of_whole_numbers_and_a_positive_grade(given, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Span(**{"document": "d", "start": 0, "end": 9, "grade": 1.0, **given})

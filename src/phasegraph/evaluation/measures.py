@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.judgements import Judgement
 
@@ -217,6 +217,17 @@ class CoverageRisk:
         return float(self.coverage[accepted - 1]), float(self.risk[accepted - 1])
 
 
+def _truths(correct: Sequence[object]) -> BoolArray:
+    """True or false, or 1 or 0, and nothing else."""
+    labels = list(correct)
+    bad = next((i for i, one in enumerate(labels) if not isinstance(one, int | np.bool_ | np.number)), None)
+    if bad is None:
+        bad = next((i for i, one in enumerate(labels) if one not in (0, 1)), None)
+    if bad is not None:
+        raise InvalidInputError(f"correct must hold true or false (or 1 or 0); item {bad} is {labels[bad]!r}")
+    return np.array(labels, dtype=bool)
+
+
 def coverage_risk(scores: Sequence[float] | FloatArray, correct: Sequence[object]) -> CoverageRisk:
     """How much is accepted, and how much of that is wrong, at every threshold.
 
@@ -234,7 +245,7 @@ def coverage_risk(scores: Sequence[float] | FloatArray, correct: Sequence[object
     Raises
     ------
     InvalidInputError
-        If the lengths differ, there is nothing, or a score is not finite.
+        If the lengths differ, there is nothing, a score is not finite, or a label is neither true nor false.
 
     Examples
     --------
@@ -242,7 +253,7 @@ def coverage_risk(scores: Sequence[float] | FloatArray, correct: Sequence[object
     (0.6666666666666666, 0.5)
     """
     values = np.array(scores, dtype=np.float64)
-    right = np.array(correct, dtype=bool)
+    right = _truths(correct)
     if values.ndim != 1 or not len(values) or values.shape != right.shape or not np.isfinite(values).all():
         raise InvalidInputError(
             f"scores must be finite, at least one, one per label; got {values.shape} and {right.shape}"

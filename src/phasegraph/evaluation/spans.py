@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.judgements import Judgement
 
@@ -20,7 +22,7 @@ class Span:
     start, end : int
         ``0 <= start < end``.
     grade : float, default 1.0
-        Positive.
+        Positive and finite.
     """
 
     document: str
@@ -29,10 +31,16 @@ class Span:
     grade: float = 1.0
 
     def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise InvalidInputError(f"the {name} of a span must be a whole number; got {value!r}")
+        if isinstance(self.grade, bool) or not isinstance(self.grade, int | float | np.number):
+            raise InvalidInputError(f"the grade of a span must be a number; got {self.grade!r}")
         if not 0 <= self.start < self.end:
             raise InvalidInputError(f"a span must have 0 <= start < end; got [{self.start}, {self.end})")
-        if not self.grade > 0:
-            raise InvalidInputError(f"the grade of a span must be positive; got {self.grade!r}")
+        if not 0 < self.grade < np.inf:
+            raise InvalidInputError(f"the grade of a span must be positive and finite; got {self.grade!r}")
 
 
 def covers(passage: Span, gold: Span, *, share: float = 0.5) -> bool:

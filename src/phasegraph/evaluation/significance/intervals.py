@@ -6,6 +6,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph.evaluation.significance.resampling import check_count, check_level
 
 
 def wilson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
@@ -40,12 +41,13 @@ def wilson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float
     """
     from scipy.special import ndtri
 
+    check_count("n", n, 0)
+    check_count("successes", successes, 0)
+    check_level(level)
     if n < 1:
         raise InsufficientDataError(f"n must be >= 1; got {n}")
-    if not 0 <= successes <= n or not 0 < level < 1:
-        raise InvalidInputError(
-            f"successes must be in [0, n] and level in (0, 1); got {successes} of {n}, level={level}"
-        )
+    if successes > n:
+        raise InvalidInputError(f"successes must be at most n; got {successes} of {n}")
     z = float(ndtri(0.5 + level / 2))
     share = successes / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
@@ -68,7 +70,9 @@ def bootstrap_intervals(
         One row per query, one column per system and measure (or difference). NaN = left out: such a
         column's mean runs over the queries it is scored on.
     resamples : int, default 10000
+        At least 1.
     level : float, default 0.95
+        Coverage, in (0, 1).
     rng : int or numpy Generator, default 0
 
     Returns
@@ -78,8 +82,8 @@ def bootstrap_intervals(
 
     Raises
     ------
-    InsufficientDataError
-        If there is no row.
+    InvalidInputError, InsufficientDataError
+        If a parameter is outside what is said above, or there is no row.
 
     Notes
     -----
@@ -91,6 +95,13 @@ def bootstrap_intervals(
     >>> bootstrap_intervals(np.array([[0.0], [1.0], [1.0], [1.0]]), rng=0)
     array([[0.25, 1.  ]])
     """
+    if not isinstance(columns, np.ndarray) or columns.ndim != 2 or columns.dtype.kind != "f":
+        given = f"{columns.shape} {columns.dtype}" if isinstance(columns, np.ndarray) else type(columns).__name__
+        raise InvalidInputError(f"columns must be an (n, c) array of floats; got {given}")
+    if np.isinf(columns).any():
+        raise InvalidInputError("columns must be finite, NaN where a query is left out; got infinity")
+    check_count("resamples", resamples)
+    check_level(level)
     count, width = columns.shape
     if not count:
         raise InsufficientDataError("columns must have at least one row; got none")

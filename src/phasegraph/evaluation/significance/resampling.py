@@ -44,6 +44,19 @@ def checked(values: ArrayLike, name: str) -> FloatArray:
     return array
 
 
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InvalidInputError(f"{name} must be a whole number >= {least}; got {value!r}")
+
+
+def check_level(level: object) -> None:
+    """Raise unless `level` is a number in (0, 1)."""
+    number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
+    if not number or not 0 < float(level) < 1:  # type: ignore[arg-type]
+        raise InvalidInputError(f"level must be a number in (0, 1); got {level!r}")
+
+
 def paired_bootstrap(
     differences: ArrayLike,
     *,
@@ -90,8 +103,8 @@ def paired_bootstrap(
     (0.0228, 0.015, 0.16)
     """
     values = checked(differences, "differences")
-    if resamples < 1 or not 0 < level < 1:
-        raise InvalidInputError(f"resamples must be >= 1 and level in (0, 1); got resamples={resamples}, level={level}")
+    check_count("resamples", resamples)
+    check_level(level)
     generator = np.random.default_rng(rng)
     count = len(values)
     means = np.empty(resamples)
@@ -143,8 +156,7 @@ def sign_flip(differences: ArrayLike, *, permutations: int = 10_000, rng: int | 
     0.625
     """
     values = checked(differences, "differences")
-    if permutations < 1:
-        raise InvalidInputError(f"permutations must be >= 1; got {permutations}")
+    check_count("permutations", permutations)
     moving = values[values != 0]
     if not len(moving):
         return 1.0
