@@ -237,3 +237,26 @@ def test_both_retrievers_load_the_tuned_file_and_answer_as_the_core_does(tmp_pat
     index = {name: source(name, lambda i: TextNode(id_=i, text=f"text {i}")) for name in lists}
     nodes = CalibratedFusionRetriever(**index, pipeline=tmp_path / "tuned.json").retrieve("What?")
     assert [node.node_id for node in nodes] == expected
+
+
+def test_the_first_of_the_space_is_what_all_are_compared_with_and_what_stays():
+    first = plain("ours", {"graph": 1.0, "vector": 0.0})
+    found = tune(*world(200, strength={"vector": 0.0, "graph": 2.5}), space=(first, SPACE[2]))
+    assert found.pipeline.weights == {"graph": 1.0, "vector": 0.0}
+    assert found.confirmation_default == found.confirmation_chosen
+    assert "nothing of 2 configurations beat the default" in found.verdict
+
+
+def test_configurations_that_could_not_be_fitted_are_not_counted_as_tried():
+    def never(rankings, judgements):
+        raise InsufficientDataError("too few")
+
+    found = tune(*world(90, strength={"vector": 1.0}), space=(*SPACE[::2], Candidate("never", never, fitted=True)))
+    assert (found.tried, found.unfitted) == (2, 1)
+    assert found.to_dict()["unfitted"] == 1
+
+
+@pytest.mark.parametrize("space", [(), (Candidate("fitted", lambda r, j: FusionPipeline(), fitted=True),)])
+def test_a_space_begins_with_a_default_that_needs_no_fitting(space):
+    with pytest.raises(InvalidInputError, match="space must begin with the default"):
+        tune(*world(90, strength={"vector": 1.0}), space=space)

@@ -51,6 +51,8 @@ def tune(
 def _show(found: Tuning, name: str, *, beside_json: bool) -> None:
     to = console(beside_json=beside_json)
     title = f"{name}: {found.tried} configurations tried, best is '{found.chosen_name}'"
+    if found.unfitted:
+        title += f" ({found.unfitted} more could not be fitted on so few queries)"
     rows = [
         (
             f"tuning part ({found.tuning_queries} queries, out of fold)",

@@ -32,11 +32,13 @@ class Tuning:
         The one to use: the chosen one where its gain was confirmed, the default where it was not.
     chosen : FusionPipeline
         The best of the tuning part, refitted on all of it.
-    chosen_name : str
+    default_name, chosen_name : str
     measure : str
         What was maximised.
     tried : int
-        Number of configurations.
+        Number of configurations scored.
+    unfitted : int
+        Number of further configurations that could not be fitted on so few queries.
     tuning_queries, confirmation_queries : int
         Judged queries in each part, disjoint by the MD5 of their ids.
     tuning_default, tuning_chosen : float
@@ -54,9 +56,11 @@ class Tuning:
 
     pipeline: FusionPipeline = field(repr=False)
     chosen: FusionPipeline = field(repr=False)
+    default_name: str
     chosen_name: str
     measure: str
     tried: int
+    unfitted: int
     tuning_queries: int
     confirmation_queries: int
     tuning_default: float
@@ -73,7 +77,7 @@ class Tuning:
     def verdict(self) -> str:
         """One sentence that says what to believe."""
         gain = f"{100 * self.difference:+.1f} points of {self.measure} (p {self.p:.3g})"
-        if self.chosen_name == "default":
+        if self.chosen_name == self.default_name:
             return f"nothing of {self.tried} configurations beat the default on the tuning part; it stays"
         if self.confirmed:
             return f"confirmed: {gain} on {self.confirmation_queries} queries never looked at"
@@ -140,7 +144,8 @@ def tune(
     measure : Measure, optional
         What to maximise; default Recall@5.
     space : sequence of Candidate, optional
-        What to try, the default first; default :func:`candidates`.
+        What to try; the first is the default that all are compared with, and needs no fitting. Default
+        :func:`candidates`.
     sizes : mapping of str to int, optional
         How many items a source holds.
     progress : callable, optional
@@ -157,7 +162,7 @@ def tune(
     InsufficientDataError
         If a part has fewer than 30 queries that the measure scores; the message says how many are needed.
     InvalidInputError
-        If lengths differ or an id repeats.
+        If lengths differ, an id repeats, or `space` is empty or begins with one that must be fitted.
 
     Notes
     -----
@@ -176,11 +181,14 @@ def tune(
                 f"{2 * MINIMUM_PER_PART} in all); the {name} part has {len(part.judgements)}"
             )
     tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
+    if not tried or tried[0].fitted:
+        raise InvalidInputError("space must begin with the default, a configuration that needs no fitting")
     folds = np.array_split(np.random.default_rng(rng).permutation(len(tuning.judgements)), FOLDS)
     shown = tried if progress is None else progress(tried, "configurations")
-    means = [float(_out_of_fold(one, tuning, folds, goal).mean()) for one in shown]
-    best = int(np.argmax(means))
-    return _confirm(tried[best], tuning, confirmation, goal, means[best], len(tried), rng)
+    means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
+    best = int(np.nanargmax(means))
+    counted = len(tried), int(np.isnan(means).sum())
+    return _confirm((tried[0], tried[best]), tuning, confirmation, goal, float(means[best]), counted, rng)
 
 
 def _check(rankings: Rankings, judgements: Sequence[Judgement], texts: Sequence[str]) -> None:
@@ -203,24 +211,32 @@ def _scored(whole: _Part, rows: IntArray, measure: Measure) -> IntArray:
     return np.array(keep, dtype=np.intp)
 
 
-def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> FloatArray:
+def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
+    """Mean of a configuration on queries it was not fitted on; NaN where it could not be fitted."""
     if not candidate.fitted:
-        return part.scores(candidate.fit(part.rankings, part.judgements), measure)
+        return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
     out = np.zeros(len(part.judgements))
     for fold in folds:
         train = part.rows(np.setdiff1d(np.arange(len(out)), fold))
         try:
             pipeline = candidate.fit(train.rankings, train.judgements)
         except InsufficientDataError:
-            return np.full(len(out), -1.0)
+            return float("nan")
         out[fold] = part.rows(fold).scores(pipeline, measure)
-    return out
+    return float(out.mean())
 
 
 def _confirm(
-    best: Candidate, tuning: _Part, confirmation: _Part, measure: Measure, mean: float, tried: int, rng: int
+    pair: tuple[Candidate, Candidate],
+    tuning: _Part,
+    confirmation: _Part,
+    measure: Measure,
+    mean: float,
+    counted: tuple[int, int],
+    rng: int,
 ) -> Tuning:
-    default = FusionPipeline()
+    first, best = pair
+    default = first.fit(tuning.rankings, tuning.judgements)
     chosen = best.fit(tuning.rankings, tuning.judgements)
     before, after = confirmation.scores(default, measure), confirmation.scores(chosen, measure)
     gain = paired_bootstrap(after - before, rng=rng)
@@ -229,9 +245,11 @@ def _confirm(
     return Tuning(
         pipeline=chosen if confirmed else default,
         chosen=chosen,
+        default_name=first.name,
         chosen_name=best.name,
         measure=str(measure),
-        tried=tried,
+        tried=counted[0] - counted[1],
+        unfitted=counted[1],
         tuning_queries=len(tuning.judgements),
         confirmation_queries=len(confirmation.judgements),
         tuning_default=float(tuning.scores(default, measure).mean()),
