@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tiny import QUERIES, many_queries, write_dataset
 
+from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.cli import main
 from phasegraph.evaluation.parts import split_by_id
 from phasegraph.evaluation.runs import read_run
@@ -235,6 +236,19 @@ def test_explanations_add_up(folder, capsys):
         total = sum(source["contribution"] for source in passage["sources"])
         assert total == pytest.approx(passage["fused"], abs=1e-9)
     assert any(passage["paths"] for passage in state["passages"])
+    assert [(one["source"], one["status"]) for one in state["reports"]] == [("graph", "ok"), ("vector", "ok")]
+    assert state["reason"] == ""
+
+
+def test_an_empty_explanation_says_why(folder, tmp_path, capsys):
+    strict = FusionPipeline(weights={"vector": 1.0}, accept=AcceptancePolicy(thresholds={"vector": 2.0}))
+    strict.save(tmp_path / "strict.json")
+    command = ["explain", str(folder), "q0", "--pipeline", str(tmp_path / "strict.json")]
+    assert main([*command, "--json", "-"]) == 0
+    captured = capsys.readouterr()
+    state = json.loads(captured.out)
+    assert (state["passages"], state["reason"]) == ([], "all_rejected")
+    assert "no passages: acceptance rejected every one" in captured.err
 
 
 def test_explain_names_a_query_that_is_not_there(folder, capsys):
@@ -249,6 +263,7 @@ def test_fuse_takes_runs_and_gives_a_run(tmp_path, capsys):
     runs = [str(tmp_path / "vector.run"), str(tmp_path / "graph.run")]
     assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf"]) == 0
     assert read_run(out).found() == {"q1": ("b", "a", "c"), "q2": ("a",)}
+    assert "1 queries are not in every run (missing: vector 0, graph 1)" in capsys.readouterr().out
     FusionPipeline.reciprocal_rank().save(tmp_path / "p.json")
     again = tmp_path / "again.run"
     assert main(["fuse", *runs, "--out", str(again), "--pipeline", str(tmp_path / "p.json")]) == 0

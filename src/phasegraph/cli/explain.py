@@ -17,6 +17,12 @@ from phasegraph.graph.source import Trail
 from phasegraph.pipeline import Evidence, FusionPipeline, Result
 from phasegraph.priors import Context
 
+WHY_EMPTY = {
+    "nothing_found": "every source looked and none found anything",
+    "could_not_look": "no source could look",
+    "all_rejected": "acceptance rejected every one",
+}
+
 
 def explain(
     folder: DatasetDir,
@@ -55,6 +61,8 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
     for line in result.warnings:
         to.print(f"  warning: {line}", markup=False)
+    if not result.ids:
+        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}", markup=False)
     columns = ["source", "rank", "score", "calibrated", "weight", "contribution"]
     for name in result.ids[:top]:
         evidence = result.evidence(name)
@@ -101,6 +109,11 @@ def _as_dict(result: Result, query: Query) -> dict[str, object]:
         "question": query.text,
         "agreement": {f"{first} in {second}": share for (first, second), share in result.agreement.items()},
         "warnings": list(result.warnings),
+        "reports": [
+            {name: getattr(one, name) for name in ("source", "status", "reason", "hits", "calibration")}
+            for one in result.reports
+        ],
+        "reason": result.reason,
         "passages": [_passage(result.evidence(name)) for name in result.ids],
     }
 

@@ -47,4 +47,9 @@ def fuse(
         found = chosen.decide([run.rankings[query] for run in read if query in run.rankings], k=k)
         fused[query] = Ranking(name, found.ids, found.scores)
     write_run(Run(name, fused), out)
-    console().print(f"{len(queries)} queries from {len(read)} runs fused into {out}", markup=False)
+    to = console()
+    to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}", markup=False)
+    partial = sum(any(query not in run.rankings for run in read) for query in queries)
+    if partial:
+        lacks = ", ".join(f"{run.name} {len(queries) - len(run.rankings)}" for run in read)
+        to.print(f"{partial} queries are not in every run (missing: {lacks}); fused from those that have them")
