@@ -225,3 +225,29 @@ def test_a_published_reset_needs_facts_and_an_embedder():
         GraphSource(GRAPH, reset="hipporag2")
     with pytest.raises(InvalidInputError, match="reset must be None or one of hipporag2"):
         GraphSource(GRAPH, reset="raptor")
+
+
+@pytest.mark.parametrize("steered", [True, False])
+def test_every_step_of_a_path_is_the_edge_that_brought_most_mass(steered):
+    rng = np.random.default_rng(5)
+    ids = [f"p{number:02}" for number in range(30)]
+    records = [Extraction(name, [f"e{one:02}" for one in rng.integers(0, 18, 4)]) for name in ids]
+    graph = graph_from_extractions(ids, records, embeddings=rng.random((30, 3)) ** 6)
+    walk = WalkSettings(tolerance=1e-12, relevance=steered)
+    source = GraphSource(graph, embedder=lambda query: [1.0, 0.0, 0.0], walk=walk)
+    ranking = source.search("what?", None, handed("p00", "p01"))
+    trails = ranking.payloads
+    steps = graph.adjacency.toarray().astype(float)
+    if steered:
+        steps = steps * relevance(graph, None, [1.0, 0.0, 0.0])
+    flow = trails.walked.mass[:, None] * steps / np.maximum(steps.sum(axis=1, keepdims=True), 1e-300)
+    rows = {**graph.passage_rows, **{name: row + len(ids) for name, row in graph.entity_rows.items()}}
+    longest = 0
+    for name in ranking.ids:
+        path = [rows[step.name] for step in trails[name].path]
+        longest = max(longest, len(path))
+        for place in range(1, len(path)):
+            into = flow[:, path[place]].copy()
+            into[path[place:]] = 0.0
+            assert into.argmax() == path[place - 1]
+    assert longest > 2

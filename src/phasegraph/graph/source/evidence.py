@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._typing import FloatArray, Int32Array
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking.seeds import Seeding
 from phasegraph.graph.pagerank import PageRankResult
+from phasegraph.graph.pagerank.rows import ranges
 
 MAX_STEPS = 6
 
@@ -32,7 +33,8 @@ class Trail:
     seeds : tuple of (Step, float)
         Where the walk restarted, with each seed's share of the mass, greatest first.
     path : tuple of Step
-        From a seed to the passage: at every node the edge that brought the most mass. Starts elsewhere only
+        From a seed to the passage: at every node the edge that brought the most mass, weighed for the query as the
+        walk weighed it. Starts elsewhere only
         where no seed is within six edges.
     """
 
@@ -78,12 +80,27 @@ class Trails(Mapping[str, Trail]):
             here = path[-1]
             edges = slice(pull.indptr[here], pull.indptr[here + 1])
             sources = pull.indices[edges]
-            flows = mass[sources] * pull.data[edges]
+            flows = mass[sources] * pull.data[edges] * self._steered(sources)
             flows[np.isin(sources, path)] = 0.0
             if not len(flows) or flows.max() <= 0:
                 break
             path.append(int(sources[int(flows.argmax())]))
         return tuple(step_of(self.graph, node) for node in reversed(path))
+
+    def _steered(self, sources: Int32Array) -> FloatArray | float:
+        """What the query's relevance does to the share of a source's mass that one target gets, up to a factor.
+
+        An edge weighs ``weight * gains[target]``, and a source's edges share its mass: towards one target, those
+        lose whose other targets are more relevant.
+        """
+        if self.gains is None:
+            return 1.0
+        walk = self.graph.operator
+        counts = walk.out_degrees.take(sources).astype(np.int64)
+        edges = ranges(walk.indptr.take(sources), counts)
+        values = walk.weights.take(edges) * self.gains.take(walk.indices.take(edges))
+        sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
+        return np.divide(1.0, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 
 
 def step_of(graph: EntityGraph, node: int) -> Step:
