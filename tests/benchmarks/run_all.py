@@ -19,6 +19,7 @@ RUNS: dict[str, list[str]] = {
     "langchain_overhead": [],
     "llamaindex_overhead": [],
     "pagerank_speed": ["--queries", "4"],
+    "graph_query_speed": [str(DATA)],
     "semflow_speed": [],
     "synonym_speed": [],
     "selection_speed": [],
