@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import (
+    DegradedError,
     FusionPipeline,
     InsufficientDataError,
     InvalidInputError,
@@ -271,6 +272,15 @@ def test_rank_only_sources_are_not_fitted():
 def test_too_small_a_sample_is_an_error_that_names_the_source():
     with pytest.raises(InsufficientDataError, match=r"source 'v'.*20"):
         fit_calibrators(lists("v", queries=1))
+
+
+def test_a_source_that_cannot_be_fitted_leaves_the_others_fitted_and_is_named():
+    constant = [Ranking("flat", [f"p{i}" for i in range(10)], np.ones(10))] * 4
+    with pytest.warns(PhasegraphWarning, match=r"'dead': it returned nothing; 'flat'.*two distinct"):
+        fitted = fit_calibrators([*lists("v"), *constant], sources=["dead", "flat", "v"])
+    assert list(fitted) == ["v"]
+    with pytest.raises(DegradedError, match="'flat'"):
+        fit_calibrators([*lists("v"), *constant], strict=True)
 
 
 @pytest.mark.parametrize("queries", ["one text", None, [], ["a", " "], ["a", 3]])

@@ -17,7 +17,7 @@ from langchain_phasegraph.filtering import check_filter, with_filter
 from langchain_phasegraph.plan import BUILT_FROM, Asking
 from langchain_phasegraph.writing import documents_of
 from phasegraph import Context, FusionPipeline, Ranking, Result
-from phasegraph.adapters import check_queries, fit_calibrators, with_progress
+from phasegraph.adapters import check_queries, with_progress
 from phasegraph.adapters.listening import Listener
 from phasegraph.adapters.planning import with_fitted
 from phasegraph.pipeline.checks import check_count
@@ -189,7 +189,8 @@ class PhaseGraphRetriever(CheckedRetriever):
         Returns
         -------
         PhaseGraphRetriever
-            Itself, fitted. Sources that state their background or give ranks only are left as they are.
+            Itself, fitted. Sources that state their background or give ranks only are left as they are, and so is,
+            with a warning, one whose scores cannot be fitted while another's can.
         """
         texts = check_queries(queries)
         rankings = [one for query in with_progress(texts, progress) for one in self._asking.rankings(query)]
@@ -218,7 +219,7 @@ class PhaseGraphRetriever(CheckedRetriever):
         return self
 
     def _fit(self, rankings: Sequence[Ranking]) -> None:
-        fitted = fit_calibrators(rankings, self._asking.plan.sizes)
+        fitted = self._asking.plan.fit(rankings)
         self.__dict__["pipeline"] = with_fitted(self.pipeline, fitted)
         self._asking = self._asking.with_calibrators(fitted)
         self._made_from = tuple(self.__dict__[name] for name in BUILT_FROM)

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph import FusionPipeline, InvalidInputError, Result
+from phasegraph import FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphWarning, Result
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InvalidTypeError
@@ -190,3 +190,21 @@ async def test_a_correction_shares_the_deadline_of_its_call() -> None:
         result = await retriever.aexplain("nothing")
         assert time.monotonic() - begun < 0.75
         assert why in result.warnings[-1]
+
+
+def test_a_source_that_failed_on_every_query_does_not_keep_the_others_from_being_fitted() -> None:
+    def dead(query: str) -> Any:
+        raise ConnectionError("gone")
+
+    sources: dict[str, Any] = {"vector": VECTOR, "graph": dead}
+    with pytest.warns(PhasegraphWarning, match="'graph': it returned nothing"):
+        retriever = PhaseGraphRetriever(**sources).calibrate(["fruit", "nothing", "rewritten"] * 2, progress=False)
+    assert list(retriever.fusion.calibrators) == ["vector"]
+
+
+def test_calibrating_for_a_rule_over_0_to_1_fits_percentiles() -> None:
+    pipeline = FusionPipeline(rule="comb_sum", calibrator=ListCalibrator("min_max"))
+    retriever = PhaseGraphRetriever(vector=VECTOR, pipeline=pipeline)
+    found = retriever.calibrate(["fruit", "nothing", "rewritten"] * 2, progress=False).explain("fruit")
+    assert found.reports[0].calibration == "fitted"
+    assert 0 <= found.calibrated.min() <= found.calibrated.max() <= 1

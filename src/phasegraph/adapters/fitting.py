@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
+from phasegraph.errors import (
+    DegradedError,
+    InsufficientDataError,
+    InvalidInputError,
+    InvalidTypeError,
+    PhasegraphWarning,
+)
 
 ASSUMED_SIZE = 1_000_000
 Item = TypeVar("Item")
 
 
 def fit_calibrators(
-    rankings: Iterable[Ranking], /, sizes: Mapping[str, int | None] | None = None
+    rankings: Iterable[Ranking],
+    /,
+    sizes: Mapping[str, int | None] | None = None,
+    *,
+    sources: Sequence[str] = (),
+    strict: bool = False,
+    normal_scores: bool = True,
 ) -> dict[str, ReferenceECDF]:
     """A reference calibrator per source, from its rankings of many queries.
 
@@ -25,17 +38,25 @@ def fit_calibrators(
         Of any number of sources and queries.
     sizes : mapping of str to int or None, optional
         Size of each source's collection, where it is known; else what its rankings state, else 1,000,000.
+    sources : sequence of str
+        Sources that were asked: one that returned nothing at all is named too.
+    strict : bool, default False
+        Raise where a source cannot be fitted.
+    normal_scores : bool, default True
+        False for percentiles, which rules over [0, 1] want.
 
     Returns
     -------
     dict of str to ReferenceECDF
-        In name order, in normal scores. Sources that state their background or give ranks only are left out: the
-        first need no sample, the second have no scores.
+        In name order. Sources that state their background or give ranks only are left out: the first need no
+        sample, the second have no scores. So is, with a warning, one that cannot be fitted while another can.
 
     Raises
     ------
     InsufficientDataError
-        If a source gave fewer than 20 scores, or fewer than two different ones; the message names it.
+        If every source gave fewer than 20 scores, or fewer than two different ones; the message names one.
+    DegradedError
+        If `strict` and a source cannot be fitted.
 
     Notes
     -----
@@ -50,10 +71,14 @@ def fit_calibrators(
     0.01
     """
     found: dict[str, list[Ranking]] = {}
+    silent = set(sources)
     for ranking in rankings:
+        silent.discard(ranking.source)
         if len(ranking) and not ranking.rank_only and ranking.background is None:
             found.setdefault(ranking.source, []).append(ranking)
     fitted: dict[str, ReferenceECDF] = {}
+    failed = {name: "it returned nothing" for name in sorted(silent)}
+    first: InsufficientDataError | None = None
     for name in sorted(found):
         lists = found[name]
         length = sum(map(len, lists)) / len(lists)
@@ -61,13 +86,26 @@ def fit_calibrators(
         try:
             fitted[name] = fit_reference_ecdf(
                 [ranking.scores for ranking in lists],
-                normal_scores=True,
+                normal_scores=normal_scores,
                 fraction=min(1.0, length / size),
                 size=size,
             )
         except InsufficientDataError as error:
-            raise InsufficientDataError(f"source {name!r}: {error}") from error
+            failed[name] = str(error)
+            first = error if first is None else first
+    if first is not None and not fitted:
+        name = next(name for name, why in failed.items() if why == str(first))
+        raise InsufficientDataError(f"source {name!r}: {first}") from first
+    if failed:
+        _say_unfitted(failed, strict)
     return fitted
+
+
+def _say_unfitted(failed: Mapping[str, str], strict: bool) -> None:
+    listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
+    if strict:
+        raise DegradedError(f"strict=True wants every source to be fitted; got {listed}")
+    warnings.warn(f"sources left to calibration by their list alone: {listed}", PhasegraphWarning, stacklevel=3)
 
 
 def _size(given: int | None, lists: Sequence[Ranking]) -> int:

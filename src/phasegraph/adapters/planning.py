@@ -14,11 +14,13 @@ from numpy.typing import ArrayLike
 from phasegraph.adapters.checks import check_names, check_pipeline, check_weights, needs_of
 from phasegraph.adapters.choosing import Choosing, UncorrectedError, awaited, check_correction, uncorrected
 from phasegraph.adapters.embedding import VectorsWanted
+from phasegraph.adapters.fitting import fit_calibrators
 from phasegraph.adapters.provenance import with_notes
 from phasegraph.adapters.specs import SourceSpec
-from phasegraph.calibration import Calibrator
+from phasegraph.calibration import Calibrator, ReferenceECDF
 from phasegraph.candidates import Ranking
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError
+from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import Context, FusionPipeline, Result
 from phasegraph.sources import Gathered, Gatherer
 from phasegraph.sources.gather import OnAllFailed
@@ -101,6 +103,12 @@ class Plan:
     def sizes(self) -> dict[str, int | None]:
         """Stated size of each source's collection."""
         return {name: spec.size for name, spec in self.specs.items()}
+
+    def fit(self, rankings: Sequence[Ranking]) -> dict[str, ReferenceECDF]:
+        """Reference calibrators, on the scale that the rule expects, of the sources that can be fitted."""
+        normal = FUSION_RULES[self.pipeline.rule].expects not in ("bounded", "percentile")
+        strict = self.gatherer.strict or self.pipeline.strict
+        return fit_calibrators(rankings, self.sizes, sources=self.asked, strict=strict, normal_scores=normal)
 
     def with_calibrators(self, fitted: Mapping[str, Calibrator]) -> Plan:
         """The same plan with these calibrators in place of, or besides, those it has."""

@@ -20,7 +20,7 @@ from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of, with_text_warnings
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
-from phasegraph.adapters import check_queries, fit_calibrators, with_progress
+from phasegraph.adapters import check_queries, with_progress
 from phasegraph.adapters.choosing import Accept, Choosing
 from phasegraph.adapters.listening import Listener
 from phasegraph.adapters.planning import Bind, Plan
@@ -212,7 +212,8 @@ class CalibratedFusionRetriever(BaseRetriever):
         Returns
         -------
         CalibratedFusionRetriever
-            Itself, fitted. Sources that state their background or give ranks only are left as they are.
+            Itself, fitted. Sources that state their background or give ranks only are left as they are, and so is,
+            with a warning, one whose scores cannot be fitted while another's can.
         """
         found: list[Ranking] = []
         for query in with_progress(check_queries(queries), progress):
@@ -247,7 +248,7 @@ class CalibratedFusionRetriever(BaseRetriever):
         return lambda name, notes: self._sources[name].bind(bundle, notes)
 
     def _fit(self, rankings: Sequence[Ranking]) -> Self:
-        self._plan = self._plan.with_calibrators(fit_calibrators(rankings, self._plan.sizes))
+        self._plan = self._plan.with_calibrators(self._plan.fit(rankings))
         return self
 
 
