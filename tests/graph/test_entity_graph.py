@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -207,3 +209,33 @@ def test_edge_weights_must_be_finite_and_not_negative(field, value):
 def test_edge_weights_must_be_numbers():
     with pytest.raises(InvalidTypeError, match="home"):
         EdgeWeights(home="much")
+
+
+@pytest.mark.parametrize("value", [-3, 5, 0, np.nan, True, "x", None])
+def test_a_similarity_out_of_range_is_refused_by_its_pair(value):
+    with pytest.raises(InvalidInputError, match=r"similarity of \('ada', 'bo'\) must"):
+        graph_from_extractions(["1"], [Extraction("1", ["ada", "bo"])], synonyms={("ada", "bo"): value})
+
+
+@pytest.mark.parametrize("synonyms", [{"ada": 0.5}, {("ada",): 0.5}, [("ada", "bo")], {(1, 2): 0.5}])
+def test_synonyms_that_are_no_pairs_are_refused(synonyms):
+    with pytest.raises(InvalidTypeError, match="synonyms must"):
+        graph_from_extractions(["1"], [Extraction("1", ["ada", "bo"])], synonyms=synonyms)
+
+
+def test_records_of_a_passage_count_the_same_in_any_order():
+    records = [
+        Extraction("1", triples=[("ada", "met", "bo"), ("bo", "met", "cy")]),
+        Extraction("1", ["ada", "ada", "bo"], titles=["ada"]),
+        Extraction("1", ["bo"], lead="ada"),
+        Extraction("1", lead="dee"),
+    ]
+    for order in itertools.permutations(records):
+        graph = graph_from_extractions(["1"], order)
+        assert dict(zip(graph.entities, graph.mentions.toarray()[0].tolist(), strict=True)) == {
+            "ada": 2,
+            "bo": 2,
+            "cy": 1,
+            "dee": 1,
+        }
+        assert graph.homes.toarray().tolist() == [[2, 0, 0, 1]]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import IntegrityError, InvalidInputError
-from phasegraph.graph import EntityGraph, build_graph
+from phasegraph.graph import EntityGraph, Extraction, build_graph
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.storage import load_graph, save_graph
 
@@ -126,3 +126,14 @@ def test_embeddings_of_another_width_are_refused() -> None:
     index = GraphIndex.build(start, embeddings=_vectors(start))
     with pytest.raises(InvalidInputError, match="shape"):
         index.add([_passage(1, 1, 1)], embeddings=[[1.0, 2.0]])
+
+
+def test_records_handed_over_in_any_order_are_updated_as_they_are_built() -> None:
+    passages = [{"id": "a", "text": "Ada sang."}, {"id": "b", "text": "Bo met Cy."}]
+    records = [Extraction("b", triples=[("Ada", "met", "Dee")]), Extraction("b", ["Dee", "Dee"])]
+    vectors = np.eye(2)
+    whole = build_graph(passages, triples=records, embeddings=vectors)
+    for order in (records, records[::-1]):
+        index = GraphIndex.build(passages[:1], embeddings=vectors[:1])
+        _same(index.add(passages[1:], triples=order, embeddings=vectors[1:]).graph, whole)
+    assert whole.mentions[1, whole.entity_rows["dee"]] == 2

@@ -52,6 +52,14 @@ def test_records_build_the_graph_that_the_extractions_build():
     same_graph(GraphRecords(RECORDS).graph(), graph_from_extractions(in_order, EXTRACTIONS))
 
 
+def test_records_of_a_passage_count_the_same_in_any_order():
+    stated = Extraction("1", triples=[("Ada", "met", "Bo")])
+    named = Extraction("1", ["ada", "ada"])
+    for order in ([stated, named], [named, stated]):
+        (made,) = records_from_extractions([{"id": "1", "text": "Ada"}], order)
+        assert sorted(made.mentions) == [("ada", 2), ("bo", 1)]
+
+
 def test_what_was_written_is_read_back_equal(connection):
     write_graph(connection, RECORDS, corpus="c")
     write_synonyms(connection, {("lord byron", "ada lovelace"): 0.5, ("lord byron", "unknown"): 0.9}, corpus="c")

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.checks import check_range
 from phasegraph.graph.entity_graph.graph import EntityGraph
 from phasegraph.graph.entity_graph.records import Extraction
 from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE, Csr, EdgeWeights
@@ -34,11 +35,12 @@ def graph_from_extractions(
     passage_ids : sequence of str
         The P ids, unique; their order is that of the rows.
     extractions : iterable of Extraction
-        Any number per passage: their counts add up.
+        Any number per passage, in any order: mentions and triples add up. A name that stands in triples alone, or
+        in titles, counts as mentioned once.
     embeddings : (P, d) array_like of float, optional
     synonyms : mapping of (name, name) to float, or callable, optional
-        Similarities in (0, 1]; names that are no entity are left out. A callable (``NameSynonyms``, say) is given
-        the E entities and returns the (E, E) matrix of similarities.
+        Similarities in (0, 1]; of a pair given twice the greater counts, and names that are no entity are left out.
+        A callable (``NameSynonyms``, say) is given the E entities and returns the (E, E) matrix of similarities.
     weights : EdgeWeights, optional
 
     Returns
@@ -48,7 +50,7 @@ def graph_from_extractions(
     Raises
     ------
     InvalidInputError
-        If an id repeats, or a record belongs to no passage.
+        If an id repeats, a record belongs to no passage, or a similarity is out of range (naming the pair).
 
     Examples
     --------
@@ -71,11 +73,12 @@ def graph_from_extractions(
             )
         count_record(record, mentioned[row], at_home[row], facts)
     for counts, own in zip(mentioned, at_home, strict=True):
-        for name in own:
-            counts.setdefault(name, 1)
+        settle_counts(counts, own)
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
     shape, square = (len(ids), len(entities)), (len(entities), len(entities))
+    if synonyms is not None and not callable(synonyms) and not isinstance(synonyms, Mapping):
+        raise InvalidTypeError(f"synonyms must be a mapping of pairs to numbers or a callable; got {synonyms!r:.80}")
     joined = synonyms(entities) if callable(synonyms) else None
     return EntityGraph(
         ids,
@@ -83,28 +86,44 @@ def graph_from_extractions(
         count_rows(mentioned, place, shape, np.int32),
         count_rows(at_home, place, shape, np.int8),
         symmetric(facts, place, square, np.int32),
-        symmetric(synonyms, place, square, np.float32) if isinstance(synonyms, Mapping) else joined,
+        symmetric(_similar(synonyms), place, square, np.float32) if isinstance(synonyms, Mapping) else joined,
         weights if weights is not None else EdgeWeights(),
         embeddings,
     )
 
 
+def _similar(synonyms: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """Similarities of pairs, checked."""
+    checked: dict[tuple[str, str], float] = {}
+    for pair, value in synonyms.items():
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise InvalidTypeError(f"synonyms must have pairs of names as keys; got {pair!r:.80}")
+        checked[pair] = check_range(f"the similarity of {pair!r:.120}", value, 0, 1, ends="(]")
+    return checked
+
+
 def count_record(
     record: Extraction, mentioned: Counter[str], at_home: dict[str, int], facts: Counter[tuple[str, str]]
 ) -> None:
-    """Add one record to the counts of its passage; names of triples are mentions, once per passage at least."""
+    """Add one record to the counts of its passage, whose names of triples are counted 0 times so far."""
     mentioned.update(record.entities)
     for subject, _, obj in record.triples:
         ends = normalise_name(subject), normalise_name(obj)
         for name in ends:
             if name:
-                mentioned.setdefault(name, 1)
+                mentioned.setdefault(name, 0)
         if all(ends) and ends[0] != ends[1]:
             facts[ends if ends[0] < ends[1] else ends[::-1]] += 1
     if record.lead:
         at_home.setdefault(record.lead, HOME_LEAD)
     for name in record.titles:
         at_home[name] = HOME_TITLE
+
+
+def settle_counts(mentioned: Counter[str], at_home: Mapping[str, int]) -> None:
+    """Once all records of a passage are in: what it only states a fact of, or only is about, it mentions once."""
+    for name in (*at_home, *(name for name, count in mentioned.items() if count == 0)):
+        mentioned[name] = max(mentioned[name], 1)
 
 
 def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:

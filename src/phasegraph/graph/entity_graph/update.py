@@ -11,7 +11,7 @@ from scipy import sparse
 
 from phasegraph._typing import Int32Array
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.entity_graph.build import count_record, count_rows, symmetric
+from phasegraph.graph.entity_graph.build import count_record, count_rows, settle_counts, symmetric
 from phasegraph.graph.entity_graph.graph import EntityGraph
 from phasegraph.graph.entity_graph.records import Extraction
 from phasegraph.graph.entity_graph.weights import Csr
@@ -92,8 +92,7 @@ def _counted(
     for row, name in enumerate(ids):
         for record in after.get(name, ()):
             count_record(record, mentioned[row], at_home[row], facts)
-        for own in at_home[row]:
-            mentioned[row].setdefault(own, 1)
+        settle_counts(mentioned[row], at_home[row])
     return mentioned, at_home, facts
 
 

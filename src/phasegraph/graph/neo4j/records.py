@@ -200,7 +200,7 @@ def _merged(passage: str, title: str, text: str, extractions: Iterable[Extractio
         for subject, predicate, other in each.triples:
             ends = normalise_name(subject), normalise_name(other)
             for name in ends:
-                mentions.setdefault(name, 1)
+                mentions.setdefault(name, 0)
             if all(ends):
                 facts[ends[0], predicate.strip() or "-", ends[1]] += 1
         homes.setdefault(each.lead, HOME_LEAD)
@@ -209,7 +209,7 @@ def _merged(passage: str, title: str, text: str, extractions: Iterable[Extractio
         passage,
         title,
         text,
-        tuple((name, count) for name, count in mentions.items() if name),
+        tuple((name, max(count, 1)) for name, count in mentions.items() if name),
         tuple((*fact, count) for fact, count in facts.items()),
         tuple((name, kind) for name, kind in homes.items() if name),
     )
