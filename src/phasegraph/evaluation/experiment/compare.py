@@ -16,7 +16,6 @@ from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure, score_run
 from phasegraph.evaluation.runs import check_judged
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, wins_and_losses
-from phasegraph.evaluation.significance.resampling import check_count
 
 BINARY = frozenset({"LastHop", "FullSup"})
 Tests = Mapping[tuple[str, Measure], float]
@@ -122,7 +121,6 @@ def compare(
         raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
     if not judgements or not measures:
         raise InvalidInputError("there must be at least one judged query and one measure")
-    check_count("resamples", resamples)
     for one in answers:
         check_judged(one.found, judgements, one.name)
     values = {
