@@ -45,12 +45,14 @@ def test_a_hop_that_repeats_counts_once_and_the_last_stays_last(folder):
     assert load_dataset(folder).judgements[0].hops == (("p01",), ("p00",))
 
 
-def test_triples_and_entities_are_read_where_there_are_any(folder):
+def test_triples_are_read_where_there_are_any_in_either_format(folder):
     row = {"id": "p00", "entities": ["Ada Lovelace"], "triples": [["Ada Lovelace", "daughter of", "Lord Byron"]]}
     (folder / "triples.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     dataset = load_dataset(folder)
     assert dataset.triples == {"p00": (("Ada Lovelace", "daughter of", "Lord Byron"),)}
-    assert dataset.entities == {"p00": ("Ada Lovelace",)}
+    docs = [{"idx": "p00", "passage": "", "extracted_triples": row["triples"]}]
+    (folder / "triples.jsonl").write_text(json.dumps({"docs": docs}), encoding="utf-8")
+    assert load_dataset(folder).triples == dataset.triples
 
 
 def test_a_subset_keeps_queries_and_vectors_together(folder):
@@ -155,7 +157,6 @@ def test_triples_of_an_unknown_passage_and_broken_triples_are_named(folder):
         ({"id": "p77", "triples": []}, "triples.jsonl:1: a passage with triples must be"),
         ({"id": "p01", "triples": [["a", "b"]]}, "triples.jsonl:1: a triple must be three texts"),
         ({"id": "p01", "triples": "x"}, "triples.jsonl:1: 'triples' must be a list"),
-        ({"id": "p01", "entities": [1]}, "triples.jsonl:1: 'entities' must hold names"),
     ]:
         path.write_text(json.dumps(row) + "\n", encoding="utf-8")
         with pytest.raises(InvalidInputError, match=message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,9 +13,10 @@ from phasegraph._typing import Float32Array, IntArray
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.evaluation.reading import flag_field, id_list, objects_of, text_field, wrong
 from phasegraph.evaluation.vectors import read_vectors
+from phasegraph.graph.entity_graph.records import Triple
+from phasegraph.graph.extraction import read_openie
 
 _EMPTY: Mapping[str, object] = MappingProxyType({})
-Triple = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,6 @@ class Dataset:
         Likewise.
     triples : mapping of str to tuple of (str, str, str), optional
         Triples by passage id.
-    entities : mapping of str to tuple of str, optional
-        Entity names by passage id.
     path : Path, optional
         Where it was read from.
     """
@@ -69,7 +68,6 @@ class Dataset:
     passage_vectors: Float32Array
     query_vectors: Float32Array
     triples: Mapping[str, tuple[Triple, ...]] | None = None
-    entities: Mapping[str, tuple[str, ...]] | None = None
     path: Path | None = None
 
     @property
@@ -92,7 +90,7 @@ def load_dataset(folder: str | Path) -> Dataset:
     folder : path
         Holds ``corpus.jsonl`` (``id, title, text``), ``queries.jsonl`` (``id, question, hops`` and optionally
         ``last_hop_known``, ``hop_alternatives``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line
-        i), and optionally ``triples.jsonl`` (``id, triples, entities``).
+        i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format).
 
     Returns
     -------
@@ -108,6 +106,7 @@ def load_dataset(folder: str | Path) -> Dataset:
     -----
     Where ``hop_alternatives`` is given (per hop, the ids any of which will do), it is what counts. A hop that
     repeats counts once, at its last place. Embeddings that are not of unit length are scaled to it.
+    Entities beside the triples are not read: names that stand in no triple made the walk worse, not better.
     """
     root = Path(folder)
     if not root.is_dir():
@@ -121,7 +120,7 @@ def load_dataset(folder: str | Path) -> Dataset:
         message = f"must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
         raise wrong(root / "queries.f16.npy", None, message)
     stated = root / "triples.jsonl"
-    triples, entities = read_triples(stated, known) if stated.is_file() else (None, None)
+    triples = _read_triples(stated, passages) if stated.is_file() else None
     return Dataset(
         name=root.resolve().name,
         passages=passages,
@@ -129,7 +128,6 @@ def load_dataset(folder: str | Path) -> Dataset:
         passage_vectors=vectors,
         query_vectors=asked,
         triples=triples,
-        entities=entities,
         path=root,
     )
 
@@ -196,51 +194,7 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
     return tuple(dict.fromkeys(reversed(hops)))[::-1]
 
 
-def read_triples(
-    path: str | Path, known: Set[str]
-) -> tuple[Mapping[str, tuple[Triple, ...]], Mapping[str, tuple[str, ...]]]:
-    """Read triples, one JSON object ``{"id", "triples", "entities"}`` a line; either list may be left out.
-
-    Parameters
-    ----------
-    path : path
-    known : set of str
-        The passages there are.
-
-    Returns
-    -------
-    (mapping, mapping)
-        Triples and entity names by passage id.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming file and line.
-    """
-    file = Path(path)
-    triples: dict[str, tuple[Triple, ...]] = {}
-    entities: dict[str, tuple[str, ...]] = {}
-    seen: dict[str, int] = {}
-    for line, row in objects_of(file):
-        name = _new_id(file, line, row, seen)
-        if name not in known:
-            raise wrong(file, line, f"a passage with triples must be in corpus.jsonl; {name!r} is not")
-        triples[name] = tuple(_read_triple(file, line, item) for item in _listed(file, line, row, "triples"))
-        names = _listed(file, line, row, "entities")
-        if not all(isinstance(item, str) for item in names):
-            raise wrong(file, line, f"'entities' must hold names (text); got {names!r}")
-        entities[name] = tuple(str(item) for item in names)
-    return triples, entities
-
-
-def _listed(file: Path, line: int, row: Mapping[str, object], name: str) -> list[object]:
-    value = row.get(name, [])
-    if not isinstance(value, list):
-        raise wrong(file, line, f"{name!r} must be a list; got {value!r}")
-    return value
-
-
-def _read_triple(file: Path, line: int, item: object) -> Triple:
-    if not (isinstance(item, list) and len(item) == 3 and all(isinstance(part, str) for part in item)):
-        raise wrong(file, line, f"a triple must be three texts [subject, predicate, object]; got {item!r}")
-    return (item[0], item[1], item[2])
+def _read_triples(file: Path, passages: tuple[Passage, ...]) -> Mapping[str, tuple[Triple, ...]]:
+    """Triples by passage, as the graph reads them; one that is not three texts is an error here."""
+    found = read_openie(file, passages, entities=False, strict=True)
+    return {one.passage_id: tuple(one.triples) for one in found.extractions}

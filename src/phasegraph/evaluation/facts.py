@@ -13,9 +13,10 @@ from scipy import sparse
 
 from phasegraph._typing import Float32Array, FloatArray, IntArray
 from phasegraph.errors import InsufficientDataError
-from phasegraph.evaluation.datasets import Dataset, Triple
+from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.reading import wrong
 from phasegraph.evaluation.vectors import read_packed, read_vectors
+from phasegraph.graph.entity_graph.records import Triple
 
 _PLAIN = re.compile(r"[^A-Za-z0-9 ]")
 

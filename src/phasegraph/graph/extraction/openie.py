@@ -36,7 +36,9 @@ class OpenieFile:
     malformed_entities: int = 0
 
 
-def read_openie(path: str | os.PathLike[str], passages: Iterable[Any], *, entities: bool = True) -> OpenieFile:
+def read_openie(
+    path: str | os.PathLike[str], passages: Iterable[Any], *, entities: bool = True, strict: bool = False
+) -> OpenieFile:
     """Read entities and triples that a model found, for the passages of a corpus.
 
     Parameters
@@ -48,6 +50,8 @@ def read_openie(path: str | os.PathLike[str], passages: Iterable[Any], *, entiti
         The corpus, as for :func:`~phasegraph.graph.build_graph`.
     entities : bool, default True
         Whether the entities count, or only what the triples join.
+    strict : bool, default False
+        Whether a triple that is not three strings is an error, and not left out.
 
     Returns
     -------
@@ -58,7 +62,7 @@ def read_openie(path: str | os.PathLike[str], passages: Iterable[Any], *, entiti
     ------
     InvalidInputError
         Naming file and line, or file and entry: for what is not JSON of that form, ids that repeat, and entries
-        that belong to no passage.
+        that belong to no passage; where `strict`, for a triple that is not three strings.
 
     Notes
     -----
@@ -88,7 +92,10 @@ def read_openie(path: str | os.PathLike[str], passages: Iterable[Any], *, entiti
     bad_triples = bad_entities = 0
     for ids, where, entry, fields in _by_line(file, data, rows) if docs is None else _by_entry(file, docs, rows):
         names, lost_names = entity_names(_listed(where, entry, fields[0]) if entities else [])
-        triples, lost_triples = sound_triples(_listed(where, entry, fields[1]))
+        stated = _listed(where, entry, fields[1])
+        if strict:
+            _check_shapes(where, stated)
+        triples, lost_triples = sound_triples(stated)
         bad_entities, bad_triples = bad_entities + lost_names, bad_triples + lost_triples
         records += [Extraction(name, names, triples) for name in ids]
     return OpenieFile(tuple(records), bad_triples, bad_entities)
@@ -216,6 +223,12 @@ def _listed(where: str, entry: Mapping[str, object], name: str) -> list[object]:
     if not isinstance(value, list):
         raise InvalidInputError(f"{where}: {name!r} must be a list; got {value!r:.80}")
     return value
+
+
+def _check_shapes(where: str, stated: list[object]) -> None:
+    for item in stated:
+        if not (isinstance(item, list) and len(item) == 3 and all(isinstance(part, str) for part in item)):
+            raise InvalidInputError(f"{where}: a triple must be three texts [subject, predicate, object]; got {item!r}")
 
 
 def _squeezed(text: str) -> str:
