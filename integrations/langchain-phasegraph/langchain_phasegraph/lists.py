@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from langchain_core.documents import Document
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import RunnableLambda
 
 from langchain_phasegraph.documents import check_documents
 from langchain_phasegraph.reading import Reader
-from langchain_phasegraph.writing import documents_of, winners_of
-from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result, SourceReport
-from phasegraph.adapters import Direction, with_notes
+from langchain_phasegraph.writing import Winner, documents_of, winners_of
+from phasegraph import FusionPipeline, Result
+from phasegraph.adapters import Direction, with_text_warnings
+from phasegraph.adapters.lists import check_readings, decide_lists, list_pipeline
 from phasegraph.adapters.specs import Reading
-from phasegraph.pipeline.checks import check_count, check_weights_mapping
 
 
 class _Lists:
@@ -30,24 +29,21 @@ class _Lists:
         self.block = block
         self._readers: dict[str, Reader] = {}
 
-    def decide(self, lists: Mapping[str, object]) -> Result:
-        """The whole answer."""
-        if not isinstance(lists, Mapping):
-            raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
-        if not lists:
-            raise InvalidInputError("lists must hold at least one list; got none")
-        rankings: list[Ranking] = []
-        notes: dict[str, list[str]] = {}
-        for name in sorted(lists):
-            notes[name] = []
-            rankings.append(self._reader(name).ranking(check_documents(name, lists[name]), None, notes[name]))
-        reports = [SourceReport.of(one) for one in rankings]
-        return self.pipeline.decide(rankings, Context(), reports=with_notes(reports, notes))
+    def explain(self, lists: Mapping[str, object], query: str | None = None) -> tuple[Result, list[Winner]]:
+        """The whole answer, and whose documents it gives."""
+        result = decide_lists(
+            self.pipeline,
+            lists,
+            lambda name, notes: self._reader(name).ranking(check_documents(name, lists[name]), None, notes),
+            query,
+        )
+        winners = winners_of(result)
+        return with_text_warnings(result, winners), winners
 
     def fuse(self, lists: Mapping[str, object]) -> list[Document]:
         """The fused documents."""
-        result = self.decide(lists)
-        return documents_of(result, winners_of(result), score_key=self.score_key, block=self.block)
+        result, winners = self.explain(lists)
+        return documents_of(result, winners, score_key=self.score_key, block=self.block)
 
     def _reader(self, name: str) -> Reader:
         reader = self._readers.get(name)
@@ -57,21 +53,41 @@ class _Lists:
         return reader
 
 
+class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
+    """What :func:`fuse_lists` makes: a runnable from lists by name to the fused documents."""
+
+    def __init__(self, lists: _Lists) -> None:
+        super().__init__(lists.fuse, name="fuse_lists")
+        self._lists = lists
+
+    def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
+        """The whole answer to lists: scores, contributions, candidates, warnings and a report per list.
+
+        Parameters
+        ----------
+        lists : mapping of str to list
+            As for ``invoke``.
+        query : str, optional
+            For priors that read it.
+        """
+        return self._lists.explain(lists, query)[0]
+
+
 def fuse_lists(
     *,
-    k: int = 10,
+    k: int | None = None,
     weights: Mapping[str, float] | None = None,
     pipeline: FusionPipeline | None = None,
     readings: Mapping[str, Reading] | None = None,
     score_key: str | None = "score",
     provenance: bool = True,
-) -> Runnable[Mapping[str, Any], list[Document]]:
+) -> ListFusion:
     """A runnable that fuses lists of documents which were retrieved before.
 
     Parameters
     ----------
-    k : int, default 10
-        Documents returned, >= 0.
+    k : int, optional
+        Documents returned, >= 0. Default: the pipeline's.
     weights : mapping of str to float, optional
         By list name; every list must be named.
     pipeline : FusionPipeline, optional
@@ -83,8 +99,9 @@ def fuse_lists(
 
     Returns
     -------
-    Runnable
-        From a mapping of name to list of documents (or of (document, score) pairs) to the fused documents.
+    ListFusion
+        A runnable from a mapping of name to list of documents (or of (document, score) pairs) to the fused documents;
+        its ``explain`` gives the whole answer.
 
     Raises
     ------
@@ -97,13 +114,5 @@ def fuse_lists(
     >>> [document.id for document in fuse_lists(k=1).invoke({"a": [one, two], "b": [two, three]})]
     ['2']
     """
-    chosen = FusionPipeline() if pipeline is None else pipeline
-    if not isinstance(chosen, FusionPipeline):
-        raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(chosen).__name__}")
-    if weights is not None:
-        chosen = replace(chosen, weights=check_weights_mapping(weights))
-    for name, reading in (readings or {}).items():
-        if not isinstance(reading, Reading):
-            raise InvalidTypeError(f"readings[{name!r}] must be a Reading; got {type(reading).__name__}")
-    lists = _Lists(replace(chosen, k=check_count("k", k)), readings or {}, score_key, provenance)
-    return RunnableLambda(lists.fuse, name="fuse_lists")
+    lists = _Lists(list_pipeline(pipeline, weights, k), check_readings(readings), score_key, provenance)
+    return ListFusion(lists)

@@ -10,8 +10,9 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_phasegraph.sources import RetrieverSource
-from langchain_phasegraph.writing import Winner, winners_of, with_text_warnings
+from langchain_phasegraph.writing import Winner, winners_of
 from phasegraph import FusionPipeline, InvalidInputError, Ranking, Result
+from phasegraph.adapters import with_text_warnings
 from phasegraph.adapters.choosing import Choosing
 from phasegraph.adapters.embedding import Embedding
 from phasegraph.adapters.planning import Bind, Plan

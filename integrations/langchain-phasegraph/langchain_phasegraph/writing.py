@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.documents import Document
@@ -63,16 +63,6 @@ def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, Any]]]) -
         if BLOCK in document.metadata:
             winner.inner = (*winner.inner, (name, document.metadata[BLOCK]))
     return Winner("", Document(page_content="", id=identifier)) if winner is None else winner
-
-
-def with_text_warnings(result: Result, winners: Sequence[Winner]) -> Result:
-    """The result, with a warning for each id under which sources returned different texts."""
-    found = [
-        f"id {identifier!r} has another text in {', '.join(winner.others)} than in {winner.source}, which was kept"
-        for identifier, winner in zip(result.ids, winners, strict=True)
-        if winner.others
-    ]
-    return replace(result, warnings=(*result.warnings, *found)) if found else result
 
 
 def documents_of(result: Result, winners: Sequence[Winner], *, score_key: str | None, block: bool) -> list[Document]:

@@ -49,3 +49,11 @@ def test_a_list_whose_scores_are_all_nan_degrades_the_answer():
     strict = FusionPipeline(strict=True, calibrator=ListCalibrator("min_max"))
     with pytest.raises(DegradedError, match=r"bm25: partial \(none of its 2 hits had a usable score\)"):
         fuse_lists(pipeline=strict).invoke({**LISTS, "bm25": pairs(c=float("nan"), a=float("nan"))})
+
+
+def test_the_pipelines_own_k_is_kept_and_the_whole_answer_can_be_had():
+    fused = fuse_lists(pipeline=FusionPipeline(k=2))
+    assert len(fused.invoke(LISTS)) == len(fused.explain(LISTS).ids) == 2
+    assert len(fuse_lists(pipeline=FusionPipeline(k=2), k=3).invoke(LISTS)) == 3
+    texts = {name: [(Document(f"text of {name}", id="a"), 2.0)] for name in ("one", "two")}
+    assert "id 'a' has another text in two than in one" in fused.explain(texts).warnings[-1]

@@ -5,7 +5,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_stores import hits, ids_of, listed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, PhaseGraphPostprocessor, Reading
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError
 
 ONE = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 OTHER = {f"p{i}": float(i) for i in range(7, 1, -1)}
@@ -71,3 +71,9 @@ def test_a_list_whose_scores_are_all_nan_degrades_the_answer():
     result = PhaseGraphPostprocessor().explain({**lists(), "graph": hits(p1=float("nan"), p2=float("nan"))})
     assert result.degraded
     assert [report.status for report in result.reports] == ["partial", "ok"]
+
+
+def test_the_pipelines_own_k_is_kept():
+    assert len(PhaseGraphPostprocessor(pipeline=FusionPipeline(k=2)).fuse(lists())) == 2
+    assert PhaseGraphPostprocessor(pipeline=FusionPipeline(k=2)).top_n == 2
+    assert len(PhaseGraphPostprocessor(3, pipeline=FusionPipeline(k=2)).fuse(lists())) == 3

@@ -8,7 +8,7 @@ from phasegraph.adapters.direction import Direction, infer_direction, known_dire
 from phasegraph.adapters.fitting import check_queries, fit_calibrators, with_progress
 from phasegraph.adapters.identity import ID_KEYS, Identities, resolve_id, text_id
 from phasegraph.adapters.plain import plain
-from phasegraph.adapters.provenance import contradicts, limited, provenance, with_notes
+from phasegraph.adapters.provenance import contradicts, limited, provenance, with_notes, with_text_warnings
 
 __all__ = [
     "ID_KEYS",
@@ -27,4 +27,5 @@ __all__ = [
     "text_id",
     "with_notes",
     "with_progress",
+    "with_text_warnings",
 ]

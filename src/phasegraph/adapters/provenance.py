@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -110,6 +111,30 @@ def _rank(ranking: Ranking, scores: list[float] | FloatArray, hit: int) -> float
         return hit + 1.0
     rising = -ranking.scores
     return float(rising.searchsorted(-value, "left") + rising.searchsorted(-value, "right") + 1) / 2.0
+
+
+class Kept(Protocol):
+    """Whose text a result was given, and which sources hold another under the same id."""
+
+    @property
+    def source(self) -> str:
+        """Whose text it is."""
+        ...
+
+    @property
+    def others(self) -> Sequence[str]:
+        """Which sources hold another."""
+        ...
+
+
+def with_text_warnings(result: Result, winners: Sequence[Kept]) -> Result:
+    """The result, with a warning for each id under which sources returned different texts."""
+    found = [
+        f"id {identifier!r} has another text in {', '.join(winner.others)} than in {winner.source}, which was kept"
+        for identifier, winner in zip(result.ids, winners, strict=True)
+        if winner.others
+    ]
+    return replace(result, warnings=(*result.warnings, *found)) if found else result
 
 
 def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:

@@ -18,9 +18,9 @@ from llama_index.retrievers.phasegraph.filtering import check_filters
 from llama_index.retrievers.phasegraph.lookup import embedding_of
 from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
-from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of, with_text_warnings
+from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
-from phasegraph.adapters import check_queries, with_progress
+from phasegraph.adapters import check_queries, with_progress, with_text_warnings
 from phasegraph.adapters.choosing import Accept, Choosing
 from phasegraph.adapters.listening import Listener
 from phasegraph.adapters.planning import Bind, Plan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
@@ -12,11 +11,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from llama_index.retrievers.phasegraph.reading import Reader
 from llama_index.retrievers.phasegraph.searching import check_flag, unpack
-from llama_index.retrievers.phasegraph.writing import nodes_of, winners_of, with_text_warnings
-from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Result, SourceReport
-from phasegraph.adapters import Direction, with_notes
+from llama_index.retrievers.phasegraph.writing import nodes_of, winners_of
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
+from phasegraph.adapters import Direction, with_text_warnings
+from phasegraph.adapters.lists import check_readings, decide_lists, list_pipeline
 from phasegraph.adapters.specs import Reading
-from phasegraph.pipeline.checks import check_count, check_weights_mapping
 
 
 class PhaseGraphPostprocessor(BaseNodePostprocessor):
@@ -24,8 +23,8 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     Parameters
     ----------
-    top_n : int, default 10
-        Nodes returned, >= 0.
+    top_n : int, optional
+        Nodes returned, >= 0. Default: the pipeline's k.
     group_by : str, default "source"
         Metadata key under which a node says which list it came from; the nodes of a list stand in its order.
     weights : mapping of str to float, optional
@@ -62,7 +61,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     def __init__(
         self,
-        top_n: int = 10,
+        top_n: int | None = None,
         group_by: str = "source",
         *,
         weights: Mapping[str, float] | None = None,
@@ -73,23 +72,16 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     ) -> None:
         if not isinstance(group_by, str) or not group_by.strip():
             raise InvalidTypeError(f"group_by must be a metadata key; got {group_by!r}")
-        chosen = FusionPipeline() if pipeline is None else pipeline
-        if not isinstance(chosen, FusionPipeline):
-            raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(chosen).__name__}")
-        if weights is not None:
-            chosen = replace(chosen, weights=check_weights_mapping(weights))
-        for name, reading in (readings or {}).items():
-            if not isinstance(reading, Reading):
-                raise InvalidTypeError(f"readings[{name!r}] must be a Reading; got {type(reading).__name__}")
-        count = check_count("top_n", top_n)
+        chosen = list_pipeline(pipeline, weights, top_n, field="top_n")
+        read = check_readings(readings)
         fields: dict[str, Any] = {
-            "top_n": count,
+            "top_n": chosen.k,
             "group_by": group_by,
             "provenance": check_flag("provenance", provenance),
         }
         super().__init__(**fields, **kwargs)
-        self._pipeline = replace(chosen, k=count)
-        self._readings = dict(readings or {})
+        self._pipeline = chosen
+        self._readings = read
 
     @classmethod
     def class_name(cls) -> str:
@@ -111,16 +103,12 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """The whole answer; parameters as in :meth:`fuse`."""
-        if not isinstance(lists, Mapping):
-            raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
-        if not lists:
-            raise InvalidInputError("lists must hold at least one list; got none")
-        notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
-        rankings = [
-            self._reader(name).ranking(_checked(name, lists[name]), None, found) for name, found in notes.items()
-        ]
-        reports = [SourceReport.of(one) for one in rankings]
-        result = self._pipeline.decide(rankings, Context(query=query or ""), reports=with_notes(reports, notes))
+        result = decide_lists(
+            self._pipeline,
+            lists,
+            lambda name, notes: self._reader(name).ranking(_checked(name, lists[name]), None, notes),
+            query,
+        )
         return with_text_warnings(result, winners_of(result))
 
     def _postprocess_nodes(

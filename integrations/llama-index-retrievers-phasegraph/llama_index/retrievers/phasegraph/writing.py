@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.schema import BaseNode, NodeWithScore, TextNode
@@ -72,16 +72,6 @@ def _differ(one: BaseNode, other: BaseNode) -> bool:
     else:
         first, second = one.get_content(), other.get_content()
     return first != second and not first.endswith(second) and not second.endswith(first)
-
-
-def with_text_warnings(result: Result, winners: Sequence[Winner]) -> Result:
-    """The result, with a warning for each id under which sources returned different texts."""
-    found = [
-        f"id {identifier!r} has another text in {', '.join(winner.others)} than in {winner.source}, which was kept"
-        for identifier, winner in zip(result.ids, winners, strict=True)
-        if winner.others
-    ]
-    return replace(result, warnings=(*result.warnings, *found)) if found else result
 
 
 def nodes_of(result: Result, winners: Sequence[Winner], *, block: bool) -> list[NodeWithScore]:
