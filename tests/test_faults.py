@@ -148,12 +148,20 @@ def test_8_an_interrupt_is_never_swallowed(kind):
 
 @pytest.mark.parametrize(
     "value",
-    [None, 7, "text", b"bytes", {"a": 1.0}, [("a",)], [("a", 1, 2)], ["ab"], [None], [(3, 1.0)], [("", 1.0)]],
+    [None, 7, "text", b"bytes", {"a": 1.0}, [("a",)], [("a", 1, 2)], ["ab"], [None]],
 )
 def test_9_11_what_is_not_a_ranking_is_reported_as_malformed(value):
     found = both({**healthy("vector"), **returning("graph", value)})
     assert report(found, "graph").reason.startswith("malformed: ")
     assert content(found) == content(both(healthy("vector")))
+
+
+@pytest.mark.parametrize("identifier", [3, "", None])
+def test_28_a_hit_without_a_usable_id_is_dropped_and_counted(identifier):
+    fn = CallableSource("graph", lambda query, limit: [(identifier, 1.0), ("a", 0.5)])
+    found = both({**healthy("vector"), "graph": fn})
+    assert report(found, "graph").dropped == 1
+    assert next(one for one in found.rankings if one.source == "graph").ids == ("a",)
 
 
 @pytest.mark.parametrize("kind", sorted(HARMLESS))

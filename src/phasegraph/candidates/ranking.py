@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
+from phasegraph._copying import by_fields
 from phasegraph._typing import FloatArray
 from phasegraph.candidates.background import Background
 from phasegraph.candidates.numbers import all_none, all_true, as_floats
@@ -105,6 +106,8 @@ class Ranking:
         put(self, "row_of", positions.get)
         if isinstance(self.payloads, dict):
             put(self, "payloads", self.payloads.copy())
+
+    __reduce__ = by_fields
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, FloatArray
+from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.calibration import Calibrated
 from phasegraph.candidates import Candidates, Ranking, SourceReport, degradations, pool
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
@@ -55,37 +55,22 @@ def _fuse(
     reports: tuple[SourceReport, ...],
     degraded: bool,
 ) -> Result:
-    rule = FUSION_RULES[pipeline.rule]
-    columns = [one.values for one in found]
-    lacking = [one.missing for one in found]
-    missing = np.array(lacking)
     weights = _weights(pipeline, candidates)
-    terms: FloatArray | None = None
-    if rule.terms is not None:
-        values = candidates.spread(columns, lacking)
-        terms = rule.terms(values, weights)
-        fused = ordered_sum(terms)
-    else:
-        values = candidates.spread(columns)
-        fused = rule.function(values, weights=weights, missing=missing, **pipeline.rule_options)
+    fused, values, terms = _apply_rule(pipeline, candidates, found, weights)
     bonuses = _bonuses(pipeline, candidates, fused, context)
     if bonuses is not None:
         fused = fused + bonuses
     factors = _factors(pipeline, candidates, context)
     final = fused if factors is None else parts.with_prior(fused, factors)
     rows, extras, chosen_warnings = choosing.choose(pipeline, candidates, values, final, context)
-    if terms is not None:
-        contributed = terms[rows]
-    else:
-        contributed = parts.contributions(rule, pipeline.rule_options, values, weights, missing, rows)
+    contributed, calibrated = _explained(pipeline, found, weights, values, terms, rows)
     agreement = parts.agreement(candidates.rankings)
-    calibrated = values[rows]
     return Result(
         ids=tuple([candidates.ids[row] for row in rows.tolist()]),
         scores=parts.publish(final[rows]),
         fused=fused[rows],
         contributions=contributed,
-        calibrated=calibrated if terms is not None else np.where(np.isnan(calibrated), missing, calibrated),
+        calibrated=calibrated,
         weights=weights,
         bonuses=_repeated(0.0, len(rows)) if bonuses is None else bonuses[rows],
         priors=_repeated(1.0, len(rows)) if factors is None else factors[rows],
@@ -99,6 +84,39 @@ def _fuse(
         warnings=_disagreements(agreement) + chosen_warnings,
         extras=extras,
     )
+
+
+def _apply_rule(
+    pipeline: FusionPipeline, candidates: Candidates, found: Sequence[Calibrated], weights: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+    """Fused values, the (n, m) values they come from, and the rule's terms where it has them."""
+    rule = FUSION_RULES[pipeline.rule]
+    columns, missing = [one.values for one in found], [one.missing for one in found]
+    if rule.terms is not None:
+        values = candidates.spread(columns, missing)
+        terms = rule.terms(values, weights)
+        return ordered_sum(terms), values, terms
+    values = candidates.spread(columns)
+    fused = rule.function(values, weights=weights, missing=np.array(missing), **pipeline.rule_options)
+    return fused, values, None
+
+
+def _explained(
+    pipeline: FusionPipeline,
+    found: Sequence[Calibrated],
+    weights: FloatArray,
+    values: FloatArray,
+    terms: FloatArray | None,
+    rows: IntArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Contributions and calibrated values of the chosen rows, missing ones filled in."""
+    if terms is not None:
+        return terms[rows], values[rows]
+    missing = np.array([one.missing for one in found])
+    rule = FUSION_RULES[pipeline.rule]
+    contributed = parts.contributions(rule, pipeline.rule_options, values, weights, missing, rows)
+    chosen = values[rows]
+    return contributed, np.where(np.isnan(chosen), missing, chosen)
 
 
 @lru_cache(maxsize=64)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from phasegraph._copying import by_fields
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrator, ListCalibrator
 from phasegraph.candidates import Ranking, SourceReport
@@ -90,13 +91,13 @@ class FusionPipeline:
     (('a', 'c', 'b'), [0.393196, 0.28426, 0.217723])
     """
 
-    pool_caps: Mapping[str, int] = field(default_factory=dict)
+    pool_caps: Mapping[str, int] = field(default_factory=dict, hash=False)
     pool_cap_mode: PoolCapMode = "list"
-    calibrator: Calibrator = field(default_factory=BackgroundCalibrator)
-    calibrators: Mapping[str, Calibrator] = field(default_factory=dict)
+    calibrator: Calibrator = field(default_factory=BackgroundCalibrator, hash=False)
+    calibrators: Mapping[str, Calibrator] = field(default_factory=dict, hash=False)
     rule: str = "linear"
-    rule_options: Mapping[str, object] = field(default_factory=dict)
-    weights: Mapping[str, float] | None = None
+    rule_options: Mapping[str, object] = field(default_factory=dict, hash=False)
+    weights: Mapping[str, float] | None = field(default=None, hash=False)
     weighting: str = "adaptive"
     consensus_bonus: float = 0.0
     consensus_bounded: bool = False
@@ -130,6 +131,8 @@ class FusionPipeline:
         put(self, "k", check_count("k", self.k))
         check_flag("consensus_bounded", self.consensus_bounded)
         check_flag("strict", self.strict)
+
+    __reduce__ = by_fields
 
     @classmethod
     def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from phasegraph._copying import by_fields
 from phasegraph._typing import FloatArray
 from phasegraph.candidates import Candidates, SourceReport
 from phasegraph.errors import InvalidInputError
@@ -137,6 +138,8 @@ class Result:
             getattr(self, name).setflags(write=False)
         object.__setattr__(self, "agreement", MappingProxyType(self.agreement))
         object.__setattr__(self, "extras", MappingProxyType(self.extras))
+
+    __reduce__ = by_fields
 
     def __len__(self) -> int:
         return len(self.ids)

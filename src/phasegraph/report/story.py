@@ -100,16 +100,21 @@ def evaluation_pictures(
         lost = {n: rows[n].losses[hop] for n in names}
         figure = wins_and_losses(won, lost, table.baseline, str(hop))
         pictures.append(Picture("wins-and-losses", "Wins and losses", "Query by query, not on average.", figure))
-    before, after = calibrated_scores(rankings, pipeline)
-    if before:
-        caption = "The same hits twice: what the sources return, and what is fused."
-        figure = score_distributions(before, after)
-        pictures.append(Picture("score-distributions", "Scores before and after calibration", caption, figure))
+    pictures += _distributions(rankings, pipeline)
     if len(results) > chosen and len(results[chosen]):
         caption = f"Query {table.queries[chosen]}: the parts add up to the fused value."
         figure = contribution_bars(results[chosen], labels)
         pictures.append(Picture("contributions", "One query explained", caption, figure))
     return pictures + _coverage(results, judgements)
+
+
+def _distributions(rankings: Mapping[str, Sequence[Ranking]], pipeline: FusionPipeline) -> list[Picture]:
+    before, after = calibrated_scores(rankings, pipeline)
+    if not before:
+        return []
+    caption = "The same hits twice: what the sources return, and what is fused."
+    figure = score_distributions(before, after)
+    return [Picture("score-distributions", "Scores before and after calibration", caption, figure)]
 
 
 def _coverage(results: Sequence[Result], judgements: Sequence[Judgement]) -> list[Picture]:
