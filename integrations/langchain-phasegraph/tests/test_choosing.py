@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import time
 from typing import Any
 
@@ -208,3 +210,13 @@ def test_calibrating_for_a_rule_over_0_to_1_fits_percentiles() -> None:
     found = retriever.calibrate(["fruit", "nothing", "rewritten"] * 2, progress=False).explain("fruit")
     assert found.reports[0].calibration == "fitted"
     assert 0 <= found.calibrated.min() <= found.calibrated.max() <= 1
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda value: pickle.loads(pickle.dumps(value))])  # noqa: S301
+def test_a_retriever_survives_a_copy_and_a_trip_to_another_process(way: Any) -> None:
+    retriever = PhaseGraphRetriever(vector=by_name, weights={"vector": 2}, accept={"vector": 0.65}, k=2)
+    assert way(retriever).invoke("fruit") == retriever.invoke("fruit")
+
+
+def by_name(query: str) -> list[tuple[Document, float]]:
+    return list(VECTOR(query))

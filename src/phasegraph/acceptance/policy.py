@@ -21,6 +21,7 @@ from phasegraph.acceptance.outcome import (
 )
 from phasegraph.acceptance.thresholds import Threshold, check_keys
 from phasegraph.candidates import Candidates, top_order
+from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 OnEmpty: TypeAlias = Literal["abstain", "best"] | Callable[[Candidates, FloatArray], Sequence[str]]
@@ -90,6 +91,8 @@ class AcceptancePolicy:
             raise InvalidInputError(f"on_empty must be 'abstain', 'best' or callable; got {self.on_empty!r}")
         if self.unknown_source not in ("accept", "reject"):
             raise InvalidInputError(f"unknown_source must be 'accept' or 'reject'; got {self.unknown_source!r}")
+
+    __reduce__ = by_fields
 
     def decide(
         self,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 
+from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 NO_PROMISE = "No promise for new queries: the value was given or fitted to the queries at hand."
@@ -115,6 +116,8 @@ class Threshold:
         object.__setattr__(self, "sources", tuple(sorted(self.sources)))
         copied = {str(name): float(number) for name, number in self.statistics.items()}
         object.__setattr__(self, "statistics", MappingProxyType(copied))
+
+    __reduce__ = by_fields
 
     @property
     def promises(self) -> bool:

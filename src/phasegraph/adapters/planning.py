@@ -19,6 +19,7 @@ from phasegraph.adapters.provenance import with_notes
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.calibration import Calibrator, ReferenceECDF
 from phasegraph.candidates import Ranking
+from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import Context, FusionPipeline, Result
@@ -66,6 +67,8 @@ class Plan:
     choosing: Choosing = field(default_factory=Choosing)
     k: int | None = None
     weights: Mapping[str, float] | None = None
+
+    __reduce__ = by_fields
 
     @classmethod
     def of(

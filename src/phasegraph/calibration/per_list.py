@@ -12,6 +12,7 @@ from phasegraph._typing import FloatArray
 from phasegraph.calibration import lists
 from phasegraph.calibration.base import Calibrated
 from phasegraph.candidates import Ranking
+from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _UNBOUNDED = frozenset({"z_score", "log_z_score", "raw"})
@@ -62,7 +63,7 @@ class ListCalibrator:
     """
 
     name: str
-    options: Mapping[str, float] = field(default_factory=dict)
+    options: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or self.name not in _FUNCTIONS:
@@ -81,6 +82,8 @@ class ListCalibrator:
         object.__setattr__(self, "options", MappingProxyType(checked))
         lowest = checked.get("infimum", 0.0)
         _FUNCTIONS[self.name][0](np.array([lowest + 1.0, lowest]), **checked)  # refuses what it would refuse later
+
+    __reduce__ = by_fields
 
     @property
     def bounded(self) -> bool:

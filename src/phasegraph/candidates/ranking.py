@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phasegraph._copying import by_fields
 from phasegraph._typing import FloatArray
 from phasegraph.candidates.background import Background
+from phasegraph.candidates.copying import by_fields
 from phasegraph.candidates.numbers import all_none, all_true, as_floats
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 

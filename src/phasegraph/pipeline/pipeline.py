@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from phasegraph._copying import by_fields
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrator, ListCalibrator
 from phasegraph.candidates import Ranking, SourceReport
+from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.weighting import WEIGHTINGS

@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-from phasegraph._copying import by_fields
 from phasegraph._typing import FloatArray
 from phasegraph.candidates import Candidates, SourceReport
+from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import InvalidInputError
 
 _ARRAYS = (
