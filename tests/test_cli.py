@@ -1,6 +1,8 @@
 """The command line: tables for people, JSON for machines, and exit codes that tell failure from misuse."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,6 +150,19 @@ def test_further_measures_and_rows_per_query(folder, tmp_path, capsys):
 def test_bad_usage_ends_with_two(folder, arguments, capsys):
     assert main([part.replace("{folder}", str(folder)) for part in arguments]) == 2
     assert capsys.readouterr().err
+
+
+def test_a_command_that_cannot_be_imported_does_not_break_the_others(tmp_path):
+    run = tmp_path / "vector.run"
+    run.write_text("q1 Q0 a 1 2.0 x\n", encoding="utf-8")
+    code = (
+        "import sys; sys.modules['phasegraph.cli.demo'] = None; from phasegraph.cli import main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", code, "fuse", str(run), "--out", str(tmp_path / "fused.run")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "fused.run").is_file()
 
 
 def test_no_argument_shows_the_commands(capsys):

@@ -1,22 +1,36 @@
-"""All commands in one application."""
+"""All commands in one application; each is imported when it is called, or listed."""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from phasegraph.cli.demo import demo
-from phasegraph.cli.evaluate import evaluate
-from phasegraph.cli.explain import explain
-from phasegraph.cli.fuse import fuse
-from phasegraph.cli.index import index
-from phasegraph.cli.reproduce import reproduce
-from phasegraph.cli.tune import tune
+COMMANDS = ("demo", "index", "evaluate", "tune", "fuse", "explain", "reproduce")
 
-app = typer.Typer(
-    help="Fuse unlike retrievers on one scale, and measure whether it helps.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-for command in (demo, index, evaluate, tune, fuse, explain, reproduce):
-    app.command()(command)
+
+class Commands(TyperGroup):
+    """The commands by name: each is the function of its own module."""
+
+    def list_commands(self, ctx: object) -> list[str]:
+        """Names, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: object, cmd_name: str) -> TyperCommand | None:
+        """The command, imported now; None for an unknown name."""
+        if cmd_name not in COMMANDS:
+            return None
+        alone = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+        alone.command(cmd_name)(getattr(import_module(f"phasegraph.cli.{cmd_name}"), cmd_name))
+        found = get_command(alone)
+        return found if isinstance(found, TyperCommand) else None
+
+
+app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
+
+
+@app.callback()
+def phasegraph() -> None:
+    """Fuse unlike retrievers on one scale, and measure whether it helps."""
