@@ -17,9 +17,10 @@ from phasegraph.candidates import Ranking, top_order
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.facts import Facts, load_facts
 from phasegraph.graph.abstractness import abstractness, truncated_min_max
+from phasegraph.graph.linking.resets import RESETS
 from phasegraph.graph.pagerank import SEMFLOW_PARAMETERS, SemanticFlow, WalkOperator, personalized_pagerank
 
-FACTS, ENTITIES, PASSAGE_WEIGHT, FOLLOW = 5, 5, 0.05, 0.5
+RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
 
 
 def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
@@ -40,7 +41,9 @@ def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
     return sparse.block_array([[links, facts.mentions.T], [facts.mentions, None]]).tocsr()
 
 
-def fact_seeds(facts: Facts, scores: FloatArray, *, kept: int = FACTS, entities: int = ENTITIES) -> FloatArray:
+def fact_seeds(
+    facts: Facts, scores: FloatArray, *, kept: int = RECIPE.top_facts, entities: int = RECIPE.top_entities
+) -> FloatArray:
     """Weights of the entities of the best facts.
 
     Parameters
@@ -81,8 +84,8 @@ class HippoWalk:
 
     def masses(self, row: int) -> FloatArray:
         """(P,) array: mass of each passage for one query."""
-        seeds, passages = _seeds(self.dataset, self.facts, row, FACTS, ENTITIES)
-        reset = np.concatenate([seeds, PASSAGE_WEIGHT * min_max(passages)])
+        seeds, passages = _seeds(self.dataset, self.facts, row, RECIPE.top_facts, RECIPE.top_entities)
+        reset = np.concatenate([seeds, RECIPE.passage_weight * min_max(passages)])
         walked = personalized_pagerank(self.operator, reset, follow_probability=FOLLOW, tolerance=1e-8)
         return walked.mass[len(seeds) :]
 
