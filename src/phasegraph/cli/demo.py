@@ -24,9 +24,9 @@ def demo(
     json_to: Annotated[
         str | None, typer.Option("--json", help="Write the table as JSON ('-': standard output).")
     ] = None,
-    picture: Annotated[Path, typer.Option(help="Where to put the picture of the scores.", dir_okay=False)] = Path(
-        "phasegraph-demo.png"
-    ),
+    picture: Annotated[
+        Path, typer.Option(help="Where to put the picture of the scores; 'none': nowhere.", dir_okay=False)
+    ] = Path("phasegraph-demo.png"),
     data: Annotated[
         Path | None, typer.Option(help="A folder of the data format in place of the bundled one.", file_okay=False)
     ] = None,
@@ -41,7 +41,8 @@ def demo(
     if json_to is not None:
         write_json(done.table.to_dict(), json_to)
     _show(done, to)
-    _draw(done, picture, to)
+    if str(picture) != "none":
+        _draw(done, picture, to)
 
 
 def _show(done: Demonstration, to: Console) -> None:
@@ -53,6 +54,8 @@ def _show(done: Demonstration, to: Console) -> None:
         f"{done.table.limit}; ms: fusing alone. p: exact McNemar on LastHop, Holm-corrected.\n",
         markup=False,
     )
+    if done.chosen is None:
+        return
     to.print("One of the questions that vectors alone do not answer:", markup=False)
     show_result(done.results[done.chosen], done.dataset.queries[done.chosen], done.dataset, to, top=3)
 

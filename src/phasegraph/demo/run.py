@@ -11,7 +11,7 @@ from typing import TypeVar
 from phasegraph.candidates import Ranking
 from phasegraph.demo.bundled import load_bundled
 from phasegraph.demo.frameworks import LIMIT, Side, langchain_side, llamaindex_side
-from phasegraph.errors import PhasegraphError
+from phasegraph.errors import DegradedError, PhasegraphError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.peers import PEERS
@@ -41,8 +41,8 @@ class Demonstration:
         The default's answer to each question.
     rankings : mapping of str to tuple of Ranking
         The lists, as LangChain's and our own retriever returned them.
-    chosen : int
-        Row of the question to explain: the first whose last hop vectors miss and the default finds.
+    chosen : int or None
+        Row of the question to explain: the first whose last hop vectors miss and the default finds, if there is one.
     seconds : float
     """
 
@@ -50,7 +50,7 @@ class Demonstration:
     table: Table
     results: tuple[Result, ...]
     rankings: dict[str, tuple[Ranking, ...]]
-    chosen: int
+    chosen: int | None
     seconds: float
 
 
@@ -74,6 +74,8 @@ def run_demo(folder: Path | None = None, progress: Progress[int] | None = None) 
         If a framework's ids are not those that the core decides from the same lists.
     MissingDependencyError
         If LangChain or LlamaIndex is not installed.
+    DegradedError
+        If a source failed on every question.
     """
     started = perf_counter()
     dataset, graph = load_bundled(folder)
@@ -129,7 +131,18 @@ def _ask_all(side: Side, dataset: Dataset, progress: Progress[int] | None) -> tu
         if not decided == returned == result.ids:
             raise FrameworksDisagree(f"question {query!r}: {side.name} gives {returned}, the core {decided}")
         found.append(result)
+    check_sources(side.name, found)
     return tuple(found)
+
+
+def check_sources(side: str, results: Sequence[Result]) -> None:
+    """Raise where a source gave no answer to any question: the other alone would be shown as the fusion of both."""
+    for reports in zip(*(result.reports for result in results), strict=True):
+        if all(report.degraded and not report.answered for report in reports):
+            raise DegradedError(
+                f"source {reports[0].source!r} of {side} must answer; it failed on all {len(reports)} questions: "
+                f"{reports[0].status} ({reports[0].reason})"
+            )
 
 
 def _ranking(result: Result, name: str) -> Ranking:
@@ -150,8 +163,8 @@ def _compare(dataset: Dataset, rankings: dict[str, tuple[Ranking, ...]]) -> Tabl
     return compare(answers, dataset.judgements, baseline="vector", dataset=dataset.name, limit=LIMIT)
 
 
-def _telling_question(table: Table) -> int:
+def _telling_question(table: Table) -> int | None:
     column = [str(measure) for measure in table.measures].index("LastHop@5")
     ours, theirs = table.values["default"][:, column], table.values["vector"][:, column]
     telling: Sequence[int] = [row for row in range(len(ours)) if ours[row] > theirs[row]]
-    return telling[0] if telling else 0
+    return telling[0] if telling else None
