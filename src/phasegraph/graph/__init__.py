@@ -10,25 +10,32 @@ from phasegraph.graph.extraction import (
     extract_with_model,
     read_openie,
 )
+from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.linking import LinkSettings
 from phasegraph.graph.name_synonyms import NameSynonyms
-from phasegraph.graph.source import GraphSource, WalkSettings
+from phasegraph.graph.source import GraphSource, SemFlowSource, WalkSettings
+from phasegraph.graph.storage import DirectoryStore, load_graph, save_graph
 
 __all__ = [
     "ChunkGraphSource",
+    "DirectoryStore",
     "EdgeWeights",
     "EntityGraph",
     "Extraction",
     "Gazetteer",
+    "GraphIndex",
     "GraphSource",
     "LinkSettings",
     "ModelSettings",
     "NameSynonyms",
     "RuleExtractor",
+    "SemFlowSource",
     "WalkSettings",
     "build_chunk_graph",
     "build_graph",
     "extract_with_model",
     "graph_from_extractions",
+    "load_graph",
     "read_openie",
+    "save_graph",
 ]

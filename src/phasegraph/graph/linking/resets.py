@@ -44,6 +44,8 @@ RESETS: Mapping[str, ResetRecipe] = MappingProxyType(
 )
 """HippoRAG 2 and SemFlowRAG as released, and SemFlowRAG with its paper's numbers."""
 
+NO_FACTS = "there is no fact to seed the walk: passages are ranked by their similarity to the query, as published"
+
 
 def fact_reset(
     graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
@@ -135,8 +137,12 @@ def reset_by_name(name: str, graph: EntityGraph, facts: FactIndex, vector: Any, 
     """
     if name not in RESETS:
         raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
-    scores = _min_max((facts.embeddings @ unit_vector(vector, facts.embeddings.shape[1])).astype(np.float64))
-    return fact_reset(graph, facts.ends, scores, similarities, RESETS[name])
+    return fact_reset(graph, facts.ends, fact_scores(facts, vector), similarities, RESETS[name])
+
+
+def fact_scores(facts: FactIndex, vector: Any) -> FloatArray:
+    """(F,) array of float in [0, 1]: cosines of the facts to a query's embedding, min-max scaled over all facts."""
+    return _min_max((facts.embeddings @ unit_vector(vector, facts.embeddings.shape[1])).astype(np.float64))
 
 
 def _min_max(values: FloatArray) -> FloatArray:

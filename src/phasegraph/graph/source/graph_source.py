@@ -25,6 +25,7 @@ from phasegraph.graph.linking import (
     relevance,
     reset_by_name,
 )
+from phasegraph.graph.linking.resets import NO_FACTS
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.kernels import Kernel
 from phasegraph.graph.pagerank.reset import as_seeds
@@ -98,8 +99,10 @@ class GraphSource:
         Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
         entities of those nearest to the query are seeds, too.
     reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
-        A published reset distribution in place of ours; needs `facts` and `embedder`. Those papers' walks do not
-        prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``).
+        A published reset distribution in place of ours; needs `facts` and `embedder`. HippoRAG 2's walk does not
+        prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``); SemFlowRAG's
+        directed walk is :class:`~phasegraph.graph.source.SemFlowSource`. With no fact in the index the passages
+        are ranked by similarity, as published, and the ranking's reason says so.
 
     Notes
     -----
@@ -181,6 +184,8 @@ class GraphSource:
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         handed = self._handed(given)
         vector = None if self.embedder is None else self.embedder(query)
+        if self.reset is not None and self.facts is not None and not len(self.facts.ends):
+            return self._by_similarity(handed, vector, limit)
         seeding = self._seeding(query, handed, vector)
         size = len(self.graph.passages)
         if not len(seeding):
@@ -199,6 +204,14 @@ class GraphSource:
             payloads=Trails(self.graph, walked, seeding, gains, ids),
             reason="" if ids else "the walk from the query's seeds reaches no passage",
         )
+
+    def _by_similarity(self, handed: Ranking | None, vector: Any, limit: int | None) -> Ranking:
+        """What the published recipes do without facts."""
+        near = relevance(self.graph, handed, vector, floor=0.0)
+        scores = np.empty(0) if near is None else near[: len(self.graph.passages)]
+        held = np.flatnonzero(scores > 0).astype(np.int32)
+        ids, best = self._best(held, scores[held], limit)
+        return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=NO_FACTS)
 
     def _handed(self, given: Given) -> Ranking | None:
         return next((ranking for name in self.needs if (ranking := given.get(name)) is not None), None)
