@@ -15,6 +15,7 @@ import numpy as np
 from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.acceptance.judged import JudgedScores
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
+from phasegraph.candidates.numbers import is_number
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
 Objective: TypeAlias = Literal["youden", "f1", "recall", "precision"]
@@ -48,7 +49,7 @@ def sscc_threshold(tau_0: float, alpha: float, *, bi_encoder: bool) -> Threshold
     0.69696
     """
     for name, number in (("tau_0", tau_0), ("alpha", alpha)):
-        if not np.isfinite(number):
+        if not is_number(number) or not np.isfinite(number):
             raise InvalidInputError(f"{name} must be finite; got {number!r}")
     return Threshold(tau_0 * (1 + alpha) if bi_encoder else tau_0, method="sscc-formula")
 
@@ -268,7 +269,7 @@ def _check_target(objective: str, target: float | None) -> float:
         if target is not None:
             raise InvalidInputError(f"target is for 'recall' and 'precision' only; got {target!r}")
         return 0.0
-    if target is None or not 0 < target <= 1:
+    if not is_number(target) or target is None or not 0 < target <= 1:
         raise InvalidInputError(f"target must be in (0, 1] for objective {objective!r}; got {target!r}")
     return float(target)
 

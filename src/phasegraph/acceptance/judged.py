@@ -70,7 +70,10 @@ class JudgedScores:
     names: tuple[object, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        scores = np.array(self.scores, dtype=np.float64)
+        try:
+            scores = np.array(self.scores, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"JudgedScores.scores must be a flat array of numbers; {error}") from error
         labels = np.asarray(self.labels)
         if scores.ndim != 1 or labels.shape != scores.shape:
             raise InvalidInputError(

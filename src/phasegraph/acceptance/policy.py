@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
@@ -77,6 +77,9 @@ class AcceptancePolicy:
     def __post_init__(self) -> None:
         if not isinstance(self.thresholds, Mapping):
             raise InvalidTypeError(f"thresholds must map source names to them; got {self.thresholds!r}")
+        strange = [name for name in self.thresholds if not isinstance(name, str)]
+        if strange:
+            raise InvalidTypeError(f"thresholds must be named by source; got the name {strange[0]!r}")
         named = {name: _threshold(self.thresholds[name]) for name in sorted(self.thresholds)}
         object.__setattr__(self, "thresholds", MappingProxyType(named))
         for name in ("final", "common"):
@@ -249,6 +252,9 @@ def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int 
 
 
 def _rows_of(candidates: Candidates, ids: Sequence[str]) -> IntArray:
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise InvalidTypeError(f"on_empty must return a sequence of ids; got {type(ids).__name__}")
+    ids = list(ids)
     where = {name: row for row, name in enumerate(candidates.ids)}
     unknown = [name for name in ids if name not in where]
     if unknown:

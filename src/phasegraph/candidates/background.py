@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.errors import InvalidInputError
+from phasegraph.candidates.numbers import is_number
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 Transform = Literal["identity", "log"]
 
@@ -43,6 +44,9 @@ class Background:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
+        for name in ("location", "scale", "floor"):
+            if not is_number(getattr(self, name)):
+                raise InvalidTypeError(f"Background.{name} must be a number; got {getattr(self, name)!r}")
         if not np.isfinite(self.location):
             raise InvalidInputError(f"Background.location must be finite; got {self.location!r}")
         if not (np.isfinite(self.scale) and self.scale > 0):

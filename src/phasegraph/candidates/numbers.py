@@ -13,6 +13,11 @@ from phasegraph._typing import BoolArray, FloatArray
 _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, np.int32})
 
 
+def is_number(value: object) -> bool:
+    """Whether `value` is a real number; a boolean is none."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def all_none(scores: Sequence[object]) -> bool:
     """Whether every one of at least one score is None."""
     return scores[0] is None and all(score is None for score in scores)

@@ -32,7 +32,7 @@ def decide(
     pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context, reports: Sequence[SourceReport]
 ) -> Result:
     """See :meth:`FusionPipeline.decide`."""
-    _check_known(pipeline, rankings)
+    _check_known(pipeline, rankings, context)
     weighted = [r for r in rankings if len(r) and (pipeline.weights is None or pipeline.weights[r.source] > 0)]
     capped = parts.apply_caps(weighted, pipeline.pool_caps, pipeline.pool_cap_mode)
     scaled, failed = parts.calibrate_all(capped, pipeline.calibrators, pipeline.calibrator)
@@ -135,7 +135,11 @@ def _accepted(count: int) -> BoolArray:
     return made
 
 
-def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context) -> None:
+    if not isinstance(rankings, Sequence) or isinstance(rankings, str):
+        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
+    if not isinstance(context, Context):
+        raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
     kinds = [type(one).__name__ for one in rankings if not isinstance(one, Ranking)]
     if kinds:
         raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {kinds[0]}")

@@ -198,7 +198,10 @@ class SelectionPolicy:
         return max((dense, plain), key=lambda found: found.value)
 
     def _relevance(self, relevance: FloatArray) -> FloatArray:
-        values = np.array(relevance, dtype=np.float64)
+        try:
+            values = np.array(relevance, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"relevance must be a flat array of numbers; {error}") from error
         if values.ndim != 1:
             raise InvalidInputError(f"relevance must be flat; got shape {values.shape}")
         if not np.isfinite(values).all():

@@ -34,7 +34,10 @@ def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatAr
     >>> unit_rows([[3.0, 4.0]])
     array([[0.6, 0.8]])
     """
-    rows = np.asarray(embeddings)
+    try:
+        rows = np.asarray(embeddings)
+    except ValueError as error:
+        raise InvalidInputError(f"embeddings must have rows of equal length; {error}") from error
     if rows.dtype.kind not in "fiu":
         raise InvalidInputError(f"embeddings must be numbers; got {rows.dtype}")
     if rows.ndim != 2 or (count is not None and len(rows) != count) or (len(rows) and not rows.shape[1]):
