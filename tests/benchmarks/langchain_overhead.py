@@ -18,9 +18,9 @@ from langchain_classic.retrievers import EnsembleRetriever  # noqa: E402
 from langchain_core.callbacks import CallbackManagerForRetrieverRun  # noqa: E402
 from langchain_core.documents import Document  # noqa: E402
 from langchain_core.retrievers import BaseRetriever  # noqa: E402
+
 from langchain_phasegraph import PhaseGraphRetriever  # noqa: E402
 from langchain_phasegraph.reading import Reader, Reading  # noqa: E402
-
 from phasegraph import Context, FusionPipeline  # noqa: E402
 from phasegraph.adapters import Direction, provenance  # noqa: E402
 

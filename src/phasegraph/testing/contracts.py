@@ -25,7 +25,15 @@ from phasegraph.candidates import Ranking
 from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.protocol import AnySource, Given, asearch_of, search_of
 
-_AWKWARD = ("\x00 null", "🙂 née naïve", "\u202eright to left", 'AND (title:/["!~ OR :*', "x" * 20_000, "a\nb\tc", "\ud800 alone")
+_AWKWARD = (
+    "\x00 null",
+    "🙂 née naïve",
+    "\u202eright to left",
+    'AND (title:/["!~ OR :*',
+    "x" * 20_000,
+    "a\nb\tc",
+    "\ud800 alone",
+)
 
 
 class SourceContract:
