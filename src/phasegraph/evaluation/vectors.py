@@ -109,7 +109,7 @@ def _lengths(file: Path, vectors: Float32Array) -> Any:
     """L2 norm of every row, in double precision."""
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
-        raise wrong(file, None, f"embeddings must be finite in float32; row {bad[0]} (line {bad[0] + 1}) is not")
+        raise wrong(file, None, f"embeddings must be finite; row {bad[0]} (line {bad[0] + 1}) is not in float32")
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     empty = np.flatnonzero(lengths == 0)
     if len(empty):
