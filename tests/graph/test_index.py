@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from phasegraph import IntegrityError, InvalidInputError
 from phasegraph.graph import EntityGraph, Extraction, build_graph
+from phasegraph.graph import index as index_module
+from phasegraph.graph.entity_graph.words import Words
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.storage import load_graph, save_graph
 
@@ -137,3 +139,22 @@ def test_records_handed_over_in_any_order_are_updated_as_they_are_built() -> Non
         index = GraphIndex.build(passages[:1], embeddings=vectors[:1])
         _same(index.add(passages[1:], triples=order, embeddings=vectors[1:]).graph, whole)
     assert whole.mentions[1, whole.entity_rows["dee"]] == 2
+
+
+def test_an_update_splits_no_text_again_that_it_does_not_touch(monkeypatch: pytest.MonkeyPatch) -> None:
+    split: list[str] = []
+    plain = index_module.split_words
+
+    def counted(text: str) -> Words:
+        split.append(text)
+        return plain(text)
+
+    monkeypatch.setattr(index_module, "split_words", counted)
+    passages = [_passage(n, 6, n % 4) for n in range(8)]
+    index = GraphIndex.build(passages[:6]).add(passages[6:7])
+    split.clear()
+    later = index.add(passages[7:]).remove(["p0"])
+    assert split == [passages[7]["text"]]
+    fresh = GraphIndex.build(passages[1:])
+    assert later._words == fresh._words
+    assert later._forms == fresh._forms

@@ -19,7 +19,7 @@ from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, 
 from phasegraph.graph.entity_graph.graph import checked_embeddings
 from phasegraph.graph.entity_graph.update import replace_passages
 from phasegraph.graph.entity_graph.words import normalise_name, split_words
-from phasegraph.graph.extraction.corpus import Triples, as_extractions, read_passages
+from phasegraph.graph.extraction.corpus import Triples, by_passage, read_passages
 from phasegraph.graph.extraction.gazetteer import Gazetteer
 from phasegraph.graph.extraction.rules import RuleExtractor, title_names
 from phasegraph.graph.name_synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
@@ -88,7 +88,7 @@ class GraphIndex:
         names = frozenset(name for name in map(normalise_name, check_names("gazetteer", gazetteer)) if name)
         extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
         found = {row[0]: extract(*row) for row in rows}
-        given = _by_passage(triples, found)
+        given = by_passage(triples, found)
         ids = [row[0] for row in rows]
         records = [one for name in ids for one in (found[name], *given.get(name, ()))]
         graph = graph_from_extractions(ids, records, embeddings=embeddings, weights=weights)
@@ -133,7 +133,7 @@ class GraphIndex:
         clash = next((name for name, _, _ in new if name in self.found), None)
         if clash is not None:
             raise InvalidInputError(f"passages to add must have new ids; {clash!r} is in the index")
-        given = _by_passage(triples, {name: None for name, _, _ in new})
+        given = by_passage(triples, {name: None for name, _, _ in new})
         vectors = self._joined(embeddings, len(new))
         return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors, name_embeddings)
 
@@ -216,7 +216,7 @@ class GraphIndex:
     @cached_property
     def _words(self) -> dict[str, list[str]]:
         """Each passage's words, in lower case."""
-        return {name: split_words(text).texts for name, _, text in self.rows}
+        return _split(self.rows)
 
     def _changed(
         self,
@@ -233,9 +233,11 @@ class GraphIndex:
         forms.update(form for _, title, _ in came if title for form in title_names(title))
         forms.subtract(form for _, title, _ in gone if title for form in title_names(title))
         forms += Counter()
-        touched = self._standing_in(set(forms) ^ set(self._forms), {name for name, _, _ in gone})
+        left = {name for name, _, _ in gone}
+        touched = self._standing_in(set(forms) ^ set(self._forms), left)
         again = [*came, *(row for row in self.rows if row[0] in touched)]
-        words = {word for _, _, text in again for word in split_words(text).texts}
+        known = {name: texts for name, texts in self._words.items() if name not in left} | _split(came)
+        words = {word for name, _, _ in again for word in known[name]}
         extract = RuleExtractor(name for name in {*self.gazetteer, *forms} if name.partition(" ")[0] in words)
         fresh = {row[0]: extract(*row) for row in again}
         found = {name: fresh.get(name) or self.found[name] for name, _, _ in rows}
@@ -251,7 +253,10 @@ class GraphIndex:
         if self.synonyms is not None:
             synonyms = self.synonyms.knowing(graph.entities, name_embeddings)
             graph = replace(graph, synonyms=synonyms.edges_after(self.graph, self.synonyms, graph.entities))
-        return GraphIndex(rows, found, given, self.gazetteer, graph, synonyms)
+        changed = GraphIndex(rows, found, given, self.gazetteer, graph, synonyms)
+        object.__setattr__(changed, "_words", known)
+        object.__setattr__(changed, "_forms", forms)
+        return changed
 
     def _standing_in(self, names: set[str], besides: set[str]) -> list[str]:
         """Passages in which one of the names stands as words."""
@@ -273,15 +278,9 @@ class GraphIndex:
         return np.concatenate([old, checked_embeddings("embeddings", new, count)])
 
 
-def _by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
-    out: dict[str, tuple[Extraction, ...]] = {}
-    for record in as_extractions(triples) if triples is not None else ():
-        if record.passage_id not in known:
-            raise InvalidInputError(
-                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
-            )
-        out[record.passage_id] = (*out.get(record.passage_id, ()), record)
-    return out
+def _split(rows: Iterable[Row]) -> dict[str, list[str]]:
+    """Words of each text, in lower case."""
+    return {name: split_words(text).texts for name, _, text in rows}
 
 
 def _fields(record: Extraction) -> dict[str, object]:

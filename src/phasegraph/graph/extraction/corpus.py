@@ -134,6 +134,18 @@ def as_extractions(triples: Triples) -> list[Extraction]:
     return [in_normal_form(record) for record in check_rows("triples", triples)]
 
 
+def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
+    """Records handed over, by the passage they belong to; `known` holds the ids there are."""
+    out: dict[str, tuple[Extraction, ...]] = {}
+    for record in as_extractions(triples) if triples is not None else ():
+        if record.passage_id not in known:
+            raise InvalidInputError(
+                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+            )
+        out[record.passage_id] = (*out.get(record.passage_id, ()), record)
+    return out
+
+
 def in_normal_form(record: Extraction) -> Extraction:
     """A record from elsewhere with its names as the graph compares them; those without a letter or digit left out.
 
