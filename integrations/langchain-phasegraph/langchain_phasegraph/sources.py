@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping
 from typing import Any, cast
 
 from langchain_core.documents import Document
@@ -17,6 +17,7 @@ from langchain_phasegraph.reading import Reader
 from langchain_phasegraph.searching import as_runnable
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.adapters import Direction, known_direction
+from phasegraph.adapters.resolving import by_id, note_missing
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.sources import Given, SourceSettings
 from phasegraph.sources.protocol import AnySource
@@ -132,10 +133,12 @@ def _fields(runnable: object) -> Collection[str]:
 
 def _resolved(ranking: Ranking, found: object, notes: list[str]) -> Ranking:
     """The ranking with the passages that `resolve` gave; a hit without one keeps its own document."""
-    passages = _by_id(ranking.ids, found)
-    missing = [identifier for identifier in ranking.ids if identifier not in passages]
-    if missing:
-        notes.append(f"resolve gave no passage for {len(missing)} of {len(ranking)} ids")
+    given = by_id(ranking.ids, found, unpack)
+    passages = {
+        key: value if isinstance(value, Document) else Document(page_content=str(value), id=key)
+        for key, value in given.items()
+    }
+    note_missing(ranking.ids, passages, notes)
     return Ranking(
         ranking.source,
         ranking.ids,
@@ -148,20 +151,3 @@ def _resolved(ranking: Ranking, found: object, notes: list[str]) -> Ranking:
         ranking.dropped,
         ranking.reason,
     )
-
-
-def _by_id(ids: Sequence[str], found: object) -> dict[str, Document]:
-    if isinstance(found, Mapping):
-        pairs = [(str(key), value) for key, value in found.items()]
-    else:
-        documents = unpack(found) if not isinstance(found, list) else found
-        if len(documents) != len(ids):
-            raise InvalidTypeError(
-                f"malformed: resolve must give one passage per id, or a mapping; got {len(documents)} for {len(ids)}"
-            )
-        pairs = list(zip(ids, documents, strict=True))
-    return {
-        key: value if isinstance(value, Document) else Document(page_content=str(value), id=key)
-        for key, value in pairs
-        if value is not None
-    }

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any, cast
 
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from llama_index.retrievers.phasegraph.exchange import EXCHANGE, Exchange
 from llama_index.retrievers.phasegraph.filtering import filtered, joined, only_matching
 from llama_index.retrievers.phasegraph.knowledge import TripleNode, is_knowledge, keeps_text, store_of, with_own_chunks
-from llama_index.retrievers.phasegraph.reading import Found, Knowledge, Paths, Reader
+from llama_index.retrievers.phasegraph.reading import Knowledge, Reader
+from llama_index.retrievers.phasegraph.resolving import resolved
 from llama_index.retrievers.phasegraph.searching import (
     as_retriever,
     decides_membership,
     is_asynchronous,
     prepared,
     store_of_vectors,
-    unpack,
 )
 from phasegraph import InvalidTypeError, Ranking
 from phasegraph.adapters import Direction, known_direction
@@ -111,9 +111,9 @@ class _Bound:
         if not len(ranking):
             return ranking
         if source.spec.resolve is not None:
-            return _resolved(ranking, source.spec.resolve(ranking.ids), self._notes)
+            return resolved(ranking, source.spec.resolve(ranking.ids), self._notes)
         wanted, store = _texts_wanted(source, ranking)
-        return _resolved(ranking, {n.node_id: n for n in store.get_llama_nodes(wanted)}, []) if wanted else ranking
+        return resolved(ranking, {n.node_id: n for n in store.get_llama_nodes(wanted)}, []) if wanted else ranking
 
 
 class _AsyncBound(_Bound):
@@ -133,11 +133,11 @@ class _AsyncBound(_Bound):
             return ranking
         if source.spec.resolve is not None:
             found = await cast("Awaitable[object]", source.spec.resolve(ranking.ids))
-            return _resolved(ranking, found, self._notes)
+            return resolved(ranking, found, self._notes)
         wanted, store = _texts_wanted(source, ranking)
         if not wanted:
             return ranking
-        return _resolved(ranking, {n.node_id: n for n in await store.aget_llama_nodes(wanted)}, [])
+        return resolved(ranking, {n.node_id: n for n in await store.aget_llama_nodes(wanted)}, [])
 
 
 class _Both(_Bound):
@@ -196,35 +196,3 @@ def _texts_wanted(source: RetrieverSource, ranking: Ranking) -> tuple[list[str],
     if store is None:
         return [], None
     return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)], store
-
-
-def _resolved(ranking: Ranking, found: object, notes: list[str]) -> Ranking:
-    """The ranking with these passages; a hit without one keeps its own node."""
-    passages = _by_id(ranking.ids, found)
-    missing = sum(one not in passages for one in ranking.ids)
-    if missing:
-        notes.append(f"resolve gave no passage for {missing} of {len(ranking)} ids")
-    payloads = ranking.payloads
-    ids = [one for one in ranking.ids if one in passages or one in payloads]
-    evidence = payloads.evidence if isinstance(payloads, Found) else Paths(payloads)
-    nodes = [passages[one] if one in passages else cast("BaseNode", payloads[one]) for one in ids]
-    return replace(ranking, payloads=Found(ids, nodes, evidence))
-
-
-def _by_id(ids: Sequence[str], found: object) -> dict[str, BaseNode]:
-    if isinstance(found, Mapping):
-        pairs: Iterable[tuple[str, object]] = [(str(key), value) for key, value in found.items()]
-    else:
-        values = list(found) if isinstance(found, list | tuple) else unpack(found)
-        if len(values) != len(ids):
-            raise InvalidTypeError(
-                f"malformed: resolve must give one passage per id, or a mapping; got {len(values)} for {len(ids)}"
-            )
-        pairs = list(zip(ids, values, strict=True))
-    return {key: _as_node(key, value) for key, value in pairs if value is not None}
-
-
-def _as_node(key: str, value: object) -> BaseNode:
-    if isinstance(value, NodeWithScore):
-        return value.node
-    return value if isinstance(value, BaseNode) else TextNode(id_=key, text=str(value))
