@@ -42,3 +42,12 @@ def test_equal_pipelines_have_equal_hashes() -> None:
     one, other = (FusionPipeline(calibrator=ListCalibrator("raw"), weights={"a": 1}) for _ in range(2))
     assert one == other
     assert len({one, other, FusionPipeline(k=3)}) == 2
+
+
+@pytest.mark.parametrize("pipeline", [PIPELINE, FusionPipeline(), FusionPipeline.phasegraph()])
+def test_a_result_replays_to_the_bit_without_its_sources(pipeline: FusionPipeline) -> None:
+    first = pipeline.decide([VECTOR, GRAPH])
+    again = pipeline.decide(first.candidates.rankings, reports=first.reports)
+    assert (again.ids, again.reports, again.agreement) == (first.ids, first.reports, first.agreement)
+    for name in ("scores", "fused", "contributions", "calibrated", "weights"):
+        assert getattr(again, name).tobytes() == getattr(first, name).tobytes()

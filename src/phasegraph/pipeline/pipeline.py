@@ -225,7 +225,13 @@ class FusionPipeline:
         InvalidInputError
             If a ranking comes from a source that `weights` does not name, or two from the same source.
         DegradedError
-            If `strict` and a source could not look, or was calibrated by its list alone.
+            If `strict` and a source could not look, or was calibrated by its list alone; if a selection failed or a
+            promise does not hold.
+
+        Notes
+        -----
+        A result replays without its sources: ``decide(result.candidates.rankings, context, reports=result.reports)``
+        gives the same bits under the same context (and caps that cut whole lists).
         """
         chosen = self if k is None else replace(self, k=k)
         return decide(chosen, rankings, Context() if context is None else context, reports)

@@ -144,6 +144,48 @@ def monotonicity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
         _demand(after.index(moved) <= before.index(moved), f"{moved!r} fell when {ranking.source!r} raised it")
 
 
+def extra_evidence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I9: a hit added to a list, not below its lowest, leaves the added id at no worse a place (equal weights)."""
+    free = replace(pipeline, pool_caps={}, weighting="equal")
+    before = _all(free, rankings).ids
+    for place, ranking in enumerate(rankings):
+        new = next((one for one in before if one not in ranking.positions), None)
+        if new is None or len(ranking) < 5 or ranking.rank_only or ranking.scores[0] == ranking.scores[-1]:
+            continue
+        best = 2.0 * ranking.scores[0] - ranking.scores[-1]
+        grown = Ranking(
+            ranking.source, [new, *ranking.ids], np.r_[best, ranking.scores], background=ranking.background,
+            size=ranking.size,
+        )  # fmt: skip
+        after = _all(free, [*rankings[:place], grown, *rankings[place + 1 :]]).ids
+        _demand(after.index(new) <= before.index(new), f"{new!r} fell when {ranking.source!r} returned it too")
+
+
+def appended_worst(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """I19: a hit appended below every other of a stated or fitted list keeps the order of what all returned."""
+    free = replace(pipeline, pool_caps={}, weighting="equal")
+    shared = set.intersection(*(set(ranking.ids) for ranking in rankings))
+    before = [one for one in _all(free, rankings).ids if one in shared]
+    for place, ranking in enumerate(rankings):
+        if ranking.rank_only or free.calibrator_of(ranking)(ranking).tier not in ("stated", "fitted"):
+            continue
+        worst = float(ranking.scores[-1]) - 1e-3 * max(1.0, abs(float(ranking.scores[-1])))
+        grown = Ranking(
+            ranking.source, [*ranking.ids, "zz-worst"], np.r_[ranking.scores, worst], background=ranking.background,
+            size=ranking.size,
+        )  # fmt: skip
+        after = _all(free, [*rankings[:place], grown, *rankings[place + 1 :]]).ids
+        kept = [one for one in after if one in shared]
+        _demand(kept == before, f"a worst hit of {ranking.source!r} reordered {before} to {kept}")
+
+
+def replayed(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
+    """The trace replays: the rankings and reports that a result keeps give its bits again."""
+    result = _all(replace(pipeline, pool_caps={}), rankings)
+    again = replace(pipeline, pool_caps={}).decide(result.candidates.rankings, reports=result.reports, k=len(result))
+    _same(result, again, "replayed")
+
+
 def affine(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
     """I10 and I11: ``2 s + 3`` of a source without a stated background changes nothing."""
     changed = [
@@ -224,6 +266,7 @@ def saved_and_loaded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> N
 
 _LAWS = (
     single_source, empty_is_absent, weight_zero_is_absent, order_of_sources, idempotence, unanimity, monotonicity,
+    extra_evidence, appended_worst, replayed,
     affine, bounded, constant_source, union, prefix, inputs_unchanged, weight_scale, explained, saved_and_loaded,
 )  # fmt: skip
 
