@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, cast
 
 from langchain_core.documents import Document
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
+from phasegraph.adapters.functions import drained
 from phasegraph.sources.answers import MalformedAnswerError
 
 BLOCK = "phasegraph"
-_MOST_LAZY_HITS = 100_000
 
 
 class ScoredDocuments(list[Document]):
@@ -50,7 +49,7 @@ def unpack(answer: object) -> ScoredDocuments:
         raise MalformedAnswerError(
             f"malformed: a retriever must return a list of documents; got {type(answer).__name__}"
         )
-    items = answer if isinstance(answer, list | tuple) else _drained(answer)
+    items = answer if isinstance(answer, list | tuple) else drained(answer)
     kinds = set(map(type, items))
     if kinds == {Document}:
         return ScoredDocuments(cast("list[Document]", items))
@@ -70,19 +69,6 @@ def _pairs(items: Sequence[Any]) -> ScoredDocuments:
     documents = ScoredDocuments(heads)
     documents.scores = scores
     return documents
-
-
-def _drained(answer: Iterable[object]) -> list[object]:
-    items: list[object] = []
-    try:
-        items.extend(islice(answer, _MOST_LAZY_HITS + 1))
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise MalformedAnswerError(f"malformed: {type(error).__name__} raised by an iterator of hits") from error
-    if len(items) > _MOST_LAZY_HITS:
-        raise MalformedAnswerError(f"malformed: an iterator of hits must end within {_MOST_LAZY_HITS}; it went on")
-    return items
 
 
 def _document(item: object, row: int) -> Document:

@@ -17,8 +17,8 @@ from langchain_phasegraph.searching import (
     ScoredVectorStoreRetriever,
     as_runnable,
     overrides,
-    parameters_of,
 )
+from phasegraph.adapters.functions import parameters_of
 
 
 def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:

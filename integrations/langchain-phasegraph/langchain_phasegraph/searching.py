@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -20,6 +20,7 @@ from langchain_phasegraph.filtering import store_settings
 from langchain_phasegraph.graph import EntityGraphRetriever
 from phasegraph import InvalidTypeError
 from phasegraph.adapters import known_direction
+from phasegraph.adapters.functions import parameters_of
 from phasegraph.sources import Source
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
@@ -132,14 +133,6 @@ def _with_fallbacks(retriever: RunnableWithFallbacks[str, Any]) -> Runnable[str,
     first, *others = (as_runnable(one) for one in (retriever.runnable, *retriever.fallbacks))
     directions = {known_direction(getattr(one, "vectorstore", None)) for one in (first, *others)}
     return retriever.model_copy(update={"runnable": first, "fallbacks": others}) if len(directions) == 1 else retriever
-
-
-def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
-    """Names of a function's parameters; none where it does not tell."""
-    try:
-        return frozenset(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return frozenset()
 
 
 def overrides(instance: object, base: type, method: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from typing import Any
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -20,9 +19,9 @@ from llama_index.retrievers.phasegraph.exchange import Exchange, take
 from llama_index.retrievers.phasegraph.filtering import joined
 from llama_index.retrievers.phasegraph.knowledge import is_knowledge, with_own_chunks
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.adapters.functions import drained, parameters_of
 from phasegraph.sources.answers import MalformedAnswerError
 
-_MOST_LAZY_HITS = 100_000
 _OWN_MEMBERS = (VectorStoreQueryMode.MMR,)
 
 
@@ -34,7 +33,7 @@ class FunctionRetriever(BaseRetriever):
         self.function = function
         call = getattr(function, "__call__", function)  # noqa: B004 - an instance's coroutine method
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self.accepts = _parameters(function) & {"limit", "k", "given", "filters"}
+        self.accepts = parameters_of(function) & {"limit", "k", "given", "filters"}
         self.filters: MetadataFilters | None = None
 
     def within(self, filters: MetadataFilters) -> FunctionRetriever:
@@ -136,22 +135,10 @@ def unpack(answer: object) -> list[NodeWithScore]:
     """
     if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
         raise MalformedAnswerError(f"malformed: a retriever must return a list of nodes; got {type(answer).__name__}")
-    items = answer if isinstance(answer, list | tuple) else _drained(answer)
+    items = answer if isinstance(answer, list | tuple) else drained(answer)
     if set(map(type, items)) == {NodeWithScore}:
         return list(items)
     return [_hit(item, row) for row, item in enumerate(items)]
-
-
-def _drained(answer: Iterable[object]) -> list[object]:
-    try:
-        items = list(islice(answer, _MOST_LAZY_HITS + 1))
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise MalformedAnswerError(f"malformed: {type(error).__name__} raised by an iterator of hits") from error
-    if len(items) > _MOST_LAZY_HITS:
-        raise MalformedAnswerError(f"malformed: an iterator of hits must end within {_MOST_LAZY_HITS}; it went on")
-    return items
 
 
 def _hit(item: object, row: int) -> NodeWithScore:
@@ -185,13 +172,6 @@ def _store_awaits(store: object) -> bool:
 def _is_count(retriever: object, name: str) -> bool:
     value = getattr(retriever, name, None)
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    try:
-        return frozenset(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return frozenset()
 
 
 def check_flag(name: str, value: object) -> bool:
