@@ -50,7 +50,10 @@ def test_a_pipeline_that_ignores_the_graph_is_not_harmed_by_a_wrong_one(dataset,
 
 def test_the_page_names_the_worst(dataset, legs):
     text = robust_page(standings(dataset, legs, VECTOR_ONLY, limits=(10, 20))).text()
-    assert "The bar is 0.5 points for every cell; 0 of 6 cells of regret meet it, 2 of 2 cells of harm" in text
+    assert (
+        "0 of 6 cells of regret are within 0.5 points, 2 of 2 cells of harm of a wrong graph are within 5 points"
+        in text
+    )
     assert text.count("+100.00 FAIL") == 6
     assert text.count("+0.00 pass") == 2
     assert "Largest regret: +100.0 points, on many" in text
