@@ -168,3 +168,12 @@ def test_a_manifest_cannot_point_outside_its_directory(tmp_path: Path) -> None:
 def test_names_and_types_of_arrays_must_be_plain(tmp_path: Path, arrays: dict[str, np.ndarray]) -> None:
     with pytest.raises(InvalidInputError):
         write_bundle(tmp_path, "graph", 1, {}, arrays)
+
+
+def test_a_saved_file_is_as_readable_as_any_other_new_file_and_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("x")
+    FusionPipeline().save(tmp_path / "p.json")
+    assert (tmp_path / "p.json").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    (tmp_path / "p.json").chmod(0o640)
+    FusionPipeline(k=3).save(tmp_path / "p.json")
+    assert (tmp_path / "p.json").stat().st_mode & 0o777 == 0o640
