@@ -77,19 +77,24 @@ def graph_from_extractions(
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
     shape, square = (len(ids), len(entities)), (len(entities), len(entities))
-    if synonyms is not None and not callable(synonyms) and not isinstance(synonyms, Mapping):
-        raise InvalidTypeError(f"synonyms must be a mapping of pairs to numbers or a callable; got {synonyms!r:.80}")
-    joined = synonyms(entities) if callable(synonyms) else None
     return EntityGraph(
         ids,
         entities,
         count_rows(mentioned, place, shape, np.int32),
         count_rows(at_home, place, shape, np.int8),
         symmetric(facts, place, square, np.int32),
-        symmetric(_similar(synonyms), place, square, np.float32) if isinstance(synonyms, Mapping) else joined,
+        _synonym_edges(synonyms, entities, place),
         weights if weights is not None else EdgeWeights(),
         embeddings,
     )
+
+
+def _synonym_edges(synonyms: Synonyms | None, entities: tuple[str, ...], place: Mapping[str, int]) -> Csr | None:
+    if synonyms is None or callable(synonyms):
+        return None if synonyms is None else synonyms(entities)
+    if not isinstance(synonyms, Mapping):
+        raise InvalidTypeError(f"synonyms must be a mapping of pairs to numbers or a callable; got {synonyms!r:.80}")
+    return symmetric(_similar(synonyms), place, (len(entities), len(entities)), np.float32)
 
 
 def _similar(synonyms: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
