@@ -69,4 +69,5 @@ def test_a_peer_leaves_the_lists_as_they_were(dataset, batch):
     [("ranx-rrf", FusionPipeline.reciprocal_rank()), ("ranx-min-max-sum", min_max_sum())],
 )
 def test_ranx_agrees_with_our_rule(dataset, batch, name, pipeline):
+    pytest.importorskip("ranx", reason="ranx is not installed; it compiles for minutes, so only make bench brings it")
     agrees(PEERS[name].answer(dataset, batch, 6), batch, pipeline)
