@@ -269,6 +269,7 @@ def test_a_model_that_repeats_the_prompt_makes_up_nothing() -> None:
 
 INTERRUPTED = """
 import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
 sys.path.insert(0, sys.argv[1])
 from test_model_extraction import PASSAGES, answer, ModelSettings, extract_with_model
 
