@@ -54,10 +54,11 @@ def check_pipeline(
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
-    """Refuse caps, calibrators and thresholds for a source that is not there: they would never act."""
+    """Refuse caps, calibrators, thresholds and floors for a source that is not there: they would never act."""
     accept = pipeline.accept
     named: dict[str, Collection[str]] = {"pool_caps": pipeline.pool_caps, "calibrators": pipeline.calibrators}
     named["accept"] = () if accept is None else accept.thresholds
+    named["agreement_floor"] = dict.fromkeys(source for pair in pipeline.agreement_floor for source in pair)
     for name, given in named.items():
         unknown = sorted(set(given) - set(sources))
         if unknown:

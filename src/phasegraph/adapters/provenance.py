@@ -159,6 +159,7 @@ def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
     return SourceReport(
         report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
         report.dropped, report.calibration, report.without, (*report.notes, *notes),
+        report.outside,
     )  # fmt: skip
 
 

@@ -27,12 +27,15 @@ class Calibrated:
         How it was calibrated: ``stated``, ``fitted``, ``list`` or a per-list calibrator's name.
     informative : bool
         False where the values carry no order of their own (membership only).
+    outside : float
+        Share of the scores beyond the reference sample, in [0, 1].
     """
 
     values: FloatArray
     missing: float
     tier: str
     informative: bool = True
+    outside: float = 0.0
 
 
 @runtime_checkable

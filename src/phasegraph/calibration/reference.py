@@ -114,11 +114,25 @@ class ReferenceECDF:
     def __call__(self, ranking: Ranking, /) -> Calibrated:
         """Calibrated hits, and what a candidate that the list lacks takes (see :class:`Calibrated`)."""
         values = self.transform(ranking.scores)
+        outside = self.outside(ranking.scores)
         if not self.normal_scores:
-            return Calibrated(values, 0.0, self.tier)
+            return Calibrated(values, 0.0, self.tier, outside=outside)
         below = order_statistic(len(values) + 1, max(self.size, len(values) + 1))
         lowest = float(values[-1]) if len(values) else below
-        return Calibrated(values, min(lowest, below), self.tier)
+        return Calibrated(values, min(lowest, below), self.tier, outside=outside)
+
+    def outside(self, scores: FloatArray, /) -> float:
+        """Share of scores below the lowest or above the highest of the reference sample.
+
+        Examples
+        --------
+        >>> fit_reference_ecdf(np.arange(100.0)).outside(np.array([120.0, 99.0, 40.0, -1.0]))
+        0.5
+        """
+        if not len(scores):
+            return 0.0
+        beyond = np.count_nonzero(scores < self.knots[0]) + np.count_nonzero(scores > self.knots[-1])
+        return beyond / len(scores)
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state; :meth:`from_dict` gives a bit-equal calibrator back."""

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from phasegraph.candidates.ranking import Ranking
 
 Status: TypeAlias = Literal["ok", "empty", "partial", "timeout", "error", "skipped"]
+MOST = 0.5
 _DEGRADED = frozenset({"partial", "timeout", "error", "skipped"})
 
 
@@ -36,6 +37,9 @@ class SourceReport:
         Sources whose ranking was asked for and had not arrived.
     notes : tuple of str
         Anything handled that the caller should know (direction inferred, ids hashed, order contradicted…).
+    outside : float
+        Share of its scores that lie beyond the reference sample they were calibrated by, in [0, 1]; 0 where there is
+        none.
     """
 
     source: str
@@ -48,6 +52,7 @@ class SourceReport:
     calibration: str = ""
     without: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    outside: float = 0.0
 
     @classmethod
     def of(cls, ranking: Ranking) -> SourceReport:
@@ -60,12 +65,21 @@ class SourceReport:
         """Whether the source contributed a ranking with at least one hit."""
         return self.status in ("ok", "partial") and self.hits > 0
 
-    def calibrated(self, tier: str) -> SourceReport:
-        """The same report, of a source that was calibrated by `tier`."""
+    def calibrated(self, tier: str, outside: float = 0.0) -> SourceReport:
+        """The same report, of a source that was calibrated by `tier`, that share of its scores beyond the sample."""
         return SourceReport(
             self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped,
-            tier, self.without, self.notes,
+            tier, self.without, self.notes, outside,
         )  # fmt: skip
+
+    @property
+    def drifted(self) -> bool:
+        """Whether most of its scores lie beyond the reference sample: a changed model or collection does that.
+
+        Of n + 1 queries alike at most two have any score above or below those of all others, so that after n
+        calibration queries a false alarm has a chance of at most 2 / (n + 1).
+        """
+        return self.outside > MOST
 
     @property
     def degraded(self) -> bool:

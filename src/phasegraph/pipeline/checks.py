@@ -74,6 +74,20 @@ def check_mapping(name: str, value: object) -> Mapping[str, Any]:
     return MappingProxyType(dict(sorted(value.items())))
 
 
+def check_floor(value: object) -> Mapping[tuple[str, str], float]:
+    """`value` as a read-only mapping of ordered pairs of different sources to shares in [0, 1], in order."""
+    pairs = isinstance(value, Mapping) and all(
+        isinstance(key, tuple) and len(key) == 2 and all(isinstance(one, str) for one in key) and key[0] != key[1]
+        for key in value
+    )
+    if not isinstance(value, Mapping) or not pairs:
+        raise InvalidTypeError(f"agreement_floor must map pairs of different source names to numbers; got {value!r}")
+    checked = {key: check_number(f"agreement_floor[{key!r}]", share) for key, share in sorted(value.items())}
+    if any(share > 1 for share in checked.values()):
+        raise InvalidInputError(f"agreement_floor must hold shares in [0, 1]; got {checked}")
+    return MappingProxyType(checked)
+
+
 def check_rule_options(rule: str, options: Mapping[str, object]) -> None:
     """Refuse options that the rule does not have, or values that it would refuse at every query."""
     allowed = FUSION_RULES[rule].options

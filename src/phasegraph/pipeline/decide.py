@@ -20,12 +20,11 @@ from phasegraph.fusion.base import ordered_sum
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.pipeline import choosing, parts
 from phasegraph.pipeline.result import Reason, Result
+from phasegraph.pipeline.suspicion import disagreements, drifts
 from phasegraph.priors import Context
 
 if TYPE_CHECKING:
     from phasegraph.pipeline.pipeline import FusionPipeline
-
-_DISAGREE = "sources {0!r} and {1!r} agree on nothing: no top-10 hit of either is in the other's top 50"
 
 
 def decide(
@@ -81,7 +80,7 @@ def _fuse(
         agreement=agreement,
         degraded=degraded,
         reason="all_rejected" if choosing.abstained(extras) else "",
-        warnings=_disagreements(agreement) + chosen_warnings,
+        warnings=disagreements(agreement, pipeline.agreement_floor) + drifts(reports) + chosen_warnings,
         extras=extras,
     )
 
@@ -209,7 +208,7 @@ def _settle_reports(
         if ranking.source not in known:
             known[ranking.source] = SourceReport.of(ranking)
     for name, one in scaled.items():
-        known[name] = known[name].calibrated(one.tier)
+        known[name] = known[name].calibrated(one.tier, one.outside)
     for name, reason in failed.items():
         known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
     return tuple(known[name] for name in sorted(known))
@@ -218,16 +217,9 @@ def _settle_reports(
 def _refuse(reports: Sequence[SourceReport]) -> None:
     bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
     bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "list"]
+    bad += drifts(reports)
     if bad:
         raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")
-
-
-def _disagreements(agreement: dict[tuple[str, str], float]) -> tuple[str, ...]:
-    return tuple(
-        _DISAGREE.format(first, second)
-        for (first, second), share in agreement.items()
-        if first < second and share == 0 and agreement[(second, first)] == 0
-    )
 
 
 def _empty(candidates: Candidates, reports: tuple[SourceReport, ...], degraded: bool, reason: Reason) -> Result:

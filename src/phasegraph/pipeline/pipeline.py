@@ -20,6 +20,7 @@ from phasegraph.pipeline.checks import (
     check_choice,
     check_count,
     check_flag,
+    check_floor,
     check_mapping,
     check_number,
     check_priors,
@@ -75,7 +76,10 @@ class FusionPipeline:
     k : int, default 10
         Results returned; >= 0. It changes neither scores nor, without a selection, order.
     strict : bool, default False
-        Turn any degradation, and calibration by list alone, into an error.
+        Turn any degradation, calibration by list alone, and scores outside the calibration range, into an error.
+    agreement_floor : mapping of (str, str) to float
+        For ordered pairs of sources the agreement below which the result warns, in [0, 1]: after calibrating, the 5th
+        percentile over the calibration queries. For other pairs it warns where they agree on nothing.
 
     Raises
     ------
@@ -106,11 +110,13 @@ class FusionPipeline:
     selection: SelectionPolicy | None = None
     k: int = 10
     strict: bool = False
+    agreement_floor: Mapping[tuple[str, str], float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         for name in ("pool_caps", "calibrators", "rule_options"):
             put(self, name, check_mapping(name, getattr(self, name)))
+        put(self, "agreement_floor", check_floor(self.agreement_floor))
         caps = {name: check_count(f"pool_caps[{name!r}]", cap, minimum=1) for name, cap in self.pool_caps.items()}
         put(self, "pool_caps", MappingProxyType(caps))
         check_choice("pool_cap_mode", self.pool_cap_mode, ("list", "graph_only"))
@@ -225,8 +231,8 @@ class FusionPipeline:
         InvalidInputError
             If a ranking comes from a source that `weights` does not name, or two from the same source.
         DegradedError
-            If `strict` and a source could not look, or was calibrated by its list alone; if a selection failed or a
-            promise does not hold.
+            If `strict` and a source could not look, was calibrated by its list alone, or gave scores of which most
+            lie outside the range it was calibrated on; if a selection failed or a promise does not hold.
 
         Notes
         -----

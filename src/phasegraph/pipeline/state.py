@@ -27,6 +27,7 @@ def pipeline_to_dict(pipeline: FusionPipeline) -> dict[str, object]:
     state["calibrators"] = {name: dict(one.to_dict()) for name, one in pipeline.calibrators.items()}
     state["accept"] = None if pipeline.accept is None else pipeline.accept.to_dict()
     state["selection"] = None if pipeline.selection is None else pipeline.selection.to_dict()
+    state["agreement_floor"] = [[*pair, share] for pair, share in pipeline.agreement_floor.items()]
     state["priors"] = [dict(prior.to_dict()) for prior in pipeline.priors]
     return state
 
@@ -43,6 +44,7 @@ def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
         "priors",
         "accept",
         "selection",
+        "agreement_floor",
     }
     unknown = sorted(set(state) - known)
     if unknown:
@@ -57,11 +59,19 @@ def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
     for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
         if fields.get(name) is not None:
             fields[name] = kind.from_dict(_mapping(name, fields[name]))
+    fields["agreement_floor"] = {(one[0], one[1]): one[2] for one in _rows("agreement_floor", fields)}
     priors = fields.get("priors", [])
     if not isinstance(priors, list):
         raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
     fields["priors"] = tuple(prior_from_dict(_mapping("priors", one)) for one in priors)
     return fields
+
+
+def _rows(name: str, fields: Mapping[str, object]) -> list[tuple[str, str, float]]:
+    rows = fields.get(name, [])
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        raise InvalidInputError(f"{name} must be a list of [source, other source, share]; got {rows!r:.200}")
+    return rows
 
 
 def _mapping(name: str, value: object) -> Mapping[str, object]:

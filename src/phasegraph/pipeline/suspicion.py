@@ -1,0 +1,89 @@
+"""What an answer says of sources that look wrong: those that disagree, and those whose scores have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from phasegraph.candidates import Ranking, SourceReport
+from phasegraph.pipeline.parts import agreement, apply_caps
+
+if TYPE_CHECKING:
+    from phasegraph.pipeline.pipeline import FusionPipeline
+
+Agreement: TypeAlias = Mapping[tuple[str, str], float]
+LEAST_QUERIES = 20
+_LEVEL = 0.05
+
+
+def fit_agreement_floor(
+    answers: Iterable[Sequence[Ranking]], /, pipeline: FusionPipeline
+) -> dict[tuple[str, str], float]:
+    """The 5th percentile of each pair's agreement over calibration queries.
+
+    Parameters
+    ----------
+    answers : iterable of sequence of Ranking
+        Per query the rankings of its sources.
+    pipeline : FusionPipeline
+        Its caps and weights say what is compared.
+
+    Returns
+    -------
+    dict of (str, str) to float
+        By ordered pair, ascending; in [0, 1]. Pairs that fewer than 20 queries have both sources of are left out.
+
+    Examples
+    --------
+    >>> from phasegraph import FusionPipeline
+    >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20
+    >>> fit_agreement_floor(lists, FusionPipeline())
+    {('a', 'b'): 0.5, ('b', 'a'): 0.5}
+    """
+    seen: dict[tuple[str, str], list[float]] = {}
+    weights = pipeline.weights
+    for rankings in answers:
+        fused = [one for one in rankings if len(one) and (weights is None or weights.get(one.source, 0.0) > 0)]
+        for pair, share in agreement(apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)).items():
+            seen.setdefault(pair, []).append(share)
+    return {pair: float(np.quantile(seen[pair], _LEVEL)) for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
+
+
+def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
+    """A line for every two sources that agree on nothing, or less than they did when they were calibrated.
+
+    Where the floor of a pair is known, both directions must be at or below theirs, and one below; a pair whose floor
+    is 0 agrees on nothing in ordinary queries, too.
+    """
+    return tuple(
+        line
+        for (first, second), share in found.items()
+        if first < second and (line := _disagreement((first, second), (share, found[(second, first)]), floor))
+    )
+
+
+def _disagreement(pair: tuple[str, str], shares: tuple[float, float], floor: Agreement) -> str:
+    lowest = floor.get(pair, -1.0), floor.get(pair[::-1], -1.0)
+    if min(lowest) < 0:
+        if any(shares):
+            return ""
+        return f"sources {pair[0]!r} and {pair[1]!r} agree on nothing: no top-10 hit of either is in the other's top 50"
+    if any(share > low for share, low in zip(shares, lowest, strict=True)) or shares == lowest:
+        return ""
+    return (
+        f"sources {pair[0]!r} and {pair[1]!r} agree on less than in 95 % of the queries they were calibrated on: "
+        f"{shares[0]:.0%} and {shares[1]:.0%} of a top 10 are in the other's top 50, usually at least "
+        f"{lowest[0]:.0%} and {lowest[1]:.0%}"
+    )
+
+
+def drifts(reports: Iterable[SourceReport]) -> tuple[str, ...]:
+    """A line for every source most of whose scores lie beyond what it was calibrated by."""
+    return tuple(
+        f"{report.outside:.0%} of the scores of {report.source!r} lie outside the range it was calibrated on: "
+        "calibrate again if its model or its collection has changed"
+        for report in reports
+        if report.drifted
+    )
