@@ -116,8 +116,18 @@ def test_negating_the_scores_turns_the_direction_round(scores):
 
 
 def test_a_declared_direction_comes_before_the_known_one_and_that_before_the_inferred_one():
-    assert Direction(declared=False, known=True).of([3.0, 2.0, 1.0]) == (False, "")
+    assert Direction(declared=False, known=True).of([1.0, 2.0, 3.0]) == (False, "")
     assert Direction(known=True).of([1.0, 2.0, 3.0])[0] is True
+
+
+def test_a_declaration_that_the_order_contradicts_is_believed_and_doubted_aloud_once():
+    declared = Direction(declared=True, source="vector")
+    for quiet in ([0.1, 0.2], [0.5, 0.5, 0.5], [0.1, 0.3, 0.2]):
+        assert declared.of(quiet) == (True, "")
+    with pytest.warns(PhasegraphWarning, match="source 'vector': declared higher_is_better=True, but the order"):
+        higher, note = declared.of([0.1, 0.2, 0.4])
+    assert (higher, note.endswith("the declaration was believed")) == (True, True)
+    assert declared.of([0.1, 0.2, 0.4]) == (True, note), "every report says it, the warning comes once"
 
 
 def test_a_direction_is_inferred_once_and_remembered():

@@ -14,6 +14,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 
 FILTER = "phasegraph_filter"
 """Key of the filter under ``configurable``."""
+_MOST_ROWS = 10_000
 
 
 def check_filter(given: Any) -> Mapping[str, Any] | None:
@@ -84,7 +85,7 @@ def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) ->
         If `own` is in words that cannot be joined with it.
     """
     kind = next((one.__name__ for one in type(store).__mro__ if one.__name__ in _WORDS), "")
-    if isinstance(own, Mapping) and not _is_plain(own) and kind != "Chroma":
+    if isinstance(own, Mapping) and not _is_plain(own) and kind not in ("Chroma", "LanceDB"):
         raise InvalidInputError(f"filter cannot be joined with the store's own; got {json.dumps(own, default=str)}")
     return _WORDS.get(kind, _mapping)(store, wanted, own)
 
@@ -135,7 +136,13 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 
 
 def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    raise InvalidInputError("LanceDB cannot be filtered: LangChain writes the values into the text of its query")
+    """Every row is asked for, and those that match are kept: a filter would be written into the text of its query."""
+    rows = int(store.get_table().count_rows())
+    if rows > _MOST_ROWS:
+        raise InvalidInputError(
+            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and holds {rows}; give each tenant a table of its own"
+        )
+    return {"k": max(rows, 1)} if own is None else {"k": max(rows, 1), "filter": own}
 
 
 _WORDS: Mapping[str, Callable[[Any, Mapping[str, Any], Any], dict[str, Any]]] = {

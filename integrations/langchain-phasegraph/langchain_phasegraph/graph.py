@@ -175,5 +175,7 @@ class EntityGraphRetriever(CheckedRetriever):
             raise InvalidInputError(
                 f"a {type(self._source).__name__} cannot be filtered; give each tenant a corpus of its own"
             )
+        if self.documents is None:
+            raise InvalidInputError("a filter needs the documents of the graph's passages; got none")
         held = self._fetch(self._source.graph.passages)
         return self._source.within({name for name, document in held.items() if matches(document, wanted)})

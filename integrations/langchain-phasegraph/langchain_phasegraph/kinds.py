@@ -32,6 +32,14 @@ def leaves(runnable: Runnable[str, Any]) -> list[Runnable[str, Any]]:
     return [runnable]
 
 
+def bound_filters(runnable: object) -> list[Any]:
+    """Filters among the arguments bound to it, which those of a call would replace."""
+    if not isinstance(runnable, RunnableBindingBase):
+        return []
+    own = runnable.kwargs.get("filter")
+    return [*([] if own is None else [own]), *bound_filters(runnable.bound)]
+
+
 def is_asynchronous(runnable: Runnable[str, Any]) -> bool:
     """Whether its classes themselves have an asynchronous search, rather than their sync one in a thread."""
     return all(map(_leaf_is_asynchronous, leaves(runnable)))

@@ -49,7 +49,9 @@ class _Lists:
         reader = self._readers.get(name)
         if reader is None:
             reading = self.readings.get(name, Reading())
-            reader = self._readers.setdefault(name, Reader(name, reading, Direction(reading.higher_is_better)))
+            reader = self._readers.setdefault(
+                name, Reader(name, reading, Direction(reading.higher_is_better, source=name))
+            )
         return reader
 
 

@@ -91,13 +91,13 @@ class Asking:
         """As :meth:`ask`, on the caller's event loop."""
         return _answer(await self.plan.aask(query, k, self._bind(config)))
 
-    def rankings(self, query: str) -> Sequence[Ranking]:
+    def rankings(self, query: str, config: RunnableConfig | None) -> Sequence[Ranking]:
         """What the sources answer, undecided."""
-        return self.plan.rankings(query, self._bind(None))
+        return self.plan.rankings(query, self._bind(config))
 
-    async def arankings(self, query: str) -> Sequence[Ranking]:
+    async def arankings(self, query: str, config: RunnableConfig | None) -> Sequence[Ranking]:
         """As :meth:`rankings`."""
-        return await self.plan.arankings(query, self._bind(None))
+        return await self.plan.arankings(query, self._bind(config))
 
     def _bind(self, config: RunnableConfig | None) -> Bind:
         def bind(name: str, notes: list[str]) -> AnySource:

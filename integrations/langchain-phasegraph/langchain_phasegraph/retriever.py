@@ -192,15 +192,15 @@ class PhaseGraphRetriever(CheckedRetriever):
             Itself, fitted. Sources that state their background or give ranks only are left as they are, and so is,
             with a warning, one whose scores cannot be fitted while another's can.
         """
-        texts = check_queries(queries)
-        rankings = [one for query in with_progress(texts, progress) for one in self._asking.rankings(query)]
+        asked, config = with_progress(check_queries(queries), progress), with_filter(None, self.filter)
+        rankings = [one for query in asked for one in self._asking.rankings(query, config)]
         self._fit(rankings)
         return self
 
     async def acalibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
         """As :meth:`calibrate`."""
-        texts = check_queries(queries)
-        rankings = [one for query in with_progress(texts, progress) for one in await self._asking.arankings(query)]
+        asked, config = with_progress(check_queries(queries), progress), with_filter(None, self.filter)
+        rankings = [one for query in asked for one in await self._asking.arankings(query, config)]
         self._fit(rankings)
         return self
 

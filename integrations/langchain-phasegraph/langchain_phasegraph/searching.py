@@ -18,13 +18,14 @@ from pydantic import PrivateAttr
 from langchain_phasegraph.documents import ScoredDocuments, unpack
 from langchain_phasegraph.filtering import store_settings
 from langchain_phasegraph.graph import EntityGraphRetriever
-from phasegraph import InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import known_direction
 from phasegraph.adapters.functions import parameters_of
 from phasegraph.sources import Source
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
 _FETCHED, _DEFAULT_K = 20, 4
+_BOUND = "phasegraph_bound_filter"
 
 
 class ScoredVectorStoreRetriever(VectorStoreRetriever):
@@ -71,11 +72,16 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     def _settings(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         own = dict(self._inner.search_kwargs)
         given = dict(kwargs)
-        wanted = given.pop("filter", None)
+        wanted, bound = given.pop("filter", None), given.pop(_BOUND, None)
+        if bound is not None:
+            own["filter"] = bound
         settings = own if self._inner.search_type == "mmr" else {**own, **given}
         if wanted is None:
             return settings
-        return {**settings, **store_settings(self._inner.vectorstore, wanted, own.get("filter"))}
+        found = store_settings(self._inner.vectorstore, wanted, own.get("filter"))
+        if "k" in found and self._inner.search_type != "similarity":
+            raise InvalidInputError(f"a filter cannot be kept by this store under {self._inner.search_type!r}")
+        return {**settings, **found}
 
 
 class FunctionRetriever(BaseRetriever):
@@ -110,7 +116,10 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
     if isinstance(retriever, VectorStoreRetriever):
         return ScoredVectorStoreRetriever.around(retriever) if _is_plain(retriever) else retriever
     if isinstance(retriever, RunnableBindingBase):
-        return retriever.model_copy(update={"bound": as_runnable(retriever.bound)})
+        bound, keywords = as_runnable(retriever.bound), dict(retriever.kwargs)
+        if isinstance(bound, ScoredVectorStoreRetriever) and "filter" in keywords:
+            keywords[_BOUND] = keywords.pop("filter")  # a call's own filter joins it, and does not take its place
+        return retriever.model_copy(update={"bound": bound, "kwargs": keywords})
     if isinstance(retriever, RunnableWithFallbacks):
         return _with_fallbacks(retriever)
     if isinstance(retriever, Runnable):

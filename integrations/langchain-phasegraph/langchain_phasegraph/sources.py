@@ -11,8 +11,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.configurable import DynamicRunnable
 
 from langchain_phasegraph.documents import unpack
-from langchain_phasegraph.filtering import filter_of, only_matching
-from langchain_phasegraph.kinds import accepted, deepened, is_asynchronous, is_synchronous, leaves
+from langchain_phasegraph.filtering import check_filter, filter_of, joined, only_matching
+from langchain_phasegraph.kinds import accepted, bound_filters, deepened, is_asynchronous, is_synchronous, leaves
+from langchain_phasegraph.lexical import narrowed
 from langchain_phasegraph.reading import Reader
 from langchain_phasegraph.searching import as_runnable
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
@@ -40,7 +41,7 @@ class RetrieverSource:
         self.settings = settings
         self.runnable = as_runnable(spec.retriever)
         store = getattr(leaves(self.runnable)[0], "vectorstore", None)
-        self.reader = Reader(name, spec, Direction(spec.higher_is_better, known_direction(store)))
+        self.reader = Reader(name, spec, Direction(spec.higher_is_better, known_direction(store), name))
         self.accepts = accepted(self.runnable)
         self._dynamic = isinstance(self.runnable, DynamicRunnable)
         self._may_deepen = self._dynamic or any("k" in _fields(leaf) for leaf in leaves(self.runnable))
@@ -60,23 +61,25 @@ class RetrieverSource:
         self, limit: int | None, given: Given, config: RunnableConfig
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
         """What to invoke, with which configuration, and the keyword arguments it takes."""
-        runnable = self.runnable
+        runnable, wanted = self.runnable, filter_of(config)
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
             runnable = as_runnable(prepared)
         keywords: dict[str, Any] = {}
+        if wanted is not None and "filter" in self.accepts:
+            keywords["filter"] = joined(wanted, *map(check_filter, bound_filters(runnable)))
+        elif wanted is not None:
+            part = narrowed(runnable, wanted)
+            if part is None:
+                raise InvalidInputError("a source must take a filter where one is given; it takes none")
+            runnable = part
         for key in ("k", "limit"):
             if key in self.accepts and limit is not None:
                 keywords[key] = limit
         if "given" in self.accepts:
             keywords["given"] = given
-        if not keywords and limit is not None and self._may_deepen:
+        if not self.accepts & {"k", "limit", "given"} and limit is not None and self._may_deepen:
             runnable = deepened(runnable, limit)
-        wanted = filter_of(config)
-        if wanted is not None:
-            if "filter" not in self.accepts:
-                raise InvalidInputError("a source must take a filter where one is given; it takes none")
-            keywords["filter"] = wanted
         return runnable, config, keywords
 
 
@@ -91,7 +94,7 @@ class _Bound:
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
         runnable, config, keywords = source.arguments(limit, given, self._config)
-        answer = _within(runnable.invoke(query, config, **keywords), keywords)
+        answer = _within(runnable.invoke(query, config, **keywords), filter_of(self._config))
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking
@@ -109,7 +112,7 @@ class _AsyncBound:
     async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
         runnable, config, keywords = source.arguments(limit, given, self._config)
-        answer = _within(await runnable.ainvoke(query, config, **keywords), keywords)
+        answer = _within(await runnable.ainvoke(query, config, **keywords), filter_of(self._config))
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking
@@ -122,9 +125,9 @@ class _Both(_Bound):
     asearch = _AsyncBound.asearch
 
 
-def _within(answer: object, keywords: Mapping[str, Any]) -> object:
+def _within(answer: object, wanted: Mapping[str, Any] | None) -> object:
     """The hits that a call's filter lets through; all of them where there is none."""
-    return only_matching(answer, keywords["filter"]) if "filter" in keywords else answer
+    return answer if wanted is None else only_matching(answer, wanted)
 
 
 def _fields(runnable: object) -> Collection[str]:

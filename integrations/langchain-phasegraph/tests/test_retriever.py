@@ -182,7 +182,7 @@ def test_a_function_gets_the_limit_if_it_takes_one_and_longer_answers_are_cut_to
 
     def search(query, limit):
         seen.append(limit)
-        return pairs(a=3.0, b=2.0, c=1.0)
+        return pairs(c=1.0, b=2.0, a=3.0)
 
     spec = SourceSpec(retriever=search, limit=2, higher_is_better=False)
     assert set(ids_of(PhaseGraphRetriever(retrievers={"s": spec}).invoke("q"))) == {"b", "c"}

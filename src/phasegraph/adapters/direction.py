@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -11,6 +12,7 @@ import numpy as np
 from phasegraph._typing import FloatArray
 from phasegraph.adapters.specs import Reading
 from phasegraph.candidates import Ranking
+from phasegraph.errors import PhasegraphWarning
 
 _REMEMBERED_HITS = 3
 _INNER_PRODUCT = 0
@@ -82,6 +84,13 @@ class Direction:
         What the caller says.
     known : bool or None
         What the store's class says.
+    source : str
+        Name of the source, for the warning.
+
+    Warns
+    -----
+    PhasegraphWarning
+        Once, when an answer of at least three hits stands in the order opposite to what is declared.
 
     Notes
     -----
@@ -98,12 +107,14 @@ class Direction:
     (False, 'lower is better: inferred from the order of its scores')
     """
 
-    __slots__ = ("_declared", "_inferred", "_known")
+    __slots__ = ("_declared", "_inferred", "_known", "_source", "_warned")
 
-    def __init__(self, declared: bool | None = None, known: bool | None = None) -> None:
+    def __init__(self, declared: bool | None = None, known: bool | None = None, source: str = "") -> None:
         self._declared = declared
         self._known = known
         self._inferred: bool | None = None
+        self._source = source
+        self._warned = False
 
     @property
     def higher_is_better(self) -> bool | None:
@@ -122,7 +133,7 @@ class Direction:
             In the order the source returned them.
         """
         if self._declared is not None:
-            return self._declared, ""
+            return self._declared, self._doubt(self._declared, scores)
         if self._known is not None:
             return self._known, _note(self._known, "known for this store")
         if self._inferred is None:
@@ -137,6 +148,23 @@ class Direction:
                 return found, _note(found, "inferred from the order of its scores")
             self._inferred = found
         return self._inferred, _note(self._inferred, "inferred from the order of its scores")
+
+    def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
+        """A note where the order says the opposite; once it has agreed it is not looked at again."""
+        if self._inferred is declared or len(scores) < _REMEMBERED_HITS:
+            return ""
+        found = infer_direction(scores)
+        if found is declared:
+            self._inferred = found
+        if found is None or found is declared:
+            return ""
+        note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"source {self._source!r}: {note}; the declaration is believed", PhasegraphWarning, stacklevel=5
+            )
+        return f"{note}; the declaration was believed"
 
 
 def scores_of(scores: Sequence[Any] | None, reading: Reading, notes: list[str], hits: int) -> Sequence[Any] | None:

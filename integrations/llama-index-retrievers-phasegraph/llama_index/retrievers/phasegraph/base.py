@@ -192,7 +192,7 @@ class CalibratedFusionRetriever(BaseRetriever):
         """The same retriever for nodes that match; `filters` reach every source, the walk of a graph included.
 
         Calibrators, directions and breakers are shared. Sources keep the filters of their own. InvalidInputError where
-        a source cannot keep them, such as BM25: better no answer than one that shows too much.
+        a source cannot keep them, such as a property graph's retriever: better no answer than one that shows too much.
         """
         checked = check_filters(filters)
         made = copy.copy(self)

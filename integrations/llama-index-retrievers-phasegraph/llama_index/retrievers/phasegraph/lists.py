@@ -130,7 +130,9 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         reader = self._readers.get(name)
         if reader is None:
             reading = self._readings.get(name, Reading())
-            reader = self._readers.setdefault(name, Reader(name, reading, Direction(reading.higher_is_better)))
+            reader = self._readers.setdefault(
+                name, Reader(name, reading, Direction(reading.higher_is_better, source=name))
+            )
         return reader
 
 

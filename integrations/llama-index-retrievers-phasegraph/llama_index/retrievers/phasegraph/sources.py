@@ -15,6 +15,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from llama_index.retrievers.phasegraph.exchange import EXCHANGE, Exchange
 from llama_index.retrievers.phasegraph.filtering import filtered, joined, only_matching
 from llama_index.retrievers.phasegraph.knowledge import TripleNode, is_knowledge, keeps_text, store_of, with_own_chunks
+from llama_index.retrievers.phasegraph.lexical import bm25_within, is_bm25
 from llama_index.retrievers.phasegraph.reading import Knowledge, Reader
 from llama_index.retrievers.phasegraph.resolving import resolved
 from llama_index.retrievers.phasegraph.searching import (
@@ -50,7 +51,8 @@ class RetrieverSource:
         given = spec.retriever
         self.core = not hasattr(given, "retrieve") and (search_of(given) or asearch_of(given)) is not None
         self.retriever: Any = given if self.core else as_retriever(given)
-        self.reader = Reader(name, spec, Direction(spec.higher_is_better, _known(self.retriever)), self._knowledge())
+        direction = Direction(spec.higher_is_better, _known(self.retriever), name)
+        self.reader = Reader(name, spec, direction, self._knowledge())
         resolves_async = inspect.iscoroutinefunction(spec.resolve)
         self.synchronous = not resolves_async and not getattr(self.retriever, "asynchronous", False)
         self.asynchronous = is_asynchronous(self.retriever) and (spec.resolve is None or resolves_async)
@@ -63,7 +65,8 @@ class RetrieverSource:
     def within(self, filters: MetadataFilters) -> RetrieverSource:
         """The same source for hits that match; what it learnt is shared."""
         made = copy.copy(self)
-        made.retriever = filtered(self.retriever, filters)
+        own = self.retriever
+        made.retriever = bm25_within(own, filters) if is_bm25(own) else filtered(own, filters)
         made.filters = joined(self.filters, filters)
         return made
 
