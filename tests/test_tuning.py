@@ -260,3 +260,14 @@ def test_configurations_that_could_not_be_fitted_are_not_counted_as_tried():
 def test_a_space_begins_with_a_default_that_needs_no_fitting(space):
     with pytest.raises(InvalidInputError, match="space must begin with the default"):
         tune(*world(90, strength={"vector": 1.0}), space=space)
+
+
+@pytest.mark.parametrize("learn", [False, True])
+def test_a_source_read_the_wrong_way_round_is_refused_by_name(learn):
+    rankings, judged, texts = world(120, strength={"vector": 2.0, "graph": 2.0})
+    rankings["graph"] = [Ranking("graph", one.ids, -one.scores) for one in rankings["graph"]]
+    with pytest.raises(InvalidInputError, match=r"source 'graph' must score relevant.*higher_is_better=False"):
+        if learn:
+            learn_weights(FusionPipeline(), rankings, judged)
+        else:
+            tune(rankings, judged, texts, space=SPACE)

@@ -11,14 +11,16 @@ from phasegraph.acceptance.conformal import conformal_threshold, three_way
 from phasegraph.acceptance.drift import DriftReport, check_drift, revoke_on_drift
 from phasegraph.acceptance.fitting import (
     area_under_curve,
-    fit_global_threshold,
     fit_grid,
     fit_threshold,
     sscc_threshold,
 )
-from phasegraph.acceptance.judged import JudgedScores, judge, query_losses
+from phasegraph.acceptance.judged import JudgedScores, judge
+from phasegraph.acceptance.losses import query_losses
+from phasegraph.acceptance.orientation import check_orientation, check_orientations
 from phasegraph.acceptance.outcome import AcceptanceOutcome, Certificate
 from phasegraph.acceptance.policy import AcceptancePolicy
+from phasegraph.acceptance.pooled import fit_global_threshold
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
 
 __all__ = [
@@ -34,6 +36,8 @@ __all__ = [
     "certify_sources",
     "certify_threshold",
     "check_drift",
+    "check_orientation",
+    "check_orientations",
     "conformal_threshold",
     "fit_global_threshold",
     "fit_grid",

@@ -17,7 +17,9 @@ import numpy as np
 from phasegraph._typing import FloatArray
 from phasegraph.acceptance.bounds import betting, check_level, hoeffding_bentkus, queries_needed
 from phasegraph.acceptance.fitting import reference_of
-from phasegraph.acceptance.judged import JudgedScores, Risk, query_losses, require_separate
+from phasegraph.acceptance.judged import JudgedScores, require_separate
+from phasegraph.acceptance.losses import Risk, query_losses
+from phasegraph.acceptance.orientation import check_orientation
 from phasegraph.acceptance.thresholds import Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
@@ -95,7 +97,8 @@ def certify_threshold(
     InsufficientDataError
         If nothing can be certified; the message says how many queries it would take. Nothing is chosen then.
     InvalidInputError
-        If a level is outside (0, 1), a name is unknown or `ordering` shares a query with `judged`.
+        If a level is outside (0, 1), a name is unknown or `ordering` shares a query with `judged`; if relevant hits
+        score lower than the others (:func:`check_orientation`).
 
     Notes
     -----
@@ -115,6 +118,7 @@ def certify_threshold(
         require_separate(ordering, judged)
     halves = 2 if risk == "wrong" and ordering is None else 1
     _require_enough(judged, alpha, delta, halves)
+    check_orientation(judged)
     if risk == "missed":
         choice = _highest_safe(judged, alpha, delta, _BOUNDS[bound])
     else:
@@ -181,6 +185,7 @@ def certify_sources(
     """
     out = {}
     for name in sorted(judged):
+        check_orientation(judged[name], name)
         try:
             out[name] = certify_threshold(
                 judged[name],

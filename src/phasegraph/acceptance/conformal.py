@@ -14,7 +14,9 @@ import numpy as np
 from phasegraph.acceptance.bounds import check_level
 from phasegraph.acceptance.certified import candidate_thresholds
 from phasegraph.acceptance.fitting import reference_of
-from phasegraph.acceptance.judged import JudgedScores, query_losses
+from phasegraph.acceptance.judged import JudgedScores
+from phasegraph.acceptance.losses import query_losses
+from phasegraph.acceptance.orientation import check_orientation
 from phasegraph.acceptance.thresholds import NO_PROMISE, Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
@@ -63,7 +65,8 @@ def conformal_threshold(
     InsufficientDataError
         If n is too small for `miss_rate`; the message says how many it takes.
     InvalidInputError
-        If `miss_rate` is outside (0, 1) or `unit` is unknown.
+        If `miss_rate` is outside (0, 1) or `unit` is unknown; if relevant hits score lower than the others
+        (:func:`check_orientation`).
 
     References
     ----------
@@ -79,6 +82,7 @@ def conformal_threshold(
     check_level("miss_rate", miss_rate)
     if unit not in _PROMISE:
         raise InvalidInputError(f"unit must be 'query' or 'passage'; got {unit!r}")
+    check_orientation(judged)
     value = _by_passage(judged, miss_rate) if unit == "passage" else _by_query(judged, miss_rate)
     return Threshold(
         value,

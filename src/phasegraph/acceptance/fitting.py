@@ -1,4 +1,4 @@
-"""Thresholds fitted to judged hits: the published recipes, exact optima, and one level for all sources.
+"""Thresholds fitted to judged hits: the published recipes and exact optima.
 
 These say what was best on the hits at hand. They promise nothing about new queries (picking the lowest
 threshold whose observed precision reaches a target misses that target in about half of all calibrations);
@@ -7,13 +7,14 @@ threshold whose observed precision reaches a target misses that target in about 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.acceptance.judged import JudgedScores
+from phasegraph.acceptance.orientation import check_orientation
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
 from phasegraph.candidates.numbers import is_number
 from phasegraph.errors import InsufficientDataError, InvalidInputError
@@ -69,6 +70,11 @@ def fit_grid(judged: JudgedScores, /, *, points: int = 100) -> Threshold:
     Threshold
         With no promise; `statistics` holds the balanced accuracy.
 
+    Raises
+    ------
+    InvalidInputError
+        If `points` is no integer >= 2, or relevant hits score lower than the others (:func:`check_orientation`).
+
     Notes
     -----
     The code returns the median for labels of one kind and 0 for no labels; here both are an error, because
@@ -81,11 +87,12 @@ def fit_grid(judged: JudgedScores, /, *, points: int = 100) -> Threshold:
     """
     if isinstance(points, bool) or not isinstance(points, int) or points < 2:
         raise InvalidInputError(f"points must be an integer >= 2; got {points!r}")
+    check_orientation(judged)
     grid = np.linspace(judged.scores.min(), judged.scores.max(), points)
     true_rate, false_rate = _rates(judged, grid)
     balanced = (true_rate + 1 - false_rate) / 2
     best = int(np.argmax(balanced))
-    return _fitted(judged, float(grid[best]), f"grid-{points}", None, {"balanced_accuracy": balanced[best]})
+    return fitted(judged, float(grid[best]), f"grid-{points}", None, {"balanced_accuracy": balanced[best]})
 
 
 def fit_threshold(
@@ -121,7 +128,8 @@ def fit_threshold(
     Raises
     ------
     InvalidInputError
-        If `target` is missing, not wanted or outside its range.
+        If `target` is missing, not wanted or outside its range, or relevant hits score lower than the others
+        (:func:`check_orientation`).
     InsufficientDataError
         If no threshold reaches the target precision.
 
@@ -131,62 +139,17 @@ def fit_threshold(
     >>> fit_threshold(judged).value
     0.5
     """
+    wanted = _check_target(objective, target)
+    check_orientation(judged)
     scores = np.unique(judged.scores)
     table = _table(judged, scores)
-    row = _best_row(table, objective, _check_target(objective, target))
+    row = _best_row(table, objective, wanted)
     value = float(scores[row])
     if midway and row > 0:
         value = midpoint(float(scores[row - 1]), value)
     observed = {name: float(column[row]) for name, column in table.items()}
     observed["auc"] = area_under_curve(judged)
-    return _fitted(judged, value, objective, target, observed)
-
-
-def fit_global_threshold(
-    judged: Mapping[str, JudgedScores],
-    /,
-    *,
-    fit: Callable[[JudgedScores], Threshold] = fit_threshold,
-) -> dict[str, Threshold]:
-    """One level for all sources, on each source's own pooled ECDF, given back in each source's unit.
-
-    Parameters
-    ----------
-    judged : mapping of str to JudgedScores
-        By source name; the scores of all its queries together are its reference sample.
-    fit : callable, default :func:`fit_threshold`
-        Finds the level on the shares in (0, 1] that all sources have in common; :func:`fit_grid` is the
-        other natural choice.
-
-    Returns
-    -------
-    dict of str to Threshold
-        ``ECDF(score) >= level`` and ``score >= value`` accept the same judged hits; `statistics` holds the
-        level.
-
-    Notes
-    -----
-    A share here is of the whole reference sample, never of one query's list, whose best hit always has 1.
-    """
-    if not judged:
-        raise InsufficientDataError("a global threshold needs judged hits of at least one source; got none")
-    names = sorted(judged)
-    references = {name: np.sort(judged[name].scores) for name in names}
-    shares = [ecdf(references[name], judged[name].scores) for name in names]
-    labels = np.concatenate([judged[name].labels for name in names])
-    queries = [judged[name].names[group] for name in names for group in judged[name].groups.tolist()]
-    level = fit(JudgedScores(np.concatenate(shares), labels, queries))
-    out = {}
-    for name in names:
-        value = _quantile_for(references[name], level.value)
-        statistics = {"level": level.value, **level.statistics}
-        out[name] = _fitted(judged[name], value, f"pooled-ecdf/{level.method}", level.value, statistics)
-    return out
-
-
-def ecdf(reference: FloatArray, scores: FloatArray, /) -> FloatArray:
-    """Share of the ascending `reference` at or below each score, in [0, 1]."""
-    return np.searchsorted(reference, scores, side="right") / len(reference)
+    return fitted(judged, value, objective, target, observed)
 
 
 def area_under_curve(judged: JudgedScores, /) -> float:
@@ -274,18 +237,10 @@ def _check_target(objective: str, target: float | None) -> float:
     return float(target)
 
 
-def _quantile_for(reference: FloatArray, level: float) -> float:
-    """Raw value that accepts the same members of `reference` as ``ECDF >= level``."""
-    distinct = np.unique(reference)
-    row = int(np.searchsorted(ecdf(reference, distinct), level, side="left"))
-    if row >= len(distinct):
-        return float(np.nextafter(distinct[-1], np.inf))
-    return float(distinct[0]) if row == 0 else midpoint(float(distinct[row - 1]), float(distinct[row]))
-
-
-def _fitted(
+def fitted(
     judged: JudgedScores, value: float, method: str, level: float | None, statistics: Mapping[str, float]
 ) -> Threshold:
+    """A threshold with no promise, and what it was fitted on."""
     return Threshold(
         value,
         method=method,

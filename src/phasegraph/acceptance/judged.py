@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
-
-Risk = Literal["wrong", "missed"]
 
 
 class Scored(Protocol):
@@ -43,6 +41,8 @@ class JudgedScores:
     queries : (n,) sequence of hashable, optional
         The query of each hit; default: every hit is a query of its own, which is only true of a sample that
         was drawn one hit per query.
+    source : str
+        Name of the source that gave the scores, where it is one.
 
     Attributes
     ----------
@@ -66,6 +66,7 @@ class JudgedScores:
     scores: FloatArray
     labels: BoolArray
     queries: Sequence[object] | IntArray | None = None
+    source: str = ""
     groups: IntArray = field(init=False, repr=False)
     names: tuple[object, ...] = field(init=False, repr=False)
 
@@ -144,6 +145,7 @@ class JudgedScores:
             array.setflags(write=False)
             object.__setattr__(part, name, array)
         object.__setattr__(part, "queries", None)
+        object.__setattr__(part, "source", self.source)
         object.__setattr__(part, "names", tuple(self.names[row] for row in np.flatnonzero(kept).tolist()))
         return part
 
@@ -216,7 +218,13 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
     scores = [np.asarray(answer.scores, dtype=np.float64) for answer in answers.values()]
     labels = [identifier in relevant[query] for query, answer in answers.items() for identifier in answer.ids]
     queries = [query for query, answer in answers.items() for _ in answer.ids]
-    return JudgedScores(np.concatenate(scores) if scores else np.empty(0), np.array(labels, dtype=bool), queries)
+    names = {str(getattr(answer, "source", "")) for answer in answers.values()}
+    return JudgedScores(
+        np.concatenate(scores) if scores else np.empty(0),
+        np.array(labels, dtype=bool),
+        queries,
+        source=names.pop() if len(names) == 1 else "",
+    )
 
 
 def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[object, ...], IntArray]:
@@ -255,46 +263,3 @@ def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
         raise InvalidInputError(
             f"the two parts must not share a query; {len(shared)} are in both, for example {example}"
         )
-
-
-def query_losses(judged: JudgedScores, thresholds: FloatArray, /, *, risk: Risk) -> FloatArray:
-    """Loss of every query at every threshold.
-
-    Parameters
-    ----------
-    judged : JudgedScores
-        With q queries.
-    thresholds : (t,) array of float
-        Ascending; a hit is accepted where its score is at or above the threshold.
-    risk : {"wrong", "missed"}
-        ``wrong``: share of the query's accepted hits that are not relevant, NaN where nothing is accepted.
-        ``missed``: share of the query's relevant hits that are not accepted, NaN where it has none.
-
-    Returns
-    -------
-    (q, t) array of float
-        In [0, 1] or NaN.
-    """
-    width = len(thresholds) + 1
-    passed = np.searchsorted(thresholds, judged.scores, side="right")
-    cells = judged.groups * width + passed
-    total = judged.query_count * width
-    accepted = _counts_at_or_above(np.bincount(cells, minlength=total), width)
-    relevant = _counts_at_or_above(np.bincount(cells[judged.labels], minlength=total), width)
-    if risk == "wrong":
-        kept = accepted[:, 1:].astype(np.float64)
-        return _share(kept - relevant[:, 1:], kept)
-    if risk != "missed":
-        raise InvalidInputError(f"risk must be 'wrong' or 'missed'; got {risk!r}")
-    owned = np.repeat(relevant[:, :1], width - 1, axis=1).astype(np.float64)
-    return _share(owned - relevant[:, 1:], owned)
-
-
-def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """`part` / `whole`, NaN where `whole` is 0."""
-    return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1.0), np.nan))
-
-
-def _counts_at_or_above(cells: IntArray, width: int) -> IntArray:
-    table = cells.reshape(-1, width)
-    return np.ascontiguousarray(np.cumsum(table[:, ::-1], axis=1)[:, ::-1])

@@ -51,7 +51,7 @@ def explain(
 def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
     """Print one answer: the sources, their agreement, and the evidence of the first `top` passages."""
     titles = {passage.id: passage.title for passage in dataset.passages}
-    gold = {passage for hop in query.judgement.hops for passage in hop}
+    gold = query.judgement.passages
     to.print(query.text, style="bold", markup=False)
     for report in result.reports:
         why = f" ({report.reason})" if report.reason else ""

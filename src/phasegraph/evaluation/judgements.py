@@ -29,3 +29,8 @@ class Judgement:
     hops: tuple[tuple[str, ...], ...]
     last_hop_known: bool = True
     grades: Mapping[str, float] = field(default_factory=lambda: _NO_GRADES)
+
+    @property
+    def passages(self) -> frozenset[str]:
+        """Ids of all passages of all hops."""
+        return frozenset(passage for hop in self.hops for passage in hop)

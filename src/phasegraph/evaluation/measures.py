@@ -48,7 +48,7 @@ def success(ids: Sequence[str], judgement: Judgement, k: int) -> float:
 
 def reciprocal_rank(ids: Sequence[str], judgement: Judgement, k: int) -> float:
     """One over the rank (from 1) of the first passage of any hop within the first k; 0 if there is none."""
-    gold = {passage for hop in judgement.hops for passage in hop}
+    gold = judgement.passages
     for rank, passage in enumerate(ids[:k], start=1):
         if passage in gold:
             return 1.0 / rank

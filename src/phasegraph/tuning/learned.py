@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph.acceptance import check_orientations
 from phasegraph.candidates import Ranking
 from phasegraph.errors import InsufficientDataError, NotConvergedError
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.pipeline import FusionPipeline
 
 MINIMUM_RELEVANT = 20
+RIDGE = 1e-3
 
 
 def learn_weights(
@@ -20,7 +22,7 @@ def learn_weights(
     rankings: Mapping[str, Sequence[Ranking]],
     judgements: Sequence[Judgement],
     *,
-    ridge: float = 1e-3,
+    ridge: float = RIDGE,
 ) -> dict[str, float]:
     """Fit the weights of a linear pipeline to judged queries.
 
@@ -43,6 +45,8 @@ def learn_weights(
     ------
     InsufficientDataError
         If fewer than 20 relevant candidates were found, or no source tells relevant from irrelevant.
+    InvalidInputError
+        If a source's scores fall where relevance rises; the message names it.
     NotConvergedError
         If the optimiser stops before its tolerance.
 
@@ -54,18 +58,35 @@ def learn_weights(
     Examples
     --------
     >>> good = [Ranking("g", list("abcdef"), [9.0, 5, 4, 3, 2, 1]) for _ in range(30)]
-    >>> poor = [Ranking("v", list("fedcba"), [9.0, 5, 4, 3, 2, 1]) for _ in range(30)]
+    >>> poor = [Ranking("v", list("abcdef"[i % 6 :] + "abcdef"[: i % 6]), [9.0, 5, 4, 3, 2, 1]) for i in range(30)]
     >>> judged = [Judgement(str(i), (("a",),)) for i in range(30)]
     >>> learn_weights(FusionPipeline(), {"g": good, "v": poor}, judged)
     {'g': 1.0, 'v': 0.0}
     """
+    require_orientation(rankings, judgements)
+    return fit_weights(pipeline, rankings, judgements, ridge)
+
+
+def require_orientation(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> None:
+    """Refuse a source whose scores fall where relevance rises; InvalidInputError names it."""
+    answers = [(one.query, [rankings[name][row] for name in sorted(rankings)]) for row, one in enumerate(judgements)]
+    check_orientations(answers, {one.query: one.passages for one in judgements})
+
+
+def fit_weights(
+    pipeline: FusionPipeline,
+    rankings: Mapping[str, Sequence[Ranking]],
+    judgements: Sequence[Judgement],
+    ridge: float = RIDGE,
+) -> dict[str, float]:
+    """As :func:`learn_weights`, of sources whose orientation is known to be right."""
     names = sorted(rankings)
     plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
     blocks, labels = [], []
     for row, judgement in enumerate(judgements):
         found = plain.decide([rankings[name][row] for name in names], k=1_000_000)
         if len(found):
-            gold = {passage for hop in judgement.hops for passage in hop}
+            gold = judgement.passages
             blocks.append(_columns(found.calibrated, found.candidates.sources, names))
             labels.append(np.array([passage in gold for passage in found.ids], dtype=np.float64))
     relevant = int(sum(label.sum() for label in labels))

@@ -15,6 +15,7 @@ from phasegraph.evaluation.parts import split_by_id
 from phasegraph.evaluation.significance import paired_bootstrap, sign_flip
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
+from phasegraph.tuning.learned import require_orientation
 from phasegraph.tuning.space import Candidate, Rankings, candidates
 
 MINIMUM_PER_PART = 30
@@ -162,7 +163,8 @@ def tune(
     InsufficientDataError
         If a part has fewer than 30 queries that the measure scores; the message says how many are needed.
     InvalidInputError
-        If lengths differ, an id repeats, or `space` is empty or begins with one that must be fitted.
+        If lengths differ, an id repeats, or `space` is empty or begins with one that must be fitted; if a source's
+        scores fall where relevance rises on the tuning part.
 
     Notes
     -----
@@ -180,6 +182,7 @@ def tune(
                 f"tuning needs at least {MINIMUM_PER_PART} judged queries in each part (about "
                 f"{2 * MINIMUM_PER_PART} in all); the {name} part has {len(part.judgements)}"
             )
+    require_orientation(tuning.rankings, tuning.judgements)
     tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
     if not tried or tried[0].fitted:
         raise InvalidInputError("space must begin with the default, a configuration that needs no fitting")

@@ -11,7 +11,7 @@ from phasegraph.candidates import Ranking
 from phasegraph.evaluation.judgements import Judgement
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.pipeline import FusionPipeline
-from phasegraph.tuning.learned import learn_weights
+from phasegraph.tuning.learned import fit_weights
 from phasegraph.tuning.unlabelled import calibrated_pipeline
 
 Rankings: TypeAlias = Mapping[str, Sequence[Ranking]]
@@ -128,11 +128,11 @@ def _learned(
 
     def learned(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
         base = FusionPipeline()
-        return replace(base, weights=learn_weights(base, rankings, judgements))
+        return replace(base, weights=fit_weights(base, rankings, judgements))
 
     def learned_reference(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
         base = reference(rankings, judgements)
-        return replace(base, weights=learn_weights(base, rankings, judgements))
+        return replace(base, weights=fit_weights(base, rankings, judgements))
 
     if len(names) > 1:
         yield Candidate("learned weights over background", learned, fitted=True)
