@@ -262,12 +262,18 @@ def test_a_space_begins_with_a_default_that_needs_no_fitting(space):
         tune(*world(90, strength={"vector": 1.0}), space=space)
 
 
-@pytest.mark.parametrize("learn", [False, True])
-def test_a_source_read_the_wrong_way_round_is_refused_by_name(learn):
+def test_a_source_read_the_wrong_way_round_is_refused_by_name():
     rankings, judged, texts = world(120, strength={"vector": 2.0, "graph": 2.0})
     rankings["graph"] = [Ranking("graph", one.ids, -one.scores) for one in rankings["graph"]]
-    with pytest.raises(InvalidInputError, match=r"source 'graph' must score relevant.*higher_is_better=False"):
-        if learn:
-            learn_weights(FusionPipeline(), rankings, judged)
-        else:
-            tune(rankings, judged, texts, space=SPACE)
+    said = r"source 'graph' must score relevant.*higher_is_better=False"
+    with pytest.raises(InvalidInputError, match=said):
+        learn_weights(FusionPipeline(), rankings, judged)
+    with pytest.raises(InvalidInputError, match=said):
+        tune(rankings, judged, texts, space=SPACE)
+
+
+def test_calibrating_keeps_how_far_the_sources_agree():
+    rankings, _, _ = world(40, strength={"vector": 2.0, "graph": 2.0})
+    floor = calibrated_pipeline(rankings).agreement_floor
+    assert sorted(floor) == [("graph", "vector"), ("vector", "graph")]
+    assert all(0 <= share < 1 for share in floor.values())

@@ -15,9 +15,9 @@ from phasegraph import FusionPipeline, InvalidInputError, Ranking, Result
 from phasegraph.adapters import with_text_warnings
 from phasegraph.adapters.choosing import Choosing
 from phasegraph.adapters.embedding import Embedding
+from phasegraph.adapters.fitting import Fitted
 from phasegraph.adapters.planning import Bind, Plan
 from phasegraph.adapters.specs import SourceSpec, as_specs
-from phasegraph.calibration import Calibrator
 from phasegraph.sources.protocol import AnySource
 
 if TYPE_CHECKING:
@@ -75,9 +75,9 @@ class Asking:
         """The pipeline that decides."""
         return self.plan.pipeline
 
-    def with_calibrators(self, fitted: Mapping[str, Calibrator]) -> Asking:
+    def with_fitted(self, fitted: Fitted) -> Asking:
         """The same with these calibrators in place of, or besides, those it has."""
-        return replace(self, plan=self.plan.with_calibrators(fitted))
+        return replace(self, plan=self.plan.with_fitted(fitted))
 
     def with_k(self, k: int) -> Asking:
         """The same with another number of results."""

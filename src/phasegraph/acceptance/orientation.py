@@ -130,7 +130,7 @@ def check_orientations(
     InvalidInputError, InvalidTypeError
         Naming the source; or if `relevant` is no such mapping.
     """
-    gold = _checked(relevant)
+    gold = check_relevant(relevant)
     scores: dict[str, list[FloatArray]] = {}
     labels: dict[str, list[bool]] = {}
     queries: dict[str, list[int]] = {}
@@ -146,7 +146,8 @@ def check_orientations(
             check_orientation(judged, name)
 
 
-def _checked(relevant: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, frozenset[str]]:
+    """Ids of relevant passages by query, or InvalidTypeError that says what is wrong."""
     if not isinstance(relevant, Mapping):
         raise InvalidTypeError(f"relevant must map queries to ids of passages; got {type(relevant).__name__}")
     for query, ids in relevant.items():

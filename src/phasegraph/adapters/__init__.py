@@ -5,7 +5,7 @@ twice stands here.
 """
 
 from phasegraph.adapters.direction import Direction, infer_direction, known_direction, scores_of
-from phasegraph.adapters.fitting import check_queries, fit_calibrators, with_progress
+from phasegraph.adapters.fitting import calibration_queries, check_queries, fit_calibrators, with_progress
 from phasegraph.adapters.identity import ID_KEYS, Identities, resolve_id, text_id
 from phasegraph.adapters.plain import plain
 from phasegraph.adapters.provenance import contradicts, limited, provenance, with_notes, with_text_warnings
@@ -14,6 +14,7 @@ __all__ = [
     "ID_KEYS",
     "Direction",
     "Identities",
+    "calibration_queries",
     "check_queries",
     "contradicts",
     "fit_calibrators",

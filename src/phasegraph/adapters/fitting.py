@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
+from phasegraph.acceptance.orientation import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
 from phasegraph.candidates import Ranking
 from phasegraph.errors import (
@@ -16,9 +18,30 @@ from phasegraph.errors import (
     InvalidTypeError,
     PhasegraphWarning,
 )
+from phasegraph.pipeline import FusionPipeline
 
 ASSUMED_SIZE = 1_000_000
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What calibrating gives a pipeline.
+
+    Parameters
+    ----------
+    calibrators : mapping of str to ReferenceECDF
+    agreement_floor : mapping of (str, str) to float
+        As in :class:`~phasegraph.FusionPipeline`.
+    """
+
+    calibrators: Mapping[str, ReferenceECDF]
+    agreement_floor: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    def on(self, pipeline: FusionPipeline) -> FusionPipeline:
+        """The pipeline with these calibrators besides those it has for other sources, and these floors."""
+        calibrators = {**pipeline.calibrators, **self.calibrators}
+        return replace(pipeline, calibrators=calibrators, agreement_floor=self.agreement_floor)
 
 
 def fit_calibrators(
@@ -29,6 +52,7 @@ def fit_calibrators(
     sources: Sequence[str] = (),
     strict: bool = False,
     normal_scores: bool = True,
+    fingerprints: Mapping[str, str] | None = None,
 ) -> dict[str, ReferenceECDF]:
     """A reference calibrator per source, from its rankings of many queries.
 
@@ -44,6 +68,8 @@ def fit_calibrators(
         Raise where a source cannot be fitted.
     normal_scores : bool, default True
         False for percentiles, which rules over [0, 1] want.
+    fingerprints : mapping of str to str, optional
+        What each source's scores come from; see :func:`~phasegraph.adapters.fingerprint.fingerprint_of`.
 
     Returns
     -------
@@ -84,12 +110,13 @@ def fit_calibrators(
         length = sum(map(len, lists)) / len(lists)
         size = _size(None if sizes is None else sizes.get(name), lists)
         try:
-            fitted[name] = fit_reference_ecdf(
+            made = fit_reference_ecdf(
                 [ranking.scores for ranking in lists],
                 normal_scores=normal_scores,
                 fraction=min(1.0, length / size),
                 size=size,
             )
+            fitted[name] = replace(made, fingerprint=(fingerprints or {}).get(name, ""))
         except InsufficientDataError as error:
             failed[name] = str(error)
             first = error if first is None else first
@@ -137,6 +164,23 @@ def with_progress(queries: Iterable[Item], /, show: bool | None, *, label: str =
     except ImportError:
         return queries
     return cast("Iterable[Item]", tqdm(queries, desc=label, unit="query"))
+
+
+def calibration_queries(
+    queries: Sequence[str], relevant: Mapping[str, Collection[str]] | None, /, progress: bool | None
+) -> Iterable[str]:
+    """The queries to calibrate with, both arguments checked before the first is asked, with a bar.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        As for :func:`check_queries`; if `relevant` is no mapping of some of them to ids.
+    """
+    texts = check_queries(queries)
+    unknown = [] if relevant is None else [query for query in check_relevant(relevant) if query not in set(texts)]
+    if unknown:
+        raise InvalidInputError(f"relevant must name queries among those given; {unknown[0]!r} is not")
+    return with_progress(texts, progress)
 
 
 def check_queries(queries: Sequence[str], /) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import isawaitable, iscoroutine
 from time import monotonic
@@ -11,18 +11,20 @@ from typing import TypeAlias
 
 from numpy.typing import ArrayLike
 
+from phasegraph.acceptance import check_orientations
 from phasegraph.adapters.checks import check_names, check_pipeline, check_weights, needs_of
 from phasegraph.adapters.choosing import Choosing, UncorrectedError, awaited, check_correction, uncorrected
 from phasegraph.adapters.embedding import VectorsWanted
-from phasegraph.adapters.fitting import fit_calibrators
+from phasegraph.adapters.fingerprint import check_fingerprints, fingerprints
+from phasegraph.adapters.fitting import Fitted, fit_calibrators
 from phasegraph.adapters.provenance import with_notes
 from phasegraph.adapters.specs import SourceSpec
-from phasegraph.calibration import Calibrator, ReferenceECDF
 from phasegraph.candidates import Ranking
 from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import Context, FusionPipeline, Result
+from phasegraph.pipeline.suspicion import fit_agreement_floor
 from phasegraph.sources import Gathered, Gatherer
 from phasegraph.sources.gather import OnAllFailed
 from phasegraph.sources.protocol import AnySource
@@ -50,6 +52,8 @@ class Plan:
         Acceptance, selection and correction.
     k, weights : int or None, mapping or None
         As they were given; None = the pipeline's.
+    foreign : mapping of str to str
+        By source, what to note of a calibrator that was fitted to scores of something else.
 
     Examples
     --------
@@ -67,6 +71,7 @@ class Plan:
     choosing: Choosing = field(default_factory=Choosing)
     k: int | None = None
     weights: Mapping[str, float] | None = None
+    foreign: Mapping[str, str] = field(default_factory=dict)
 
     __reduce__ = by_fields
 
@@ -103,19 +108,47 @@ class Plan:
         return bare.with_pipeline(FusionPipeline() if pipeline is None else pipeline)
 
     @property
+    def strict(self) -> bool:
+        """Whether any degradation is an error."""
+        return self.gatherer.strict or self.pipeline.strict
+
+    def known(self) -> Plan:
+        """The same plan, which says whose calibrators were fitted to scores of something else; an error if strict."""
+        return replace(self, foreign=check_fingerprints(self.pipeline, self.specs, strict=self.strict))
+
+    @property
     def sizes(self) -> dict[str, int | None]:
         """Stated size of each source's collection."""
         return {name: spec.size for name, spec in self.specs.items()}
 
-    def fit(self, rankings: Sequence[Ranking]) -> dict[str, ReferenceECDF]:
-        """Reference calibrators, on the scale that the rule expects, of the sources that can be fitted."""
-        normal = FUSION_RULES[self.pipeline.rule].expects not in ("bounded", "percentile")
-        strict = self.gatherer.strict or self.pipeline.strict
-        return fit_calibrators(rankings, self.sizes, sources=self.asked, strict=strict, normal_scores=normal)
+    def fit(
+        self,
+        answers: Sequence[tuple[str, Sequence[Ranking]]],
+        relevant: Mapping[str, Collection[str]] | None = None,
+    ) -> Fitted:
+        """Reference calibrators of the sources that can be fitted, and how far they agree.
 
-    def with_calibrators(self, fitted: Mapping[str, Calibrator]) -> Plan:
+        Parameters
+        ----------
+        answers : sequence of (query, sequence of Ranking)
+        relevant : mapping of str to collection of str, optional
+            Ids of relevant passages by query, to see that no source is read the wrong way round.
+        """
+        if relevant is not None:
+            check_orientations(answers, relevant)
+        calibrators = fit_calibrators(
+            [ranking for _, rankings in answers for ranking in rankings],
+            self.sizes,
+            sources=self.asked,
+            strict=self.strict,
+            normal_scores=FUSION_RULES[self.pipeline.rule].expects not in ("bounded", "percentile"),
+            fingerprints=fingerprints(self.specs),
+        )
+        return Fitted(calibrators, fit_agreement_floor([rankings for _, rankings in answers], self.pipeline))
+
+    def with_fitted(self, fitted: Fitted) -> Plan:
         """The same plan with these calibrators in place of, or besides, those it has."""
-        return replace(self, pipeline=replace(self.pipeline, calibrators={**self.pipeline.calibrators, **fitted}))
+        return replace(self, pipeline=fitted.on(self.pipeline)).known()
 
     def with_pipeline(self, pipeline: FusionPipeline | str | os.PathLike[str]) -> Plan:
         """The same plan, deciding by another pipeline; what was given besides a pipeline stays in force."""
@@ -126,7 +159,7 @@ class Plan:
         check_names(chosen, self.specs)
         if self.context is None:
             self.choosing.embedding.check(chosen.selection)
-        return replace(self, pipeline=chosen, asked=_asked(self.gatherer, chosen))
+        return replace(self, pipeline=chosen, asked=_asked(self.gatherer, chosen)).known()
 
     def with_k(self, k: int) -> Plan:
         """The same plan with another number of results, as if it had been given."""
@@ -183,6 +216,8 @@ class Plan:
 
     def _bind(self, bind: Bind) -> tuple[dict[str, AnySource], Notes]:
         notes: Notes = {name: [] for name in self.asked}
+        for name in self.foreign:
+            notes.setdefault(name, []).append(self.foreign[name])
         return {name: bind(name, notes[name]) for name in self.asked}, notes
 
     def _ask(self, query: str, k: int, bind: Bind, seconds: float | None) -> Result:
@@ -242,12 +277,9 @@ def _raised(outcome: Exception | ArrayLike) -> ArrayLike:
     return outcome
 
 
-def with_fitted(
-    given: FusionPipeline | str | os.PathLike[str] | None, fitted: Mapping[str, Calibrator]
-) -> FusionPipeline:
-    """The pipeline as it was given, with these calibrators and nothing else of a retriever's."""
-    base = check_pipeline(FusionPipeline() if given is None else given, None, {})
-    return replace(base, calibrators={**base.calibrators, **fitted})
+def with_fitted(given: FusionPipeline | str | os.PathLike[str] | None, fitted: Fitted) -> FusionPipeline:
+    """The pipeline as it was given, with what was fitted and nothing else of a retriever's."""
+    return fitted.on(check_pipeline(FusionPipeline() if given is None else given, None, {}))
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:

@@ -85,6 +85,10 @@ class SourceSpec(Reading):
     breaker : BreakerSettings or None
     in_thread : bool, default False
         Run it in a worker even where it is asynchronous: for coroutines that block their event loop.
+    fingerprint : str, optional
+        What gives its scores, such as model and store with their versions: what was fitted to scores of another is
+        warned about, and refused when strict. Default: the classes of its store and embedding model and the model's
+        name, as far as they can be read from it.
     id_fn, score_fn, score_key, higher_is_better, size
         See :class:`Reading`.
 
@@ -109,6 +113,7 @@ class SourceSpec(Reading):
     max_in_flight: int = 256
     breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
     in_thread: bool = False
+    fingerprint: str | None = None
 
     def __post_init__(self) -> None:
         Reading.__post_init__(self)
@@ -118,6 +123,8 @@ class SourceSpec(Reading):
             raise InvalidTypeError(f"limit must be an integer >= 1 or None; got {self.limit!r}")
         if self.resolve is not None and not callable(self.resolve):
             raise InvalidTypeError(f"resolve must be a function of ids or None; got {self.resolve!r}")
+        if self.fingerprint is not None and (not isinstance(self.fingerprint, str) or not self.fingerprint.strip()):
+            raise InvalidTypeError(f"fingerprint must be text that is not blank or None; got {self.fingerprint!r}")
         self.settings(None, ())
 
     def settings(self, limit: int | None, needs: Sequence[str]) -> SourceSettings:

@@ -35,6 +35,8 @@ class ReferenceECDF:
         Give standard normal quantiles (unbounded) in place of percentiles in (0, 1).
     size : int
         Size of the collection, known or assumed.
+    fingerprint : str
+        What gave the scores, such as the store and the embedding model; empty where it is not known.
 
     Notes
     -----
@@ -51,6 +53,7 @@ class ReferenceECDF:
     fraction: float = 1.0
     normal_scores: bool = False
     size: int = 1_000_000
+    fingerprint: str = ""
     tier: str = field(default="fitted", init=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +73,8 @@ class ReferenceECDF:
             raise InvalidTypeError(f"normal_scores must be True or False; got {self.normal_scores!r}")
         if isinstance(self.size, bool) or not isinstance(self.size, int | np.integer) or self.size < 1:
             raise InvalidInputError(f"size must be a positive integer; got {self.size!r}")
+        if not isinstance(self.fingerprint, str):
+            raise InvalidTypeError(f"fingerprint must be text; got {self.fingerprint!r:.80}")
         for name, array in (("knots", knots), ("levels", levels)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -143,6 +148,7 @@ class ReferenceECDF:
             "fraction": self.fraction,
             "normal_scores": self.normal_scores,
             "size": self.size,
+            "fingerprint": self.fingerprint,
         }
 
     @classmethod
@@ -156,7 +162,7 @@ class ReferenceECDF:
             levels = np.array(state["levels"], dtype=np.float64)
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInputError("reference_ecdf needs lists of numbers `knots` and `levels`") from error
-        return cls(knots, levels, fraction, normal, size)
+        return cls(knots, levels, fraction, normal, size, state.get("fingerprint", ""))  # type: ignore[arg-type]
 
 
 def fit_reference_ecdf(

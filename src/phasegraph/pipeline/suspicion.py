@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from phasegraph.candidates import Ranking, SourceReport
+from phasegraph.errors import PhasegraphWarning
 from phasegraph.pipeline.parts import agreement, apply_caps
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ def fit_agreement_floor(
     dict of (str, str) to float
         By ordered pair, ascending; in [0, 1]. Pairs that fewer than 20 queries have both sources of are left out.
 
+    Warns
+    -----
+    PhasegraphWarning
+        If two sources agree on nothing in most of the queries, since no answer will warn of it then.
+
     Examples
     --------
     >>> from phasegraph import FusionPipeline
@@ -48,7 +55,16 @@ def fit_agreement_floor(
         fused = [one for one in rankings if len(one) and (weights is None or weights.get(one.source, 0.0) > 0)]
         for pair, share in agreement(apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)).items():
             seen.setdefault(pair, []).append(share)
-    return {pair: float(np.quantile(seen[pair], _LEVEL)) for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
+    known = {pair: seen[pair] for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
+    for first, second in known:
+        if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
+            warnings.warn(
+                f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
+                "may be broken, or of another collection",
+                PhasegraphWarning,
+                stacklevel=4,
+            )
+    return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
 
 
 def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from phasegraph.adapters import fit_calibrators
+from phasegraph.adapters.fitting import Fitted, fit_calibrators
 from phasegraph.candidates import Ranking
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.pipeline.suspicion import fit_agreement_floor
 
 MINIMUM_QUERIES = 20
 
@@ -33,7 +33,7 @@ def calibrated_pipeline(
     Returns
     -------
     FusionPipeline
-        A new value; calibrators it already had for other sources stay.
+        A new value; calibrators it already had for other sources stay. Its `agreement_floor` is that of these queries.
 
     Raises
     ------
@@ -59,4 +59,5 @@ def calibrated_pipeline(
             )
     base = FusionPipeline() if pipeline is None else pipeline
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
-    return replace(base, calibrators={**base.calibrators, **fitted})
+    answers = zip(*(rankings[name] for name in sorted(rankings)), strict=False)
+    return Fitted(fitted, fit_agreement_floor(answers, base)).on(base)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Literal, Self, TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -20,7 +20,7 @@ from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of
 from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
-from phasegraph.adapters import check_queries, with_progress, with_text_warnings
+from phasegraph.adapters import calibration_queries, with_text_warnings
 from phasegraph.adapters.choosing import Accept, Choosing
 from phasegraph.adapters.listening import Listener
 from phasegraph.adapters.planning import Bind, Plan
@@ -199,13 +199,22 @@ class CalibratedFusionRetriever(BaseRetriever):
         made._sources = {name: source.within(checked) for name, source in self._sources.items()}
         return made
 
-    def calibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
+    def calibrate(
+        self,
+        queries: Sequence[str],
+        *,
+        relevant: Mapping[str, Collection[str]] | None = None,
+        progress: bool = True,
+    ) -> Self:
         """Fit each source's reference calibrator from unlabelled queries.
 
         Parameters
         ----------
         queries : sequence of str
             At least enough for 20 scores per source; some hundred are better.
+        relevant : mapping of str to collection of str, optional
+            By query, the ids of nodes that answer it, where some are judged. For one purpose: a source whose scores
+            fall where relevance rises is refused (distances read as similarities).
         progress : bool, default True
             Show a bar where standard error is a terminal and tqdm is installed.
 
@@ -215,17 +224,19 @@ class CalibratedFusionRetriever(BaseRetriever):
             Itself, fitted. Sources that state their background or give ranks only are left as they are, and so is,
             with a warning, one whose scores cannot be fitted while another's can.
         """
-        found: list[Ranking] = []
-        for query in with_progress(check_queries(queries), progress):
-            found.extend(self._plan.rankings(query, self._binding(QueryBundle(query))))
-        return self._fit(found)
+        asked, bind = calibration_queries(queries, relevant, progress), self._binding
+        return self._fit([(one, self._plan.rankings(one, bind(QueryBundle(one)))) for one in asked], relevant)
 
-    async def acalibrate(self, queries: Sequence[str], *, progress: bool = True) -> Self:
+    async def acalibrate(
+        self,
+        queries: Sequence[str],
+        *,
+        relevant: Mapping[str, Collection[str]] | None = None,
+        progress: bool = True,
+    ) -> Self:
         """As :meth:`calibrate`."""
-        found: list[Ranking] = []
-        for query in with_progress(check_queries(queries), progress):
-            found.extend(await self._plan.arankings(query, self._binding(QueryBundle(query))))
-        return self._fit(found)
+        asked, bind = calibration_queries(queries, relevant, progress), self._binding
+        return self._fit([(one, await self._plan.arankings(one, bind(QueryBundle(one)))) for one in asked], relevant)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted pipeline, weights and number of nodes included, to one JSON file."""
@@ -247,8 +258,10 @@ class CalibratedFusionRetriever(BaseRetriever):
     def _binding(self, bundle: QueryBundle) -> Bind:
         return lambda name, notes: self._sources[name].bind(bundle, notes)
 
-    def _fit(self, rankings: Sequence[Ranking]) -> Self:
-        self._plan = self._plan.with_calibrators(self._plan.fit(rankings))
+    def _fit(
+        self, answers: Sequence[tuple[str, Sequence[Ranking]]], relevant: Mapping[str, Collection[str]] | None
+    ) -> Self:
+        self._plan = self._plan.with_fitted(self._plan.fit(answers, relevant))
         return self
 
 
