@@ -1,8 +1,48 @@
-"""Shared set-up: the helper modules beside the tests can be imported by name."""
+"""Shared set-up: the helper modules beside the tests by name, and the real servers, one of each for the whole run."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parent))
+
+from real_servers import Address, Missing, RealServers, skip_or_fail
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever asks for a Neo4j is marked, so that ``-m "not neo4j"`` leaves it out; the first one waits for Maven."""
+    for item in items:
+        if {"address", "spare_server"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.neo4j)
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def real_servers() -> Iterator[RealServers]:
+    with RealServers() as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def address(real_servers: RealServers) -> Address:
+    """A Neo4j with authentication on, empty: whoever writes to it clears it again.
+
+    Where there is none these tests skip and say why; with ``PHASEGRAPH_REQUIRE_NEO4J=1`` that is a failure.
+    """
+    try:
+        return real_servers.neo4j
+    except Missing as missing:
+        skip_or_fail(missing, "NEO4J")
+
+
+@pytest.fixture(scope="session")
+def postgres(real_servers: RealServers) -> str:
+    """A PostgreSQL with pgvector, as `address`; required by ``PHASEGRAPH_REQUIRE_MATRIX=1``."""
+    try:
+        return real_servers.postgres
+    except Missing as missing:
+        skip_or_fail(missing, "MATRIX")

@@ -1,4 +1,4 @@
-"""Shared set-up of the matrix: its helper modules by name, the slice, and the servers that some stores need."""
+"""Shared set-up of the matrix: its helper modules by name, the slice, and what rows make on the servers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from matrix_servers import Servers
 from matrix_slice import real_slice
 
 
-@pytest.fixture(scope="session")
-def servers():
-    with Servers() as started:
-        yield started
+@pytest.fixture(scope="module")
+def servers(real_servers):
+    """Closed after each module, so that other tests find the databases empty."""
+    with Servers(real_servers) as shared:
+        yield shared
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,13 @@ from matrix_rows import Row
 from matrix_servers import Servers
 from matrix_slice import Slice, real_slice
 from matrix_table import PAGE, graph_line, line, page
+from real_servers import RealServers
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     data = real_slice()
-    with Servers() as servers:
+    with RealServers() as real, Servers(real) as servers:
         stores = [(row.framework, measured(line, row, data, servers)) for row in (*LANGCHAIN, *LLAMAINDEX)]
         graphs = [(row.framework, measured(graph_line, row, data, servers)) for row in KNOWLEDGE]
     PAGE.write_text(page(stores, graphs), encoding="utf-8")
