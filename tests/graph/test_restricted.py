@@ -111,8 +111,95 @@ def test_what_cannot_be_restricted_is_named():
     graph = graph_of([record("a", ["ada", "bo"], True)])
     with pytest.raises(InvalidTypeError, match="allowed must be a function of a passage id or a collection"):
         restrict_graph(graph, "a")
-    facts = FactIndex.of(graph, [("ada", "met", "bo")], [[1.0, 0.0]])
-    with pytest.raises(InvalidInputError, match="embedded facts"):
-        GraphSource(graph, facts=facts).within({"a"})
     with pytest.raises(InvalidTypeError, match="source must be a GraphSource"):
         RestrictedGraphSource(graph, {"a"})
+
+
+def facts_of(rows):
+    """Every fact of the records, with a vector of its own that depends on nothing else."""
+    rng = {name: np.random.default_rng(number).normal(size=4) for number, name in enumerate(NAMES)}
+    return FactIndex.of_extractions(
+        graph_of(rows), rows, lambda texts: [rng[text.split()[0]] + 2 * rng[text.split()[-1]] for text in texts]
+    )
+
+
+def found_by(index, graph):
+    """What an index can find, by name."""
+    names = [*graph.entities, None]
+    return sorted(
+        (tuple(names[row] for row in ends), vector.tobytes())
+        for ends, vector in zip(index.ends, index.embeddings, strict=True)
+    )
+
+
+@given(TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_facts_whose_passages_are_known_are_those_of_the_index_that_never_held_the_others(texts):
+    rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
+    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
+    if not mine:
+        return
+    whole, alone = graph_of(rows), graph_of(mine)
+    part = restrict_graph(whole, {row.passage_id for row in mine})
+    assert found_by(facts_of(rows).within(whole, part), part) == found_by(facts_of(mine), alone)
+
+
+@given(TEXTS)
+@settings(max_examples=60, deadline=None)
+def test_facts_whose_passages_are_not_known_are_found_only_where_no_hidden_passage_names_both_ends(texts):
+    rows = [record(f"p{i}", entities, stated) for i, (_, entities, stated) in enumerate(texts)]
+    mine = [row for row, (allowed, _, _) in zip(rows, texts, strict=True) if allowed]
+    if not mine:
+        return
+    whole, known = graph_of(rows), facts_of(rows)
+    part = restrict_graph(whole, {row.passage_id for row in mine})
+    left = FactIndex(known.ends, known.embeddings).within(whole, part)
+    assert set(found_by(left, part)) <= set(found_by(facts_of(mine), graph_of(mine)))
+    linked = {frozenset(pair) for pair in np.argwhere(part.facts.toarray() > 0).tolist()}
+    assert {frozenset(pair) for pair in left.ends.tolist()} == linked
+
+
+def test_names_are_those_of_the_entities_that_are_left_beside_facts_or_alone():
+    rows = [record("a", ["ada", "bo"], True), record("b", ["cy", "bo"], True)]
+    whole = graph_of(rows)
+    part = restrict_graph(whole, {"b"})
+    names = FactIndex.of_names(whole, whole.entities, np.eye(3))
+    assert [part.entities[row] for row in names.within(whole, part).ends.ravel()] == ["bo", "cy"]
+    facts = FactIndex.of(whole, [("ada", "met", "bo"), ("cy", "met", "bo")], np.eye(3)[:2], passages=["a", ["b"]])
+    both = facts.plus(names)
+    assert both.stated == (("a",), ("b",), (), (), ())
+    left = both.within(whole, part)
+    assert [tuple(part.entities[row] if row >= 0 else "" for row in pair) for pair in left.ends.tolist()] == [
+        ("cy", "bo"), ("bo", ""), ("cy", ""),
+    ]  # fmt: skip
+    assert left.stated == (("b",), (), ())
+
+
+@pytest.mark.parametrize("reset", [None, "hipporag2"])
+def test_a_source_with_embedded_facts_is_restricted_with_them(reset):
+    rows = [record("mine", ["ada", "bo"], True), record("theirs", ["bo", "eve"], True), record("far", ["cy"], False)]
+    options = {"embedder": lambda query: facts_of(rows).embeddings[1], "reset": reset, "needs": ()}
+    source = GraphSource(graph_of(rows), facts=facts_of(rows), **options)
+    assert "theirs" in source.search("who?", 10, {}).ids
+    allowed = {"mine", "far"}
+    inside = source.within(allowed)
+    mine = [row for row in rows if row.passage_id in allowed]
+    apart = GraphSource(graph_of(mine), facts=facts_of(mine), **options).search("who?", 10, {})
+    found = inside.search("who?", 10, {})
+    assert (found.ids, found.scores.tobytes()) == (apart.ids, apart.scores.tobytes())
+    assert found.ids[0] == "mine"
+    assert source.within(allowed)._inner.facts is inside._inner.facts
+    assert source.within({"mine", "theirs", "far"})._inner.facts is source.facts
+    nothing = source.within({"far"}).search("who?", 10, {})
+    assert nothing.ids == ()
+
+
+def test_the_passages_of_facts_must_fit_them():
+    graph = graph_of([record("a", ["ada", "bo"], True)])
+    with pytest.raises(InvalidInputError, match="passages must name those of each of 1 facts; got 2"):
+        FactIndex.of(graph, [("ada", "met", "bo")], [[1.0, 0.0]], passages=["a", "a"])
+    with pytest.raises(InvalidTypeError, match="passages must be ids; got 3"):
+        FactIndex.of(graph, [("ada", "met", "bo")], [[1.0, 0.0]], passages=[[3]])
+    with pytest.raises(InvalidInputError, match="stated must hold the passages of each of 1 facts"):
+        FactIndex(np.zeros((1, 2), dtype=np.int32), np.ones((1, 2), dtype=np.float32), (("a",), ("b",)))
+    assert len(FactIndex.of_extractions(graph, [], lambda texts: texts).ends) == 0

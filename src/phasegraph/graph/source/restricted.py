@@ -12,15 +12,17 @@ from scipy import sparse
 
 from phasegraph._typing import IntArray
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.entity_graph.weights import Csr
+from phasegraph.graph.linking import FactIndex
 from phasegraph.graph.source.graph_source import GraphSource
 from phasegraph.sources.protocol import Given
 
 Allowed: TypeAlias = "Callable[[str], object] | Collection[str]"
 _MOST_KEPT = 16
 _kept: WeakKeyDictionary[EntityGraph, dict[bytes, EntityGraph]] = WeakKeyDictionary()
+_kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,13 +37,14 @@ class RestrictedGraphSource:
 
     Raises
     ------
-    InvalidInputError, InvalidTypeError
-        If `allowed` is neither, or the source has embedded facts: which passage states one is not known.
+    InvalidTypeError
+        If `source` is no GraphSource, or `allowed` neither.
 
     Notes
     -----
-    The walk runs on :func:`restrict_graph`, and rankings that seed it are restricted, too: what is not allowed is
-    neither walked through nor scored, counted, returned or named. With nothing allowed the answer is empty.
+    The walk runs on :func:`restrict_graph`, and rankings that seed it and embedded facts are restricted, too
+    (:meth:`FactIndex.within`): what is not allowed is neither walked through nor scored, counted, returned or named.
+    With nothing allowed the answer is empty.
 
     Examples
     --------
@@ -58,10 +61,11 @@ class RestrictedGraphSource:
     def __post_init__(self) -> None:
         if not isinstance(self.source, GraphSource):
             raise InvalidTypeError(f"source must be a GraphSource; got {type(self.source).__name__}")
-        if self.source.facts is not None:
-            raise InvalidInputError("a source with embedded facts cannot be restricted; build one per tenant")
         graph = restrict_graph(self.source.graph, self.allowed)
-        object.__setattr__(self, "_inner", None if graph is None else replace(self.source, graph=graph))
+        inner = None
+        if graph is not None:
+            inner = replace(self.source, graph=graph, facts=_restricted_facts(self.source, graph))
+        object.__setattr__(self, "_inner", inner)
 
     @property
     def name(self) -> str:
@@ -132,6 +136,17 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
             kept.pop(next(iter(kept)), None)
         kept[key] = _part(graph, np.flatnonzero(seen), seen)
     return kept[key]
+
+
+def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | None:
+    """The source's embedded facts for one who sees a part of the graph; worked out once while the part is in use."""
+    facts = source.facts
+    if facts is None or part is source.graph:
+        return facts
+    kept = _kept_facts.setdefault(part, WeakKeyDictionary())
+    if facts not in kept:
+        kept[facts] = facts.within(source.graph, part)
+    return kept[facts]
 
 
 def _part(graph: EntityGraph, rows: IntArray, seen: Any) -> EntityGraph:
