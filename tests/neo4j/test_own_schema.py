@@ -75,10 +75,10 @@ def test_what_was_written_is_read_back_equal(connection):
 
 def test_writing_again_writes_nothing(connection, driver):
     first = write_graph(connection, RECORDS, corpus="c")
-    assert (first.written, first.unchanged, first.revision) == (3, 0, 1)
+    assert (first.written, first.unchanged) == (3, 0)
     before = contents(driver)
     again = write_graph(connection, RECORDS, corpus="c")
-    assert (again.written, again.unchanged, again.revision) == (0, 3, 1)
+    assert (again.written, again.unchanged, again.revision) == (0, 3, first.revision)
     assert contents(driver) == before
 
 
@@ -96,9 +96,11 @@ class Stops(Neo4jConnection):
         self.batches = batches
 
     def write_all(self, statements, **limits):
-        if self.batches == 0:
-            raise StoreError("unreachable")
-        self.batches -= 1
+        statements = list(statements)
+        if any("passages" in values for _, values in statements):
+            if self.batches == 0:
+                raise StoreError("unreachable")
+            self.batches -= 1
         return super().write_all(statements, **limits)
 
 
@@ -129,16 +131,16 @@ def test_a_refresh_reads_what_changed_and_nothing_else(connection):
     changes = read_changes(connection, corpus="c", since=first.revision)
     assert changes.changed == (other,)
     assert changes.removed == ("byron",)
-    assert changes.revision == second.revision == 3
+    assert changes.revision == second.revision > first.revision
     entities = {name for record in read_graph(connection, corpus="c").passages for name, _ in record.mentions}
     assert "lord byron" not in entities
 
 
 def test_a_passage_that_comes_back_is_no_longer_removed(connection):
-    write_graph(connection, RECORDS, corpus="c")
+    first = write_graph(connection, RECORDS, corpus="c")
     remove_passages(connection, ["ada"], corpus="c")
     write_graph(connection, RECORDS, corpus="c")
-    changes = read_changes(connection, corpus="c", since=1)
+    changes = read_changes(connection, corpus="c", since=first.revision)
     assert [record.id for record in changes.changed] == ["ada"]
     assert changes.removed == ()
 

@@ -3,13 +3,13 @@
 from phasegraph.graph.neo4j.connection import Neo4jConnection
 from phasegraph.graph.neo4j.corpora import drop_corpus, list_corpora
 from phasegraph.graph.neo4j.guard import read_guarded
+from phasegraph.graph.neo4j.making import records_from_extractions
 from phasegraph.graph.neo4j.reading import read_changes, read_graph
 from phasegraph.graph.neo4j.records import (
     GraphChanges,
     GraphRecords,
     PassageRecord,
     changes_between,
-    records_from_extractions,
 )
 from phasegraph.graph.neo4j.schema import SCHEMAS, GraphSchema, detect_schema
 from phasegraph.graph.neo4j.writing import (

@@ -7,22 +7,19 @@ Weights depend on the whole graph (an entity's rarity does), so a store keeps co
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import (
-    EdgeWeights,
-    EntityGraph,
-    Extraction,
-    graph_from_extractions,
-    normalise_name,
-)
+from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction
+from phasegraph.graph.entity_graph.update import replace_passages
 from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE
-from phasegraph.graph.extraction import lead_name, read_passages, title_names
+from phasegraph.graph.neo4j.assembly import assemble, synonym_edges
+
+MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -131,10 +128,67 @@ class GraphRecords:
         InvalidInputError
             If there is no passage.
         """
-        extractions = [each for record in self.passages for each in record.extractions()]
-        pairs = {(one, other): similarity for one, other, similarity in self.synonyms}
-        ids = [record.id for record in self.passages]
-        return graph_from_extractions(ids, extractions, embeddings=embeddings, synonyms=pairs, weights=weights)
+        return assemble(self.passages, self.synonyms, embeddings=embeddings, weights=weights)
+
+    def with_changes(self, changes: GraphChanges) -> GraphRecords:
+        """Return what a full reading would give after these changes.
+
+        Parameters
+        ----------
+        changes : GraphChanges
+            Since this reading.
+
+        Returns
+        -------
+        GraphRecords
+            Passages that did not change are the same objects. These records are left as they are.
+        """
+        held = {record.id: record for record in (*self.passages, *changes.changed)}
+        for gone in changes.removed:
+            held.pop(gone, None)
+        return replace(
+            self,
+            passages=in_order(held.values()),
+            revision=changes.revision,
+            unplaced=self.unplaced if changes.unplaced is None else changes.unplaced,
+            synonyms=self.synonyms if changes.synonyms is None else changes.synonyms,
+        )
+
+    def update(self, graph: EntityGraph, changes: GraphChanges, *, embeddings: Any = None) -> EntityGraph:
+        """Return the graph after these changes, counting again only what they touch.
+
+        Parameters
+        ----------
+        graph : EntityGraph
+            The graph of these records; left as it is.
+        changes : GraphChanges
+            Since this reading.
+        embeddings : (P, d) array_like of float, optional
+            Row i = ``with_changes(changes).passages[i]``.
+
+        Returns
+        -------
+        EntityGraph
+            To the bit ``with_changes(changes).graph(...)``, with the weights of `graph`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the graph is not one of these passages, or no passage is left.
+        """
+        if graph.passages != tuple(record.id for record in self.passages):
+            raise InvalidInputError("graph must be the graph of these records; its passages are others")
+        after = self.with_changes(changes)
+        touched = {record.id: record for record in changes.changed}
+        gone = {*touched, *changes.removed}
+        updated = replace_passages(
+            replace(graph, synonyms=None),
+            [record.id for record in after.passages],
+            before={record.id: record.extractions() for record in self.passages if record.id in gone},
+            after={record.id: record.extractions() for record in after.passages if record.id in touched},
+            embeddings=embeddings,
+        )
+        return replace(updated, synonyms=synonym_edges(after.synonyms, updated.entities))
 
 
 @dataclass(frozen=True)
@@ -149,92 +203,15 @@ class GraphChanges:
         Ids that are gone, sorted.
     revision : int or None
         As in `GraphRecords`.
+    synonyms, unplaced : tuple or None
+        As in `GraphRecords`, all of them; None where they are as before.
     """
 
     changed: tuple[PassageRecord, ...]
     removed: tuple[str, ...]
     revision: int | None = None
-
-
-def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extraction]) -> tuple[PassageRecord, ...]:
-    """Return one record per passage, with everything that was extracted from it.
-
-    Parameters
-    ----------
-    passages : iterable of mapping or object
-        Each with ``id``, ``text`` and optionally ``title``, as for `build_graph`.
-    extractions : iterable of Extraction
-        Any number per passage.
-
-    Returns
-    -------
-    tuple of PassageRecord
-        Sorted by id; the graph made of them equals the one made of the extractions.
-
-    Raises
-    ------
-    InvalidInputError
-        If an extraction belongs to no passage, or a passage is not one.
-
-    Examples
-    --------
-    >>> made = records_from_extractions([{"id": "1", "text": "Ada"}], [Extraction("1", ["ada", "ada"])])
-    >>> made[0].mentions
-    (('ada', 2),)
-    """
-    rows = {row[0]: row for row in read_passages(passages)}
-    found: dict[str, list[Extraction]] = {passage: [] for passage in rows}
-    for each in extractions:
-        if each.passage_id not in found:
-            raise InvalidInputError(f"an extraction must belong to a passage; {each.passage_id!r:.80} does not")
-        found[each.passage_id].append(each)
-    return tuple(_merged(*rows[passage], found[passage]) for passage in sorted(rows))
-
-
-def _merged(passage: str, title: str, text: str, extractions: Iterable[Extraction]) -> PassageRecord:
-    mentions: Counter[str] = Counter()
-    facts: Counter[tuple[str, str, str]] = Counter()
-    homes: dict[str, int] = {}
-    for each in extractions:
-        mentions.update(each.entities)
-        for subject, predicate, other in each.triples:
-            ends = normalise_name(subject), normalise_name(other)
-            for name in ends:
-                mentions.setdefault(name, 0)
-            if all(ends):
-                facts[ends[0], predicate.strip() or "-", ends[1]] += 1
-        homes.setdefault(each.lead, HOME_LEAD)
-        homes.update(dict.fromkeys(each.titles, HOME_TITLE))
-    return PassageRecord(
-        passage,
-        title,
-        text,
-        tuple((name, max(count, 1)) for name, count in mentions.items() if name),
-        tuple((*fact, count) for fact, count in facts.items()),
-        tuple((name, kind) for name, kind in homes.items() if name),
-    )
-
-
-def named_record(
-    passage: str,
-    title: str,
-    text: str,
-    mentions: Iterable[tuple[str, int]],
-    facts: Iterable[tuple[str, str, str, int]],
-) -> PassageRecord:
-    """Return a record from names as another library wrote them; title and opening words say what it is about."""
-    named = ((normalise_name(name), count) for name, count in mentions)
-    ended = ((normalise_name(one), word, normalise_name(other), count) for one, word, other, count in facts)
-    homes = dict.fromkeys(title_names(title), HOME_TITLE)
-    homes.setdefault(lead_name(title, text), HOME_LEAD)
-    return PassageRecord(
-        passage,
-        title,
-        text,
-        tuple(mention for mention in named if mention[0]),
-        tuple(fact for fact in ended if fact[0] and fact[2]),
-        tuple((name, kind) for name, kind in homes.items() if name),
-    )
+    synonyms: tuple[tuple[str, str, float], ...] | None = None
+    unplaced: tuple[tuple[str, str, str, int], ...] | None = None
 
 
 def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
@@ -254,20 +231,46 @@ def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
     current = {passage.id for passage in after.passages}
     changed = tuple(passage for passage in after.passages if known.get(passage.id) != passage)
     removed = tuple(sorted(passage_id for passage_id in known if passage_id not in current))
-    return GraphChanges(changed, removed, after.revision)
+    return GraphChanges(changed, removed, after.revision, after.synonyms, after.unplaced)
 
 
-def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tuple[tuple[object, ...], ...]:
+def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
+    """Return the records sorted by id, which tells them apart."""
+    ordered = sorted(records, key=lambda record: record.id)
+    for first, second in itertools.pairwise(ordered):
+        if first.id == second.id:
+            raise InvalidInputError(f"id_keys must tell passages apart; two are called {first.id[:40]!r}")
+    return tuple(ordered)
+
+
+def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tuple[tuple[Any, ...], ...]:
     """Sum equal rows, sort them, and refuse blanks and counts below 1."""
+    given = [tuple(row) for row in rows]
+    columns = list(zip(*given, strict=False))
+    if len({len(row) for row in given}) == 1 and len(columns) == words + 1 and _plain(columns):
+        return tuple(sorted(given))
     total: dict[tuple[str, ...], int] = {}
-    for row in rows:
+    for row in given:
         *names, count = row
         if len(names) != words or not all(isinstance(name, str) and name.strip() for name in names):
             raise InvalidInputError(
                 f"{field} must hold {words} words that are not blank and a count; {row!r:.80} was given"
             )
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InvalidInputError(f"the count of {field} must be an integer of at least 1; {count!r:.40} was given")
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+            raise InvalidInputError(
+                f"the count of {field} must be an integer of at least 1 and at most {MOST}; {count!r:.40} was given"
+            )
         key = tuple(str(name) for name in names)
         total[key] = total.get(key, 0) + count
     return tuple((*key, total[key]) for key in sorted(total))
+
+
+def _plain(columns: list[tuple[Any, ...]]) -> bool:
+    """Whether all is as it should be and no row stands twice, which is the rule and takes no loop to see."""
+    *words, counts = columns
+    return (
+        {type(count) for count in counts} == {int}
+        and 1 <= min(counts) <= max(counts) <= MOST
+        and all({type(word) for word in column} == {str} and all(map(str.strip, column)) for column in words)
+        and len(set(zip(*words, strict=True))) == len(counts)
+    )

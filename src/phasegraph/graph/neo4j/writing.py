@@ -27,19 +27,25 @@ CREATED = ("phasegraph_passage", "phasegraph_removed", "phasegraph_entity", "pha
 
 _AWAIT = "CALL db.awaitIndexes(60)"
 _DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
-_NEXT_REVISION = (
-    "MERGE (c:`PhasegraphCorpus` {name: $corpus}) SET c.revision = coalesce(c.revision, 0) + 1 RETURN c.revision"
-)
+# First in every transaction that writes, for the lock that setting a property takes: writers of one corpus take
+# turns, so that whoever reads a revision finds all that was written up to it, and whatever comes later above it.
+# It starts with the time: a corpus that was dropped and written anew is not taken for the old one.
+_TAKE_TURN = """\
+MERGE (c:`PhasegraphCorpus` {name: $corpus})
+ON CREATE SET c.created = timestamp(), c.revision = timestamp(), c.stamp = timestamp()
+SET c.created = coalesce(c.created, 0)"""
+_NEXT_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.revision = coalesce(c.revision, 0) + 1"
+_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision"
 # Every transaction that changes a corpus moves its stamp: whoever keeps something of the corpus sees it grow
 # old.
 _STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.stamp = coalesce(c.stamp, 0) + 1"
 # Edges are created, not merged: those of the same passages were dropped in this very transaction, which makes
 # sending it again harmless, and nothing has to be looked for. The indexes are named: a plan made while the
-# database was empty would scan it, and be kept. The passage is touched first: its lock makes two writers of
-# one passage take turns.
+# database was empty would scan it, and be kept.
 _PUT_PASSAGES = """\
+MATCH (c:`PhasegraphCorpus` {name: $corpus})
 UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
-SET p.title = row.title, p.text = row.text, p.digest = row.digest, p.revision = $revision"""
+SET p.title = row.title, p.text = row.text, p.digest = row.digest, p.revision = c.revision"""
 _FORGET_REMOVAL = "UNWIND $ids AS id MATCH (p:`PhasegraphRemoved` {corpus: $corpus, id: id}) DELETE p"
 _DROP_MENTIONS = (
     "UNWIND $ids AS id MATCH (:`PhasegraphPassage` {corpus: $corpus, id: id})-[m:`PHASEGRAPH_MENTIONS`]->() DELETE m"
@@ -59,8 +65,8 @@ MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[1]}), (b:`PhasegraphEnti
 USING INDEX a:`PhasegraphEntity`(corpus, name) USING INDEX b:`PhasegraphEntity`(corpus, name)
 CREATE (a)-[:`PHASEGRAPH_FACT` {corpus: $corpus, passage: row[0], predicate: row[2], count: row[4]}]->(b)"""
 _BURY = """\
-UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id})
-DETACH DELETE p MERGE (r:`PhasegraphRemoved` {corpus: $corpus, id: id}) SET r.revision = $revision"""
+MATCH (c:`PhasegraphCorpus` {name: $corpus}) UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id})
+DETACH DELETE p MERGE (r:`PhasegraphRemoved` {corpus: $corpus, id: id}) SET r.revision = c.revision"""
 _DROP_ORPHANS = """\
 MATCH (e:`PhasegraphEntity` {corpus: $corpus})
 WHERE NOT EXISTS { (e)<-[:`PHASEGRAPH_MENTIONS`]-() } AND NOT EXISTS { (e)-[:`PHASEGRAPH_FACT`]-() } DETACH DELETE e"""
@@ -149,11 +155,12 @@ def write_graph(
     digests = {record.id: record.digest() for record in records}
     wanted = [record for record in records if stored.get(record.id) != digests[record.id]]
     gone = sorted(passage for passage in stored if passage not in digests) if replace else []
-    revision = _next_revision(connection, corpus) if wanted or gone else _current_revision(connection, corpus)
+    revision = 0
     for some in _batches(wanted, batch):
-        connection.write_all(_batch_statements(some, digests, corpus, revision))
+        revision = _write(connection, corpus, _batch_statements(some, digests, corpus))
     if wanted or gone:
-        _remove(connection, gone, corpus, revision, batch)
+        revision = _remove(connection, gone, corpus, batch) or revision
+    revision = revision or _current_revision(connection, corpus)
     return WriteReport(len(wanted), len(records) - len(wanted), len(gone), revision)
 
 
@@ -189,8 +196,7 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
     gone = sorted({passage for passage in ids if passage in stored})
     if not gone:
         return WriteReport(0, len(stored), 0, _current_revision(connection, corpus))
-    revision = _next_revision(connection, corpus)
-    _remove(connection, gone, corpus, revision, batch)
+    revision = _remove(connection, gone, corpus, batch)
     return WriteReport(0, len(stored) - len(gone), len(gone), revision)
 
 
@@ -234,20 +240,29 @@ def write_synonyms(
     ensure_schema(connection)
     statements: list[tuple[str, dict[str, Any]]] = [(_DROP_SYNONYMS, {"corpus": corpus})]
     statements += [(_PUT_SYNONYMS, {"corpus": corpus, "pairs": list(some)}) for some in _batches(rows, batch)]
-    revision = _next_revision(connection, corpus)
-    connection.write_all([*statements, (_STAMP, {"corpus": corpus})])
+    return _write(connection, corpus, statements)
+
+
+def _remove(connection: Neo4jConnection, gone: Sequence[str], corpus: str, batch: int) -> int:
+    """Remove passages, then entities that nothing is left of; return the revision, or 0 if no passage was to go."""
+    revision = 0
+    for ids in _batches(gone, batch):
+        some = {"corpus": corpus, "ids": list(ids)}
+        revision = _write(connection, corpus, [(_DROP_FACTS, some), (_BURY, some)])
+    values = {"corpus": corpus}
+    connection.write_all([(_TAKE_TURN, values), (_DROP_ORPHANS, values), (_STAMP, values)])
     return revision
 
 
-def _remove(connection: Neo4jConnection, gone: Sequence[str], corpus: str, revision: int, batch: int) -> None:
-    for ids in _batches(gone, batch):
-        values = {"corpus": corpus, "ids": list(ids), "revision": revision}
-        connection.write_all([(_DROP_FACTS, values), (_BURY, values), (_STAMP, values)])
-    connection.write_all([(_DROP_ORPHANS, {"corpus": corpus}), (_STAMP, {"corpus": corpus})])
+def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[tuple[str, dict[str, Any]]]) -> int:
+    """Run statements in one transaction under a revision of its own, and return that."""
+    values = {"corpus": corpus}
+    first = [(_TAKE_TURN, values), (_NEXT_REVISION, values), (_STAMP, values)]
+    return int(connection.write_all([*first, *statements, (_REVISION, values)])[0][0])
 
 
 def _batch_statements(
-    records: Sequence[PassageRecord], digests: dict[str, str], corpus: str, revision: int
+    records: Sequence[PassageRecord], digests: dict[str, str], corpus: str
 ) -> list[tuple[str, dict[str, Any]]]:
     passages = [{"id": each.id, "title": each.title, "text": each.text, "digest": digests[each.id]} for each in records]
     mentions = [row for each in records for row in _mention_rows(each)]
@@ -255,7 +270,7 @@ def _batch_statements(
     names = [row[1] for row in mentions] + [name for row in facts for name in (row[1], row[3])]
     ids = {"corpus": corpus, "ids": [each.id for each in records]}
     return [
-        (_PUT_PASSAGES, {"corpus": corpus, "passages": passages, "revision": revision}),
+        (_PUT_PASSAGES, {"corpus": corpus, "passages": passages}),
         (_FORGET_REMOVAL, ids),
         (_DROP_MENTIONS, ids),
         (_DROP_FACTS, ids),
@@ -264,7 +279,6 @@ def _batch_statements(
         (_PUT_ENTITIES, {"corpus": corpus, "entities": sorted(set(names))}),
         (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
         (_PUT_FACTS, {"corpus": corpus, "facts": facts}),
-        (_STAMP, ids),
     ]
 
 
@@ -274,12 +288,8 @@ def _mention_rows(record: PassageRecord) -> list[list[Any]]:
     return [[record.id, name, count, homes.get(name, 0)] for name, count in record.mentions]
 
 
-def _next_revision(connection: Neo4jConnection, corpus: str) -> int:
-    return int(connection.write(_NEXT_REVISION, {"corpus": corpus})[0][0])
-
-
 def _current_revision(connection: Neo4jConnection, corpus: str) -> int:
-    rows = connection.read("MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision", {"corpus": corpus})
+    rows = connection.read(_REVISION, {"corpus": corpus}, deadline=BULK_SECONDS)
     return int(rows[0][0]) if rows else 0
 
 
