@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
+
+
+class Record(list[Any]):
+    """A row as the driver hands it out."""
+
+    def values(self) -> list[Any]:
+        return list(self)
 
 
 class Recorder:
@@ -29,6 +37,9 @@ class Recorder:
     def run(self, statement: str, parameters: dict[str, Any]) -> Recorder:
         self.sent.append((statement, parameters))
         return self
+
+    def __iter__(self) -> Iterator[Record]:
+        return map(Record, self.values())
 
     def values(self) -> list[list[Any]]:
         """One zero where a statement counts something, else no rows."""

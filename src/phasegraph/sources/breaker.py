@@ -20,7 +20,8 @@ class Breaker:
     Notes
     -----
     Not locked: whoever holds it guards it. A search that is neither a success nor a failure (the caller
-    went away) is given back with :meth:`release`.
+    went away) is given back with :meth:`release`. A trial that missed its deadline and ended well all the same
+    is followed by another at once: what has just come back is slow at first, and an interval would be lost.
 
     Examples
     --------
@@ -31,7 +32,7 @@ class Breaker:
     (False, True)
     """
 
-    __slots__ = ("_failed", "_failures", "_opened", "_probe_interval", "_probing")
+    __slots__ = ("_early", "_failed", "_failures", "_opened", "_probe_interval", "_probing", "_was_early")
 
     def __init__(self, failures: int, probe_interval: float) -> None:
         self._failures = failures
@@ -39,6 +40,7 @@ class Breaker:
         self._failed = 0
         self._opened: float | None = None
         self._probing = False
+        self._early = self._was_early = False
 
     @property
     def state(self) -> BreakerState:
@@ -51,13 +53,14 @@ class Breaker:
         """Whether a search may begin at `now` (seconds)."""
         if self._opened is None:
             return True
-        return not self._probing and now - self._opened >= self._probe_interval
+        return not self._probing and (self._early or now - self._opened >= self._probe_interval)
 
     def begin(self) -> bool:
         """Note that a search begins; True if it is the trial of an open breaker."""
         if self._opened is None:
             return False
         self._probing = True
+        self._was_early, self._early = self._early, False
         return True
 
     def record(self, *, succeeded: bool, now: float, probe: bool = True) -> None:
@@ -68,10 +71,16 @@ class Breaker:
         if succeeded:
             self._failed = 0
             self._opened = None
+            self._early = False
             return
         self._failed += 1
         if self._failed >= self._failures:
             self._opened = now
+
+    def succeeded_late(self) -> None:
+        """Note that a trial which was given up has ended well; one more may begin, but not a third in a row."""
+        if self._opened is not None and not self._probing:
+            self._early = not self._was_early
 
     def release(self) -> None:
         """Give back a trial that came to no end; the next search may be one."""

@@ -84,8 +84,10 @@ class Call:
         return slot.ranking_from(self.answer(slot))
 
     def settle(self, slot: Slot, outcome: Outcome) -> None:
-        """Take a slot's outcome, once; a later one is ignored."""
-        if isinstance(outcome, Ranking):
+        """Take a slot's outcome, once; a later one is ignored, but the breaker hears of a trial that ended well."""
+        if slot.probe and slot.status == "timeout" and isinstance(outcome, Ranking):
+            slot.state.succeeded_late()
+        elif isinstance(outcome, Ranking):
             status, reason = found_in(outcome)
             self._settle(slot, status, one_line(reason), outcome, None)
         elif is_fatal(outcome):

@@ -60,6 +60,12 @@ class SourceState:
             with self._lock:
                 self._breaker.record(succeeded=succeeded, now=monotonic(), probe=probe)
 
+    def succeeded_late(self) -> None:
+        """Tell the breaker that a trial which was given up has ended well."""
+        if self._breaker is not None:
+            with self._lock:
+                self._breaker.succeeded_late()
+
     def give_back(self, *, probe: bool) -> None:
         """Tell the breaker that the call ended without an answer of this source, for no fault of its own."""
         if probe and self._breaker is not None:

@@ -1,29 +1,33 @@
 """The one door to a Neo4j server: fixed statements in, plain rows out, in time, with errors that name no secret.
 
 Left to its defaults the driver retries a refused port for 34 seconds and waits a minute for a connection.
-Here every session carries the deadline of the call: the server ends the transaction at the deadline, the
-driver may retry for a quarter of it and wait half of it for a connection. The server looks at its clock only
-every two seconds, and the driver overshoots its own budgets, so a source keeps an outer deadline as well
-(`phasegraph.sources`).
+Here every session carries the deadline of the call: the server ends the transaction at the deadline, a
+connection is waited for for half of it, and no attempt is begun after half of it. The server looks at its clock
+only every two seconds and the driver overshoots its own budgets, so a read is waited for no longer than its
+deadline, whatever becomes of it (`phasegraph.graph.neo4j.attempts`).
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
+from phasegraph.graph.neo4j.attempts import close_driver, in_time, run_managed
+from phasegraph.graph.neo4j.failures import from_driver, late, translated
 
 Row: TypeAlias = list[Any]
 _Answer = TypeVar("_Answer")
 
 SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
 BULK_SECONDS = 120.0
-FETCH_SIZE = 10_000
+MOST_ROWS = 500_000
 
 
 def driver_module() -> Any:
@@ -122,7 +126,7 @@ class Neo4jConnection:
     def close(self) -> None:
         """Close the driver if `connect` made it; a caller's own is left open."""
         if self._owned:
-            self._driver.close()
+            close_driver(self._driver)
 
     def read(
         self,
@@ -141,9 +145,10 @@ class Neo4jConnection:
         parameters : mapping, optional
             The values.
         deadline : float, optional
-            Seconds; None takes the connection's.
+            Seconds; None takes the connection's. The call is back by then, even where the server is not.
         limit : int, optional
-            Rows taken at most; the rest is left on the server.
+            Rows taken at most; the rest is left on the server. None takes all of them, but under the
+            connection's own deadline more than 500,000 are an error: an online read has no use for them.
 
         Returns
         -------
@@ -153,29 +158,24 @@ class Neo4jConnection:
         Raises
         ------
         StoreError
-            If the server cannot be reached, refuses, or does not answer in time.
+            If the server cannot be reached, refuses, or does not answer in time. The first word of the message
+            is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize or refused.
         """
-        return self._managed("execute_read", _single(statement, parameters, limit), deadline)
+        seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
+        most = MOST_ROWS if deadline is None else None
+        return self._managed("execute_read", _reading(statement, parameters, limit, most, seconds), seconds)
 
     def write(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float = BULK_SECONDS
     ) -> list[Row]:
         """Run one writing statement; it must be idempotent, because a lost commit is sent again. See `read`."""
-        return self._managed("execute_write", _single(statement, parameters), deadline)
+        return self._managed("execute_write", _writing([(statement, parameters or {})]), deadline)
 
     def write_all(
         self, statements: Iterable[tuple[str, Mapping[str, Any]]], *, deadline: float = BULK_SECONDS
     ) -> list[Row]:
         """Run several writing statements in one transaction, all or nothing; return the rows of the last."""
-        fixed = tuple(statements)
-
-        def work(transaction: Any) -> list[Row]:
-            rows: list[Row] = []
-            for statement, parameters in fixed:
-                rows = transaction.run(statement, dict(parameters)).values()
-            return rows
-
-        return self._managed("execute_write", work, deadline)
+        return self._managed("execute_write", _writing(statements), deadline)
 
     def explain(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float | None = None
@@ -191,65 +191,64 @@ class Neo4jConnection:
     def _managed(self, method: str, work: Callable[[Any], _Answer], deadline: float | None) -> _Answer:
         seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
         neo4j = driver_module()
-        # Retries and waiting are bounded per session, so that a caller's own driver keeps to the deadline
-        # too.
-        limits: dict[str, Any] = {
-            "max_transaction_retry_time": min(seconds / 4, 30.0),
-            "initial_retry_delay": min(seconds / 16, 1.0),
-            "connection_acquisition_timeout": min(seconds / 2, 60.0),
+        reads = method == "execute_read"
+        settings = {
+            "database": self.database,
+            "default_access_mode": neo4j.READ_ACCESS if reads else neo4j.WRITE_ACCESS,
             # Counting a preset that the database lacks is not worth a warning in the caller's log.
             "notifications_min_severity": "OFF",
         }
-        access = neo4j.READ_ACCESS if method == "execute_read" else neo4j.WRITE_ACCESS
+        run = functools.partial(run_managed, self._driver, method, work, seconds, settings)
         try:
-            with self._driver.session(
-                database=self.database, default_access_mode=access, fetch_size=FETCH_SIZE, **limits
-            ) as session:
-                answer: _Answer = getattr(session, method)(neo4j.unit_of_work(timeout=seconds)(work))
-                return answer
+            # A write that is given up may still be done: it is waited for to its end.
+            return in_time(run, seconds) if reads else run()
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInputError(
                 "values must be text that UTF-8 can hold and numbers of 64 bits; one that is not was given"
             ) from error
         except Exception as error:
-            # The driver lets errors of its private modules through, a failed handshake for one.
-            if isinstance(error, OSError) or type(error).__module__.partition(".")[0] == "neo4j":
-                raise _translated(error, seconds) from error
+            if from_driver(error):
+                raise translated(error, seconds) from error
             raise
 
 
-def _single(
-    statement: str, parameters: Mapping[str, Any] | None, limit: int | None = None
+def _reading(
+    statement: str, parameters: Mapping[str, Any] | None, limit: int | None, most: int | None, seconds: float
 ) -> Callable[[Any], list[Row]]:
+    """The transaction function of one reading statement: it takes `limit` rows, and fails after `most` or too late.
+
+    Rows that nobody waits for any more are not unpacked: that would hold up the threads that others wait for.
+    """
     values = dict(parameters or {})
+    due = monotonic() + seconds
 
     def work(transaction: Any) -> list[Row]:
         result = transaction.run(statement, values)
-        if limit is None:
-            rows: list[Row] = result.values()
-            return rows
-        taken = [list(record.values()) for record in itertools.islice(result, limit)]
-        result.consume()
+        taken: list[Row] = []
+        for record in result if limit is None else itertools.islice(result, limit):
+            if monotonic() > due:
+                raise late(seconds)
+            if len(taken) == most:
+                raise StoreError(f"oversize: an online read must have at most {most} rows; it has more")
+            taken.append(record.values())
+        if limit is not None:
+            result.consume()
         return taken
 
     return work
 
 
-def _translated(error: BaseException, seconds: float) -> StoreError:
-    """Name the class of what went wrong; the server's own words may quote values, so they stay in the cause."""
-    code = str(getattr(error, "code", None) or "")
-    name = type(error).__name__
-    if name in {"AuthError", "TokenExpired", "Forbidden", "AuthConfigurationError"} or ".Security." in code:
-        return StoreError(f"auth: Neo4j must accept the credentials and rights given; it refused ({name})")
-    if "TransactionTimedOut" in code or "LockClientStopped" in code:
-        return StoreError(f"timeout: Neo4j must answer within {seconds:g} s; it ended the transaction")
-    if name in {"ServiceUnavailable", "SessionExpired", "IncompleteCommit", "ConnectionAcquisitionTimeoutError"}:
-        return StoreError(f"unreachable: Neo4j must answer within {seconds:g} s; it could not be reached ({name})")
-    if isinstance(error, OSError):
-        return StoreError(f"unreachable: Neo4j must answer within {seconds:g} s; it could not be reached ({name})")
-    if code:
-        return StoreError(f"refused: Neo4j must accept the statement; it answered {code}")
-    return StoreError(f"unreachable: Neo4j must answer within {seconds:g} s; the driver gave up ({name})")
+def _writing(statements: Iterable[tuple[str, Mapping[str, Any]]]) -> Callable[[Any], list[Row]]:
+    """The transaction function of several writing statements; it returns the rows of the last."""
+    fixed = tuple(statements)
+
+    def work(transaction: Any) -> list[Row]:
+        rows: list[Row] = []
+        for statement, parameters in fixed:
+            rows = transaction.run(statement, dict(parameters)).values()
+        return rows
+
+    return work
 
 
 def _check_uri(uri: str) -> None:
