@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
 from phasegraph.candidates import Ranking, SourceReport
 from phasegraph.pipeline import Result
 from phasegraph.pipeline.parts import cap_ranking
 from phasegraph.sources.slot import cut_note
-
-_SHORT = 512
-Column: TypeAlias = tuple[list[float | None], list[float | None]]
 
 
 def provenance(result: Result) -> list[dict[str, object]]:
@@ -44,73 +40,60 @@ def provenance(result: Result) -> list[dict[str, object]]:
     >>> block["id"], block["sources"]["v"]["rank"], block["sources"]["v"]["raw"]
     ('a', 1.0, 0.9)
     """
-    names = result.candidates.sources
-    weights = result.weights.tolist()
-    columns = [_column(result, column) for column in range(len(names))]
-    calibrated, parts = result.calibrated.tolist(), result.contributions.tolist()
+    columns = zip(
+        result.candidates.rankings,
+        result.weights.tolist(),
+        result.calibrated.T.tolist(),
+        result.contributions.T.tolist(),
+        strict=True,
+    )
+    parts = zip(*[_parts(result.ids, *column) for column in columns], strict=True)
+    names, degraded = result.candidates.sources, result.degraded
     heads = zip(
         result.ids, result.scores.tolist(), result.fused.tolist(), result.bonuses.tolist(), result.priors.tolist(),
-        strict=True,
+        parts, strict=True,
     )  # fmt: skip
     return [
         {
             "id": identifier,
-            "position": row + 1,
+            "position": position,
             "score": score,
             "fused": fused,
             "bonus": bonus,
             "prior": prior,
-            "degraded": result.degraded,
-            "sources": {
-                name: {
-                    "rank": columns[c][0][row],
-                    "raw": columns[c][1][row],
-                    "calibrated": calibrated[row][c],
-                    "weight": weights[c],
-                    "contribution": parts[row][c],
-                }
-                for c, name in enumerate(names)
-            },
+            "degraded": degraded,
+            "sources": dict(zip(names, sources, strict=True)),
         }
-        for row, (identifier, score, fused, bonus, prior) in enumerate(heads)
+        for position, (identifier, score, fused, bonus, prior, sources) in enumerate(heads, start=1)
     ]
 
 
-def _column(result: Result, column: int) -> Column:
-    """Rank and raw score of each result in one source."""
-    ranking = result.candidates.rankings[column]
-    scores = _indexable(ranking.scores)
-    raw = scores if ranking.raw is None else _indexable(ranking.raw)
-    ranks: list[float | None] = []
-    given: list[float | None] = []
-    for hit in map(ranking.row_of, result.ids):
-        if hit is None:
-            ranks.append(None)
-            given.append(None)
-            continue
-        if ranking.rank_only:
-            ranks.append(hit + 1.0)
-            given.append(None)
-            continue
-        value = float(raw[hit])
-        ranks.append(_rank(ranking, scores, hit))
-        given.append(value if value == value else None)
-    return ranks, given
+def _parts(
+    ids: Sequence[str], ranking: Ranking, weight: float, calibrated: list[float], contributed: list[float]
+) -> list[dict[str, float | None]]:
+    """What one source says of each result."""
+    scores = ranking.scores.item
+    raw = scores if ranking.raw is None else ranking.raw.item
+    last = len(ranking) - 1
+    out: list[dict[str, float | None]] = []
+    for hit, value, part in zip(map(ranking.row_of, ids), calibrated, contributed, strict=True):
+        rank = given = None
+        if hit is not None:
+            rank = hit + 1.0
+            if not ranking.rank_only:
+                score, given = scores(hit), raw(hit)
+                if (hit and scores(hit - 1) == score) or (hit < last and scores(hit + 1) == score):
+                    rank = _shared_rank(ranking, score)
+                if given != given:
+                    given = None
+        out.append({"rank": rank, "raw": given, "calibrated": value, "weight": weight, "contribution": part})
+    return out
 
 
-def _indexable(values: FloatArray) -> list[float] | FloatArray:
-    """What single values are read from fastest: a list where it is short."""
-    found: list[float] | FloatArray = values.tolist() if len(values) <= _SHORT else values
-    return found
-
-
-def _rank(ranking: Ranking, scores: list[float] | FloatArray, hit: int) -> float:
-    """Rank from 1 of a hit among scores in falling order; ties share their mean rank."""
-    value = scores[hit]
-    if (hit == 0 or scores[hit - 1] != value) and (hit + 1 == len(scores) or scores[hit + 1] != value):
-        return hit + 1.0
+def _shared_rank(ranking: Ranking, score: float) -> float:
+    """Rank from 1, the mean of all hits with this score."""
     rising = -ranking.scores
-    return float(rising.searchsorted(-value, "left") + rising.searchsorted(-value, "right") + 1) / 2.0
+    return float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
 
 
 class Kept(Protocol):

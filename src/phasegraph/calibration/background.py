@@ -127,14 +127,15 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
     if count < INFORMATIVE_HITS or scores[0] == scores[-1]:
         return None
     scale = max(abs(float(scores[0])), abs(float(scores[-1])))
-    unit = scores / scale
+    values = scores / scale
     centred, norm, mean = _expected(count, size)
-    slope = float(centred @ unit) / norm
-    location = float(unit.mean()) - slope * mean
+    slope = float(centred @ values) / norm
+    location = float(np.add.reduce(values)) / count - slope * mean
     if not (slope > 0 and math.isfinite(slope)):
         return None
-    values = (unit - location) / slope
-    return values if np.isfinite(values).all() else None
+    values -= location
+    values /= slope
+    return values if math.isfinite(values[0]) and math.isfinite(values[-1]) else None  # they fall between
 
 
 @lru_cache(maxsize=256)

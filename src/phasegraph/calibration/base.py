@@ -58,6 +58,7 @@ def normal_quantile(levels: FloatArray, /) -> FloatArray:
     return np.asarray(ndtri(levels), dtype=np.float64)
 
 
+@lru_cache(maxsize=256)
 def order_statistic(rank: int, size: int, /) -> float:
     """Expected value of the `rank`-th largest of `size` standard normal draws (Blom's approximation).
 

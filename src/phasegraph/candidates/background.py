@@ -12,6 +12,7 @@ from phasegraph.candidates.numbers import is_number
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 Transform = Literal["identity", "log"]
+_TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,9 @@ class Background:
     def standardise(self, scores: FloatArray, /) -> FloatArray:
         """Standard deviations above the source's mean, shape of `scores`; higher is better."""
         if self.transform == "identity":
-            return (scores - self.location) / self.scale
-        shifted = np.maximum(scores + self.floor, np.finfo(np.float64).tiny)
-        return (np.log(shifted) - self.location) / self.scale
+            values = scores - self.location
+        else:
+            values = np.log(np.maximum(scores + self.floor, _TINY))
+            values -= self.location
+        values /= self.scale
+        return values

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress, repeat
+from operator import attrgetter
 
 import numpy as np
 
@@ -13,6 +15,9 @@ from phasegraph.candidates.ranking import Ranking
 from phasegraph.errors import InvalidInputError
 
 _STRIDES = 64
+_FEW = 32
+_IDS, _SOURCE = attrgetter("ids"), attrgetter("source")
+_ABSENT = repeat(-1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,8 +61,9 @@ class Candidates:
         """Per-hit values of each ranking laid out as an (n, m) array, NaN or `fill` where not returned."""
         out = np.empty((len(self.ids), len(self.sources)), order="F")
         for column, (rows, values) in enumerate(zip(self.positions, columns, strict=True)):
-            out[:, column] = np.nan if fill is None else fill[column]
-            out[rows, column] = values
+            target = out[:, column]
+            target.fill(np.nan if fill is None else fill[column])
+            target[rows] = values
         return out
 
 
@@ -88,25 +94,32 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
     array([[nan, 0.9],
            [3. , 0.5]])
     """
-    present = sorted((ranking for ranking in rankings if len(ranking)), key=lambda ranking: ranking.source)
-    names = tuple([ranking.source for ranking in present])
+    present = tuple(sorted(filter(_IDS, rankings), key=_SOURCE))
+    names = tuple(map(_SOURCE, present))
     if len(set(names)) != len(names):
         raise InvalidInputError(f"rankings must come from sources with different names; got {names}")
     if not present:
         return Candidates((), (), (), ())
-    largest, *others = sorted(range(len(present)), key=lambda column: (-len(present[column]), names[column]))
-    rows_of: dict[int, IntArray] = {largest: np.arange(len(present[largest]))}
-    row_of, first = present[largest].row_of, len(present[largest])
-    added: dict[str, int] = {}  # the ids that the largest ranking lacks
+    lengths = list(map(len, map(_IDS, present)))
+    column, *others = sorted(range(len(present)), key=lengths.__getitem__, reverse=True)
+    largest, first = present[column], lengths[column]
+    positions = [np.arange(first)] * len(present)
+    added: list[str] = []  # the ids that the largest ranking lacks
     for column in others:
         ids = present[column].ids
-        pairs = zip(ids, map(row_of, ids), strict=True)
-        rows = [added.setdefault(one, first + len(added)) if row is None else row for one, row in pairs]
-        rows_of[column] = np.array(rows, dtype=np.intp)
-    for array in rows_of.values():
+        positions[column] = rows = np.fromiter(map(largest.row_of, ids, _ABSENT), np.intp, lengths[column])
+        lacking = rows < 0
+        fresh = compress(ids, lacking.tobytes())
+        if added:
+            row_of = {one: row for row, one in enumerate(added, first)}
+            rows[lacking] = [row_of.setdefault(one, first + len(row_of)) for one in fresh]
+            added = list(row_of)
+        else:
+            added = list(fresh)
+            rows[lacking] = np.arange(first, first + len(added))
+    for array in positions:
         array.setflags(write=False)
-    positions = tuple([rows_of[column] for column in range(len(present))])
-    return Candidates((*present[largest].ids, *added), names, tuple(present), positions)
+    return Candidates((*largest.ids, *added), names, present, tuple(positions))
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:
@@ -164,23 +177,26 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
     wanted = count if k is None else min(k, count)
     if wanted <= 0:
         return np.empty(0, dtype=np.intp)
-    rows = np.arange(count)
-    kept = values
-    if wanted < count:
-        bound = _bound(values, wanted)
-        if bound is not None:
-            rows = (values >= bound).nonzero()[0]
-            kept = values[rows]
-        if len(rows) > wanted:
-            ordered = kept.copy()
-            ordered.partition(len(rows) - wanted)
-            inside = (kept >= ordered[len(rows) - wanted]).nonzero()[0]
-            rows, kept = rows[inside], kept[inside]
-    order = (-kept).argsort(kind="stable")
-    rows, kept = rows[order], kept[order]
-    if not all_true(kept[1:] != kept[:-1]):
-        rows = np.array(sorted(rows.tolist(), key=lambda row: (-values[row], ids[row])), dtype=np.intp)
-    return rows[:wanted]
+    bound = _bound(values, wanted) if wanted < count else None
+    rows = np.arange(count) if bound is None else (values >= bound).nonzero()[0]
+    kept = values if bound is None else values[rows]
+    if wanted < len(rows) and len(rows) > _FEW:
+        ordered = kept.copy()
+        ordered.partition(len(rows) - wanted)
+        inside = (kept >= ordered[len(rows) - wanted]).nonzero()[0]
+        rows, kept = rows[inside], kept[inside]
+    if len(rows) > _FEW:
+        order = (-kept).argsort(kind="stable")
+        rows, kept = rows[order], kept[order]
+        if all_true(kept[1:] != kept[:-1]):
+            return rows[:wanted]
+    return _sorted(rows.tolist(), kept.tolist(), ids)[:wanted]
+
+
+def _sorted(rows: list[int], values: list[float], ids: Sequence[str]) -> IntArray:
+    """The rows by (value descending, id ascending)."""
+    pairs = sorted([(-value, ids[row], row) for value, row in zip(values, rows, strict=True)])
+    return np.array([row for _, _, row in pairs], dtype=np.intp)
 
 
 def _bound(values: FloatArray, wanted: int) -> float | None:
@@ -191,6 +207,6 @@ def _bound(values: FloatArray, wanted: int) -> float | None:
     width = len(values) // _STRIDES
     if wanted > width:
         return None
-    peaks = values[: width * _STRIDES].reshape(_STRIDES, width).max(axis=0)
+    peaks = np.maximum.reduce(values[: width * _STRIDES].reshape(_STRIDES, width), axis=0)
     peaks.partition(width - wanted)
     return float(peaks[width - wanted])

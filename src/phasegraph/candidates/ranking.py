@@ -51,7 +51,7 @@ class Ranking:
     positions : mapping of str to int
         Row of each id; made here.
     row_of : callable
-        ``row_of(id)`` is its row, or None; quicker than through `positions`.
+        ``row_of(id)`` is its row, or None; ``row_of(id, other)`` `other`. Quicker than through `positions`.
 
     Raises
     ------
@@ -75,7 +75,7 @@ class Ranking:
     dropped: int = 0
     reason: str = ""
     positions: MappingProxyType[str, int] = field(init=False, repr=False)
-    row_of: Callable[[str], int | None] = field(init=False, repr=False)
+    row_of: Callable[..., int | None] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _check_header(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from phasegraph.candidates.ranking import Ranking
@@ -11,6 +12,7 @@ from phasegraph.candidates.ranking import Ranking
 Status: TypeAlias = Literal["ok", "empty", "partial", "timeout", "error", "skipped"]
 MOST = 0.5
 _DEGRADED = frozenset({"partial", "timeout", "error", "skipped"})
+_STATUS, _WITHOUT = attrgetter("status"), attrgetter("without")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ def found_in(ranking: Ranking) -> tuple[Status, str]:
 
 def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
     """Per degraded source, in name order, why: its own failure, or a ranking it needed that came too late."""
-    if not any([report.degraded or report.without for report in reports]):
+    if _DEGRADED.isdisjoint(map(_STATUS, reports)) and not any(map(_WITHOUT, reports)):
         return {}
     status = {report.source: report.status for report in reports}
     found: dict[str, str] = {}

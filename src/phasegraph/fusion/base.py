@@ -42,8 +42,10 @@ def filled(matrix: FloatArray, missing: FloatArray | None) -> FloatArray:
 
 def ordered_sum(terms: FloatArray) -> FloatArray:
     """Row sums, added column by column from the left, so that equal input gives equal bits."""
-    columns = terms.T
-    total: FloatArray = columns[0].copy()
-    for column in columns[1:]:
+    first, *others = terms.T
+    if not others:
+        return np.array(first)
+    total: FloatArray = first + others[0]
+    for column in others[1:]:
         total += column
     return total

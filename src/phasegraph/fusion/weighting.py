@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, combinations
+from operator import attrgetter, mul
 from types import MappingProxyType
 
 import numpy as np
@@ -20,7 +20,8 @@ SHARP_WEIGHT = 0.1
 DIFFUSE, DIFFUSE_WEIGHT = (13.0, 16.0), 0.9
 DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY = (10.0, 13.0), 0.95
 FIXED_VECTOR_WEIGHT = 0.25
-_FALLING = tuple(accumulate([1.0] + [PERSISTENCE] * (DEPTH - 1), operator.mul))
+_SOURCE = attrgetter("source")
+_FALLING = tuple(accumulate([1.0] + [PERSISTENCE] * (DEPTH - 1), mul))
 _FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
@@ -101,20 +102,25 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     walk = _walk_of(rankings)
     if walk is None:
         return np.array([1.0 / max(len(rankings), 1)] * len(rankings))
-    names = [ranking.source for ranking in rankings]
+    names = list(map(_SOURCE, rankings))
     graph, vector, count = names.index(GRAPH), names.index(VECTOR), len(names)
-    pairs = {(one, other): support(rankings[one], rankings[other]) for one, other in combinations(range(count), 2)}
-    best = [max(share for pair, share in pairs.items() if place in pair) for place in range(count)]
-    elsewhere = max((share for pair, share in pairs.items() if vector not in pair), default=0.0)
-    bounds, ceiling = (DIFFUSE, DIFFUSE_WEIGHT) if count == 2 else (DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY)
+    if count == 2:
+        best, elsewhere = [support(*rankings)] * 2, 0.0
+        bounds, ceiling = DIFFUSE, DIFFUSE_WEIGHT
+    else:
+        pairs = {(one, other): support(rankings[one], rankings[other]) for one, other in combinations(range(count), 2)}
+        best = [max(share for pair, share in pairs.items() if place in pair) for place in range(count)]
+        elsewhere = max(share for pair, share in pairs.items() if vector not in pair)
+        bounds, ceiling = DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY
     own = SHARP_WEIGHT + _ramp(effective_number(walk), *bounds) * (ceiling - SHARP_WEIGHT)
     share = best[graph] * (1.0 - own) / (1.0 - own + own * (count - 1))
-    trust = np.ones(count)
+    trust = [1.0] * count
     trust[vector] = 1.0 - (1.0 - best[vector]) * elsewhere
     trust[graph] = 0.0
-    weights = trust * (1.0 - share) / float(trust.sum())
+    total = float(np.add.reduce(trust))
+    weights = [one * (1.0 - share) / total for one in trust]
     weights[graph] = share
-    return weights
+    return np.array(weights)
 
 
 def support(one: Ranking, other: Ranking, /) -> float:
@@ -137,10 +143,12 @@ def support(one: Ranking, other: Ranking, /) -> float:
     deepest = min(len(one), len(other), DEPTH)
     if not deepest:
         return 0.0
+    place_of = dict(zip(other.ids[:deepest], range(deepest), strict=True))
     joins = [0] * deepest  # how many ids have come in both lists at this depth, but not at the one before
-    for row, place in enumerate(map(other.row_of, one.ids[:deepest])):
-        if place is not None and place < deepest:
-            joins[max(row, place)] += 1
+    for row, identifier in enumerate(one.ids[:deepest]):
+        place = place_of.get(identifier)
+        if place is not None:
+            joins[row if row > place else place] += 1
     shared, total = 0, 0.0
     for depth, joined in enumerate(joins, start=1):
         shared += joined
@@ -171,19 +179,21 @@ def effective_number(walk: Ranking, /) -> float:
     masses = walk.scores[:DEPTH]
     if walk.background is not None and walk.background.transform == "identity":
         masses = masses - walk.background.location
-    positive = masses[masses > 0]
+    positive = masses if len(masses) and masses[-1] > 0 else masses[masses > 0]
     if not len(positive):
         return float(DEPTH)
-    shares = positive / float(positive.sum())
-    return math.exp(-float((shares * np.log(shares)).sum()))
+    shares = positive / float(np.add.reduce(positive))
+    return math.exp(-float(np.add.reduce(shares * np.log(shares))))
 
 
 def _walk_of(rankings: Sequence[Ranking]) -> Ranking | None:
     """The source named graph, where it states its background and there is one named vector."""
-    if all(ranking.source != VECTOR for ranking in rankings):
-        return None
-    stated = (one for one in rankings if one.source == GRAPH and one.background is not None and not one.rank_only)
-    return next(stated, None)
+    walk, vectors = None, False
+    for ranking in rankings:
+        if ranking.source == GRAPH and ranking.background is not None and not ranking.rank_only:
+            walk = ranking
+        vectors = vectors or ranking.source == VECTOR
+    return walk if vectors else None
 
 
 def _ramp(value: float, low: float, high: float) -> float:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,22 +27,24 @@ from phasegraph.priors import Context
 if TYPE_CHECKING:
     from phasegraph.pipeline.pipeline import FusionPipeline
 
+_SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrgetter("missing")
+
 
 def decide(
     pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context, reports: Sequence[SourceReport]
 ) -> Result:
     """See :meth:`FusionPipeline.decide`."""
-    _check_known(pipeline, rankings, context)
-    weighted = [r for r in rankings if len(r) and (pipeline.weights is None or pipeline.weights[r.source] > 0)]
-    capped = parts.apply_caps(weighted, pipeline.pool_caps, pipeline.pool_cap_mode)
-    scaled, failed = parts.calibrate_all(capped, pipeline.calibrators, pipeline.calibrator)
-    candidates = pool([ranking for ranking in capped if ranking.source in scaled])
-    found = [scaled[name] for name in candidates.sources]
+    fused = _to_fuse(pipeline, rankings, context)
+    if pipeline.pool_caps:
+        fused = parts.apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)
+    scaled, failed = parts.calibrate_all(fused, pipeline.calibrators, pipeline.calibrator)
+    candidates = pool([ranking for ranking in fused if ranking.source in scaled] if failed else fused)
+    found = list(map(scaled.__getitem__, candidates.sources))
     settled = _settle_reports(rankings, reports, scaled, failed)
     degraded = bool(degradations(settled))
     if pipeline.strict:
         _refuse(settled)
-    if not len(candidates):
+    if not candidates.ids:
         return _empty(candidates, settled, degraded, "could_not_look" if degraded else "nothing_found")
     return _fuse(pipeline, candidates, found, context, settled, degraded)
 
@@ -56,16 +59,18 @@ def _fuse(
 ) -> Result:
     weights = _weights(pipeline, candidates)
     fused, values, terms = _apply_rule(pipeline, candidates, found, weights)
-    bonuses = _bonuses(pipeline, candidates, fused, context)
+    bonuses = factors = None
+    if pipeline.priors or pipeline.consensus_bonus > 0:
+        bonuses = _bonuses(pipeline, candidates, fused, context)
+        factors = _factors(pipeline, candidates, context)
     if bonuses is not None:
         fused = fused + bonuses
-    factors = _factors(pipeline, candidates, context)
     final = fused if factors is None else parts.with_prior(fused, factors)
     rows, extras, chosen_warnings = choosing.choose(pipeline, candidates, values, final, context)
     contributed, calibrated = _explained(pipeline, found, weights, values, terms, rows)
     agreement = parts.agreement(candidates.rankings)
     return Result(
-        ids=tuple([candidates.ids[row] for row in rows.tolist()]),
+        ids=tuple(map(candidates.ids.__getitem__, rows.tolist())),
         scores=parts.publish(final[rows]),
         fused=fused[rows],
         contributions=contributed,
@@ -79,7 +84,7 @@ def _fuse(
         reports=reports,
         agreement=agreement,
         degraded=degraded,
-        reason="all_rejected" if choosing.abstained(extras) else "",
+        reason="all_rejected" if extras and choosing.abstained(extras) else "",
         warnings=disagreements(agreement, pipeline.agreement_floor) + drifts(reports) + chosen_warnings,
         extras=extras,
     )
@@ -90,7 +95,7 @@ def _apply_rule(
 ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
     """Fused values, the (n, m) values they come from, and the rule's terms where it has them."""
     rule = FUSION_RULES[pipeline.rule]
-    columns, missing = [one.values for one in found], [one.missing for one in found]
+    columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
     if rule.terms is not None:
         values = candidates.spread(columns, missing)
         terms = rule.terms(values, weights)
@@ -134,21 +139,21 @@ def _accepted(count: int) -> BoolArray:
     return made
 
 
-def _check_known(pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context) -> None:
-    if not isinstance(rankings, Sequence) or isinstance(rankings, str):
+def _to_fuse(pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
+    """The rankings that have hits and a weight; an error names what is wrong with any of them."""
+    if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
         raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
     if not isinstance(context, Context):
         raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
-    kinds = [type(one).__name__ for one in rankings if not isinstance(one, Ranking)]
-    if kinds:
-        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {kinds[0]}")
-    if pipeline.weights is None:
-        return
+    weights, chosen = pipeline.weights, []
     for ranking in rankings:
-        if ranking.source not in pipeline.weights:
-            raise InvalidInputError(
-                f"weights must name every source; got {sorted(pipeline.weights)}, not {ranking.source!r}"
-            )
+        if not isinstance(ranking, Ranking):
+            raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+        if weights is not None and ranking.source not in weights:
+            raise InvalidInputError(f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}")
+        if ranking.ids and (weights is None or weights[ranking.source] > 0):
+            chosen.append(ranking)
+    return chosen
 
 
 def _weights(pipeline: FusionPipeline, candidates: Candidates) -> FloatArray:
@@ -156,7 +161,7 @@ def _weights(pipeline: FusionPipeline, candidates: Candidates) -> FloatArray:
     if pipeline.weights is None:
         given = WEIGHTINGS[pipeline.weighting](candidates.rankings).tolist()
     else:
-        given = [pipeline.weights[name] for name in candidates.sources]
+        given = list(map(pipeline.weights.__getitem__, candidates.sources))
     most = max(given)
     scaled = [weight / most for weight in given]
     total = math.fsum(scaled)
@@ -201,17 +206,18 @@ def _settle_reports(
     failed: Mapping[str, str],
 ) -> tuple[SourceReport, ...]:
     """Reports in name order, made where none came, with the tier each source was calibrated by."""
-    known = {report.source: report for report in reports}
+    known = dict(zip(map(_SOURCE, reports), reports, strict=True))
     if len(known) != len(reports):
         raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
     for ranking in rankings:
-        if ranking.source not in known:
-            known[ranking.source] = SourceReport.of(ranking)
-    for name, one in scaled.items():
-        known[name] = known[name].calibrated(one.tier, one.outside)
+        name = ranking.source
+        report, one = known.get(name), scaled.get(name)
+        if report is None:
+            report = SourceReport.of(ranking)
+        known[name] = report if one is None else report.calibrated(one.tier, one.outside)
     for name, reason in failed.items():
         known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
-    return tuple(known[name] for name in sorted(known))
+    return tuple(map(known.__getitem__, sorted(known)))
 
 
 def _refuse(reports: Sequence[SourceReport]) -> None:

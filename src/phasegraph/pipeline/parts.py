@@ -77,23 +77,35 @@ def calibrate_all(
     """
     found: dict[str, Calibrated] = {}
     failed: dict[str, str] = {}
+    informative = False
     for ranking in rankings:
         try:
             one = calibrator_for(ranking, calibrator_of, default)(ranking)
         except InvalidInputError as error:
             failed[ranking.source] = str(error)
             continue
-        if not (math.isfinite(one.missing) and all_true(np.isfinite(one.values))):
+        values = _settled(ranking.scores, one)
+        if values is None:
             failed[ranking.source] = "calibrated values must be finite; the scores are too far from the background"
         else:
-            values = in_order(ranking.scores, one.values)
             found[ranking.source] = one if values is one.values else replace(one, values=values)
-    if not any(one.informative for one in found.values()):
+            informative = informative or one.informative
+    if not informative:
         for ranking in rankings:
             chosen = calibrator_for(ranking, calibrator_of, default)
             if ranking.source in found and isinstance(chosen, BackgroundCalibrator):
                 found[ranking.source] = chosen.by_rank(ranking)
     return found, failed
+
+
+def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
+    """The calibrated values, in order; None where one of them is not finite."""
+    values = one.values
+    if not math.isfinite(one.missing):
+        return None
+    if all_true(values[:-1] > values[1:]) and math.isfinite(values[0]) and math.isfinite(values[-1]):
+        return values  # what falls throughout is in order, and finite between its ends
+    return in_order(scores, values) if all_true(np.isfinite(values)) else None
 
 
 def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
@@ -194,18 +206,17 @@ def agreement(rankings: Sequence[Ranking]) -> dict[tuple[str, str], float]:
     """
     out: dict[tuple[str, str], float] = {}
     for ranking in rankings:
-        top = ranking.ids[:_TOP]
+        top = frozenset(ranking.ids[:_TOP])
         for other in rankings:
             if other is not ranking:
-                rows = map(other.row_of, top)
-                shared = sum([row is not None and row < _DEPTH for row in rows])
-                out[(ranking.source, other.source)] = shared / len(top)
+                out[(ranking.source, other.source)] = len(top.intersection(other.ids[:_DEPTH])) / len(top)
     return out
 
 
 def publish(values: FloatArray) -> FloatArray:
     """``(1 + f / (1 + |f|)) / 2``: strictly increasing, from the whole line into [0, 1]."""
-    return np.asarray(0.5 * (1.0 + values / (1.0 + np.abs(values))))
+    shares = 1.0 + values / (1.0 + np.abs(values))
+    return 0.5 * shares
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:

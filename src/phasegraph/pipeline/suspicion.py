@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 Agreement: TypeAlias = Mapping[tuple[str, str], float]
 LEAST_QUERIES = 20
 _LEVEL = 0.05
+_OUTSIDE = attrgetter("outside")
 
 
 def fit_agreement_floor(
@@ -73,6 +75,8 @@ def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
     Where the floor of a pair is known, both directions must be at or below theirs, and one below; a pair whose floor
     is 0 agrees on nothing in ordinary queries, too.
     """
+    if not floor and all(found.values()):
+        return ()
     return tuple(
         line
         for (first, second), share in found.items()
@@ -95,8 +99,10 @@ def _disagreement(pair: tuple[str, str], shares: tuple[float, float], floor: Agr
     )
 
 
-def drifts(reports: Iterable[SourceReport]) -> tuple[str, ...]:
+def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
     """A line for every source most of whose scores lie beyond what it was calibrated by."""
+    if not any(map(_OUTSIDE, reports)):
+        return ()
     return tuple(
         f"{report.outside:.0%} of the scores of {report.source!r} lie outside the range it was calibrated on: "
         "calibrate again if its model or its collection has changed"
