@@ -198,3 +198,77 @@ def test_an_update_of_a_damaged_index_names_the_file(folder, tmp_path, capsys):
     os.truncate(name, 100)
     assert _run(folder, tmp_path / "g", "--update") == 1
     assert name.name in capsys.readouterr().err
+
+
+def _names_of(folder: Path, tmp_path: Path, names: list[str], vectors: np.ndarray) -> list[object]:
+    (tmp_path / "names.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    np.save(tmp_path / "names.npy", vectors)
+    return ["--names", tmp_path / "names.txt", "--name-embeddings", tmp_path / "names.npy"]
+
+
+def test_entities_are_written_embedded_elsewhere_and_come_back_as_synonyms(folder, tmp_path, capsys):
+    assert _run(folder, tmp_path / "g", "--entities-to", tmp_path / "names.txt") == 0
+    names = (tmp_path / "names.txt").read_text(encoding="utf-8").splitlines()
+    assert tuple(names) == load_graph(tmp_path / "g").entities
+    assert "synonyms" not in capsys.readouterr().out
+    vectors = np.eye(len(names))
+    vectors[1] = vectors[0] * 0.9 + vectors[1] * np.sqrt(1 - 0.81)
+    given = _names_of(folder, tmp_path, [*names, "nobody of this corpus"], np.vstack([vectors, vectors[:1]]))
+    assert _run(folder, tmp_path / "g", *given) == 0
+    assert ", 1 synonyms in " in capsys.readouterr().out
+    graph = load_graph(tmp_path / "g")
+    assert graph.synonyms[0, 1] == pytest.approx(0.9)
+    assert graph.synonyms.nnz == 2
+    assert _run(folder, tmp_path / "g", *given, "--synonym-threshold", "0.95") == 0
+    assert load_graph(tmp_path / "g").synonyms.nnz == 0
+
+
+def test_an_update_takes_the_embeddings_of_new_names(folder, tmp_path, capsys):
+    rows = [{"id": name, "title": title, "text": text} for name, title, text in PASSAGES]
+    write_jsonl(folder / "corpus.jsonl", [*rows[:9], {"id": "old", "title": "Old", "text": "Old met Lord Byron."}])
+    assert _run(folder, tmp_path / "g", "--entities-to", tmp_path / "names.txt") == 0
+    first = (tmp_path / "names.txt").read_text(encoding="utf-8").splitlines()
+    rng = np.random.default_rng(0)
+    known = {name: rng.normal(size=3) for name in first}
+    more = ["--synonym-threshold", "0.7"]
+    given = _names_of(folder, tmp_path, first[:5], np.array([known[name] for name in first[:5]]))
+    assert _run(folder, tmp_path / "g", *given, *more) == 0
+    given = _names_of(folder, tmp_path, first, np.array([known[name] for name in first]))
+    assert _run(folder, tmp_path / "g", *given, "--update") == 0
+    whole = load_graph(tmp_path / "g").synonyms
+    assert _run(folder, tmp_path / "anew", *given, *more) == 0
+    assert (whole != load_graph(tmp_path / "anew").synonyms).nnz == 0
+    assert whole.nnz > 0
+    write_jsonl(folder / "corpus.jsonl", rows)
+    assert _run(folder, tmp_path / "new", "--entities-to", tmp_path / "names.txt") == 0
+    for name in (tmp_path / "names.txt").read_text(encoding="utf-8").splitlines():
+        known.setdefault(name, rng.normal(size=3))
+    given = _names_of(folder, tmp_path, [*known], np.array([*known.values()]))
+    assert _run(folder, tmp_path / "g", *given, *more, "--update") == 0
+    assert _run(folder, tmp_path / "anew", *given, *more) == 0
+    _same(tmp_path / "g", tmp_path / "anew")
+    assert (load_graph(tmp_path / "g").synonyms != load_graph(tmp_path / "anew").synonyms).nnz == 0
+
+
+def test_synonyms_that_do_not_fit_are_named(folder, tmp_path, capsys):
+    given = _names_of(folder, tmp_path, ["ada lovelace", "lord byron"], np.eye(2))
+    for options, said in (
+        (given[:2], "--names and --name-embeddings must be given together"),
+        (["--synonym-threshold", "0.9"], "--names and --name-embeddings must be given together"),
+        ([*given, "--synonym-threshold", "1.5"], "--synonym-threshold must lie in (0, 1]"),
+    ):
+        assert _run(folder, tmp_path / "g", *options) != 0
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "g").exists()
+    np.save(tmp_path / "names.npy", np.eye(3))
+    assert _run(folder, tmp_path / "g", *given) != 0
+    assert "must have one row per line of names.txt (2); got 3" in capsys.readouterr().err
+    np.save(tmp_path / "names.npy", np.eye(2))
+    assert _run(folder, tmp_path / "plain") == 0
+    assert _run(folder, tmp_path / "plain", *given, "--update") != 0
+    assert "it has no synonyms to update" in capsys.readouterr().err
+    assert _run(folder, tmp_path / "g", *given) == 0
+    assert _run(folder, tmp_path / "g", *given, "--synonym-threshold", "0.9", "--update") != 0
+    assert "must be that of the index to update it, 0.8; got 0.9" in capsys.readouterr().err
+    assert _run(folder, tmp_path / "g", "--entities-to", tmp_path / "nowhere" / "names.txt") != 0
+    assert "--entities-to: the folder of" in capsys.readouterr().err
