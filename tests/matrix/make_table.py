@@ -6,10 +6,10 @@ import sys
 import warnings
 from collections.abc import Callable
 
-from matrix_knowledge import KNOWLEDGE, GraphRow
+from matrix_knowledge import KNOWLEDGE
 from matrix_langchain import LANGCHAIN
 from matrix_llamaindex import LLAMAINDEX
-from matrix_rows import Row
+from matrix_rows import GraphRow, Row
 from matrix_servers import Servers
 from matrix_slice import Slice, real_slice
 from matrix_table import PAGE, graph_line, line, page

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
-from matrix_rows import Opened, Row
+from matrix_rows import DROPPED, REBUILT, TESTED, Opened, Row
 from matrix_servers import Servers, need
 from matrix_slice import LangChainVectors, Slice
 
@@ -141,64 +142,52 @@ def lancedb(distance: str) -> Callable[[Slice, Servers], Opened]:
     return build
 
 
+@dataclass(frozen=True)
+class Names:
+    """What a slice is called in Neo4j."""
+
+    label: str
+    index: str
+    words: str = "matrix_words"
+
+
+CHUNKS = Names("MatrixChunk", "matrix_chunks")
+
+
+def in_neo4j(names: Names, data: Slice, servers: Servers, **settings: Any) -> tuple[Any, Callable[[], object]]:
+    """The slice in a vector store of Neo4j, and how to remove it."""
+    need("langchain_neo4j")
+    from langchain_neo4j import Neo4jVector
+
+    uri, user, password = servers.neo4j
+    shared: dict[str, Any] = {"url": uri, "username": user, "password": password, **settings}
+    named = {"node_label": names.label, "index_name": names.index}
+    store = Neo4jVector.from_documents(data.documents(), LangChainVectors(data), ids=data.ids, **named, **shared)
+
+    def close() -> None:
+        for index in (names.index, names.words):
+            store.query(f"DROP INDEX {index} IF EXISTS")
+        store.query(f"MATCH (n:{names.label}) DETACH DELETE n")
+        store._driver.close()
+
+    return store, close
+
+
 def neo4j_vector(strategy: str) -> Callable[[Slice, Servers], Opened]:
     def build(data: Slice, servers: Servers) -> Opened:
         need("langchain_neo4j")
-        from langchain_neo4j import Neo4jVector
         from langchain_neo4j.vectorstores.utils import DistanceStrategy
 
-        uri, user, password = servers.neo4j
-        label = f"Matrix{strategy}"
-        store = Neo4jVector.from_documents(
-            data.documents(),
-            LangChainVectors(data),
-            ids=data.ids,
-            url=uri,
-            username=user,
-            password=password,
-            node_label=label,
-            index_name=f"matrix_{strategy.lower()}",
-            distance_strategy=DistanceStrategy(strategy),
-        )
-
-        def close() -> None:
-            store.query(f"DROP INDEX matrix_{strategy.lower()} IF EXISTS")
-            store.query(f"MATCH (n:{label}) DETACH DELETE n")
-            store._driver.close()
-
+        names = Names(f"Matrix{strategy}", f"matrix_{strategy.lower()}")
+        store, close = in_neo4j(names, data, servers, distance_strategy=DistanceStrategy(strategy))
         return opened(store, data, close)
 
     return build
 
 
 def chunks_in_neo4j(data: Slice, servers: Servers) -> Callable[[], object]:
-    """The slice under vector index `matrix_chunks` and full-text index `matrix_words`; returns how to remove it."""
-    from langchain_neo4j import Neo4jVector
-
-    uri, user, password = servers.neo4j
-    store = Neo4jVector.from_documents(
-        data.documents(),
-        LangChainVectors(data),
-        ids=data.ids,
-        url=uri,
-        username=user,
-        password=password,
-        node_label="MatrixChunk",
-        index_name="matrix_chunks",
-        keyword_index_name="matrix_words",
-        search_type="hybrid",
-    )
-
-    def close() -> None:
-        for statement in (
-            "DROP INDEX matrix_chunks",
-            "DROP INDEX matrix_words",
-            "MATCH (n:MatrixChunk) DETACH DELETE n",
-        ):
-            store.query(statement)
-        store._driver.close()
-
-    return close
+    """The slice under a vector index and a full-text index; returns how to remove them."""
+    return in_neo4j(CHUNKS, data, servers, keyword_index_name=CHUNKS.words, search_type="hybrid")[1]
 
 
 def bm25(data: Slice, servers: Servers) -> Opened:
@@ -214,10 +203,10 @@ def bm25(data: Slice, servers: Servers) -> Opened:
 
 
 LANGCHAIN = (
-    Row("LangChain", "InMemoryVectorStore", "cosine", "higher", in_memory),
-    Row("LangChain", "FAISS, L2", "squared distance", "lower", faiss("EUCLIDEAN_DISTANCE")),
-    Row("LangChain", "FAISS, inner product", "inner product", "higher", faiss("MAX_INNER_PRODUCT")),
-    Row("LangChain", "FAISS, cosine", "squared distance", "lower", faiss("COSINE")),
+    Row("LangChain", "InMemoryVectorStore", "cosine", "higher", in_memory, filtered=TESTED),
+    Row("LangChain", "FAISS, L2", "squared distance", "lower", faiss("EUCLIDEAN_DISTANCE"), filtered=TESTED),
+    Row("LangChain", "FAISS, inner product", "inner product", "higher", faiss("MAX_INNER_PRODUCT"), filtered=TESTED),
+    Row("LangChain", "FAISS, cosine", "squared distance", "lower", faiss("COSINE"), filtered=TESTED),
     Row("LangChain", "Chroma, l2", "squared distance", "lower", chroma("l2")),
     Row("LangChain", "Chroma, cosine", "1 − cosine", "lower", chroma("cosine")),
     Row("LangChain", "Chroma, ip", "1 − inner product", "lower", chroma("ip")),
@@ -230,8 +219,8 @@ LANGCHAIN = (
     Row("LangChain", "PGVectorStore, cosine", "1 − cosine", "lower", pgvector_store("COSINE_DISTANCE")),
     Row("LangChain", "PGVectorStore, euclidean", "distance", "lower", pgvector_store("EUCLIDEAN")),
     Row("LangChain", "PGVectorStore, inner product", "inner product", "higher", pgvector_store("INNER_PRODUCT")),
-    Row("LangChain", "LanceDB, l2", "squared distance", "lower", lancedb("l2")),
-    Row("LangChain", "LanceDB, cosine asked for", "squared distance", "lower", lancedb("cosine")),
+    Row("LangChain", "LanceDB, l2", "squared distance", "lower", lancedb("l2"), filtered=DROPPED),
+    Row("LangChain", "LanceDB, cosine asked for", "squared distance", "lower", lancedb("cosine"), filtered=DROPPED),
     Row(
         "LangChain",
         "Neo4jVector, cosine",
@@ -250,5 +239,5 @@ LANGCHAIN = (
         tolerance=0.05,
         neo4j=True,
     ),
-    Row("LangChain", "BM25Retriever", "none", "ranks only", bm25, exact=False),
+    Row("LangChain", "BM25Retriever", "none", "ranks only", bm25, exact=False, filtered=REBUILT),
 )

@@ -10,7 +10,7 @@ from typing import Any
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore
-from matrix_rows import Opened, Row
+from matrix_rows import REBUILT, SELECTED, Opened, Row
 from matrix_servers import Servers, need
 from matrix_slice import LlamaIndexVectors, Slice
 
@@ -129,10 +129,11 @@ def bm25(data: Slice, servers: Servers) -> Opened:
 
 LLAMAINDEX = (
     Row("LlamaIndex", "SimpleVectorStore", "cosine", "higher", simple),
-    Row("LlamaIndex", "Faiss, IndexFlatL2", "squared distance", "lower", faiss("IndexFlatL2")),
-    Row("LlamaIndex", "Faiss, IndexFlatIP", "inner product", "higher", faiss("IndexFlatIP")),
+    Row("LlamaIndex", "Faiss, IndexFlatL2", "squared distance", "lower", faiss("IndexFlatL2"), filtered=SELECTED),
+    Row("LlamaIndex", "Faiss, IndexFlatIP", "inner product", "higher", faiss("IndexFlatIP"), filtered=SELECTED),
     Row("LlamaIndex", "Chroma, l2", "exp(− squared distance)", "higher", chroma("l2")),
     Row("LlamaIndex", "Chroma, cosine", "exp(cosine − 1)", "higher", chroma("cosine")),
+    Row("LlamaIndex", "Chroma, ip", "exp(inner product − 1)", "higher", chroma("ip")),
     Row("LlamaIndex", "Qdrant, cosine", "cosine", "higher", qdrant("Cosine")),
     Row("LlamaIndex", "Qdrant, dot", "inner product", "higher", qdrant("Dot")),
     Row("LlamaIndex", "Qdrant, euclid", "distance", "lower", qdrant("Euclid")),
@@ -154,6 +155,8 @@ LLAMAINDEX = (
         neo4j_vector("euclidean"),
         tolerance=0.05,
         neo4j=True,
+        filtered="the store's own filter, which scores by (1 + cosine) / 2 instead",
+        rescored=True,
     ),
-    Row("LlamaIndex", "BM25Retriever", "BM25", "higher", bm25, exact=False),
+    Row("LlamaIndex", "BM25Retriever", "BM25", "higher", bm25, exact=False, filtered=REBUILT),
 )

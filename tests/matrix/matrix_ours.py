@@ -44,17 +44,19 @@ def ids(hits: list[Any]) -> list[str]:
 
 
 def walk(framework: str, data: Slice) -> Any:
-    """Our own graph retriever over the slice."""
+    """Our own graph retriever over a slice."""
     if framework == "LangChain":
-        return langchain.EntityGraphRetriever(graph=slice_graph(), documents=data.documents())
-    return llamaindex.EntityGraphRetriever(slice_graph(), data.nodes())
+        return langchain.EntityGraphRetriever(graph=slice_graph(tuple(data.ids)), documents=data.documents())
+    return llamaindex.EntityGraphRetriever(slice_graph(tuple(data.ids)), data.nodes())
 
 
-@lru_cache(maxsize=1)
-def slice_graph() -> EntityGraph:
-    """The entity graph of the slice."""
+@lru_cache(maxsize=3)
+def slice_graph(ids: tuple[str, ...]) -> EntityGraph:
+    """The entity graph of these passages of the slice."""
     data = real_slice()
-    return build_graph([dict(row) for row in data.rows], triples=data.triples)
+    kept = set(ids)
+    rows = [dict(row) for row in data.rows if row["id"] in kept]
+    return build_graph(rows, triples={name: said for name, said in data.triples.items() if name in kept})
 
 
 def core(question: str, own: Any, better: str) -> Result:
@@ -63,10 +65,5 @@ def core(question: str, own: Any, better: str) -> Result:
     vector = Ranking.from_hits(
         "vector", names, None if better == "ranks only" else scores, higher_is_better=better != "lower"
     )
-    graph = GraphSource(slice_graph()).search(question, LIMIT, {"vector": vector})
+    graph = GraphSource(slice_graph(tuple(real_slice().ids))).search(question, LIMIT, {"vector": vector})
     return FusionPipeline().decide([vector, graph])
-
-
-def of(data: Slice, tenant: str) -> set[str]:
-    """Ids of a tenant's passages."""
-    return {row["id"] for row in data.rows if row["tenant"] == tenant}

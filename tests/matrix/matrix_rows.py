@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from matrix_servers import Servers
 from matrix_slice import Slice
+
+TESTED = "a test of every document, by the store"
+DROPPED = "every row is asked for (up to 10,000), others are dropped before any trace"
+REBUILT = "an index of the matching documents alone, built once per filter"
+SELECTED = "FAISS's own selection of rows, made from the nodes"
+WALLED = "a graph of the matching passages alone"
 
 Scored = Sequence[tuple[str, float | None]]
 
@@ -36,7 +42,7 @@ class Row:
     """One store and metric.
 
     ``better`` is "higher", "lower" or "ranks only"; ``exact`` says that its order is that of the exact cosines, within
-    ``tolerance``.
+    ``tolerance``; ``filtered`` says what keeps a filter, ``rescored`` that it scores by another measure then.
     """
 
     framework: str
@@ -47,6 +53,41 @@ class Row:
     exact: bool = True
     tolerance: float = 1e-4
     neo4j: bool = False
+    filtered: str = "the store's own filter"
+    rescored: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.framework} {self.store}"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A knowledge-graph retriever in use: what ours is handed, and with which settings."""
+
+    given: Any
+    settings: dict[str, Any] = field(default_factory=dict)
+    close: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class GraphRow:
+    """One knowledge-graph retriever.
+
+    ``facts``: its hits are triples, which ours turns into passages; ``passages``: it leads to passages at all;
+    ``filtered`` says what keeps a filter, and is empty where it is refused one.
+    """
+
+    framework: str
+    store: str
+    score: str
+    hit: str
+    passage: str
+    open: Callable[[Slice, Servers], Graph]
+    facts: bool = False
+    passages: bool = True
+    neo4j: bool = False
+    filtered: str = ""
 
     @property
     def name(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,13 @@ class Slice:
             TextNode(id_=row["id"], text=row["text"], metadata=metadata(row), embedding=vector.tolist())
             for row, vector in zip(self.rows, self.vectors, strict=True)
         ]
+
+    def of(self, tenant: str) -> Slice:
+        """What a tenant would have by itself."""
+        kept = [place for place, row in enumerate(self.rows) if row["tenant"] == tenant]
+        rows = tuple(self.rows[place] for place in kept)
+        triples = {row["id"]: self.triples[row["id"]] for row in rows if row["id"] in self.triples}
+        return replace(self, rows=rows, vectors=self.vectors[kept], triples=triples)
 
     @cached_property
     def looked_up(self) -> dict[str, list[float]]:

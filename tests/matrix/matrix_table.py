@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from matrix_knowledge import Graph, GraphRow
 from matrix_ours import retriever, spec
-from matrix_rows import Opened, Row
+from matrix_rows import Graph, GraphRow, Opened, Row
 from matrix_slice import Slice
 
 PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"

@@ -1,10 +1,11 @@
 """Knowledge-graph retrievers as they are, under ours: they meet the vectors by id and are fused as in the core."""
 
 import pytest
-from matrix_knowledge import KNOWLEDGE, named
+from matrix_knowledge import KNOWLEDGE
 from matrix_langchain import in_memory
 from matrix_llamaindex import simple
 from matrix_ours import LIMIT, aask, ask, ids, retriever, spec
+from matrix_property_graph import named
 from matrix_servers import marked, opened_or_skipped
 from matrix_table import PAGE, graph_line
 

@@ -1,126 +1,99 @@
 """Two tenants in one store: a filter given once reaches every source, the walk included, and nothing leaks."""
 
-import json
+from dataclasses import dataclass
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.documents import Document
 from matrix_langchain import LANGCHAIN
-from matrix_ours import ids, of, walk
+from matrix_llamaindex import LLAMAINDEX
+from matrix_ours import LIMIT, ids, retriever, walk
 from matrix_servers import marked, opened_or_skipped
+from matrix_slice import Slice
+from matrix_tenants import MINE, THEIRS, Tenant, everything, words, words_of
 
-from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
-from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError
+from phasegraph import Result
 
-FILTERED = (
-    "InMemoryVectorStore", "FAISS, L2", "FAISS, inner product", "Chroma, cosine", "Qdrant, cosine", "PGVector, cosine",
-    "Neo4jVector, cosine",
-)  # fmt: skip
-ROWS = [row for row in LANGCHAIN if row.store in FILTERED]
+ROWS = (*LANGCHAIN, *LLAMAINDEX)
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a store answers that holds nothing but one tenant's passages."""
+
+    data: Slice
+    results: dict[str, Result]
+    said: str
 
 
 @pytest.fixture(scope="module", params=marked(ROWS))
-def store(request, data, servers):
-    opened = opened_or_skipped(request.param, data, servers)
-    yield opened.given
+def case(request, data, servers):
+    """A row's store with both tenants in it, and before that with one."""
+    row, mine = request.param, data.of(MINE)
+    opened = opened_or_skipped(row, mine, servers)
+    single = retriever(row.framework, vector=opened.given)
+    both = retriever(row.framework, vector=opened.given, graph=walk(row.framework, mine), k=20)
+    view = Tenant(row.framework, both, MINE)
+    said = "".join(everything(view.ask(one), view.explain(one), view.told) for one in data.questions)
+    alone = Alone(mine, {one: single.explain(one) for one in data.questions}, said)
+    opened.close()
+    opened = opened_or_skipped(row, data, servers)
+    yield row, opened, alone
     opened.close()
 
 
-class Heard(BaseCallbackHandler):
-    """Everything a trace is told."""
-
-    def __init__(self):
-        self.told = []
-
-    def on_retriever_end(self, documents, **more):
-        self.told.extend(documents)
-
-
-@pytest.mark.parametrize("tenant", ["red", "blue"])
-def test_what_another_may_see_is_neither_returned_nor_named_in_any_trace(store, data, tenant):
-    mine, theirs = of(data, tenant), of(data, "blue" if tenant == "red" else "red")
-    ours = PhaseGraphRetriever(vector=store, graph=walk("LangChain", data), deadline=None, k=20)
-    for question in data.questions[:3]:
-        heard = Heard()
-        found = ours.invoke(question, {"callbacks": [heard]}, filter={"tenant": tenant})
-        assert len(found) == 20
-        assert set(ids(found)) <= mine
-        told = json.dumps([one.metadata for one in (*found, *heard.told)]) + str([one.id for one in heard.told])
-        assert not [name for name in theirs if name in told]
-        result = ours.explain(question, filter={"tenant": tenant})
+def test_what_another_may_see_is_neither_returned_nor_named_anywhere(case, data):
+    row, store, alone = case
+    ours = retriever(row.framework, vector=store.given, graph=walk(row.framework, data), k=20)
+    view, mine, theirs = Tenant(row.framework, ours, MINE), set(alone.data.ids), data.of(THEIRS)
+    foreign = words_of(theirs) - words_of(alone.data) - words(" ".join(data.questions)) - words(alone.said)
+    assert len(foreign) > 500
+    for question in data.questions:
+        hits, result = view.ask(question), view.explain(question)
+        assert len(hits) == 20
+        assert set(ids(hits)) <= mine
         assert set(result.candidates.ids) <= mine
         assert [report.status for report in result.reports] == ["ok", "ok"]
-        limit = min(50, len(mine))
-        assert next(one for one in result.reports if one.source == "vector").hits == limit
+        assert next(one for one in result.reports if one.source == "vector").hits == min(LIMIT, len(mine))
+        told = everything(hits, result, view.told)
+        assert not [name for name in theirs.ids if name in told]
+        assert not foreign & words(told)
+    assert view.told, "the traces were listened to"
+    assert not set(ids(retrieve(row, ours, data.questions[0]))) <= mine, "without a filter nothing is left out"
 
 
-async def test_given_once_per_call_and_by_configuration_it_is_the_same(store, data):
-    parts = {"vector": store, "graph": walk("LangChain", data), "deadline": None}
-    question, wanted = data.questions[0], {"tenant": "red"}
-    once = PhaseGraphRetriever(**parts, filter=wanted).invoke(question)
-    ours = PhaseGraphRetriever(**parts)
-    assert ours.invoke(question, filter=wanted) == once
-    assert ours.invoke(question, {"configurable": {"phasegraph_filter": wanted}}) == once
-    assert ids(await ours.ainvoke(question, filter=wanted)) == ids(once)
-    assert not set(ids(ours.invoke(question))) <= of(data, "red"), "without a filter nothing is left out"
+def retrieve(row, ours, question):
+    return ours.invoke(question) if row.framework == "LangChain" else ours.retrieve(question)
 
 
-def test_no_match_is_an_empty_answer(store, data):
-    ours = PhaseGraphRetriever(vector=store, graph=walk("LangChain", data), deadline=None)
-    result = ours.explain(data.questions[0], filter={"tenant": "nobody"})
+def test_the_answer_is_that_of_a_store_that_never_held_the_others(case, data):
+    row, store, alone = case
+    view = Tenant(row.framework, retriever(row.framework, vector=store.given), MINE)
+    for question in data.questions:
+        found, expected = view.explain(question), alone.results[question]
+        assert set(found.candidates.ids) == set(expected.candidates.ids)
+        if row.rescored:
+            continue
+        (inside,), (apart,) = found.candidates.rankings, expected.candidates.rankings
+        near = 1e-5 if row.tolerance < 0.01 else row.tolerance
+        assert found.scores.tolist() == pytest.approx(expected.scores.tolist(), abs=near)
+        if row.better == "ranks only" or row.tolerance < 0.01:
+            assert found.ids == expected.ids
+        if not inside.rank_only:
+            raw = dict(zip(apart.ids, apart.raw.tolist(), strict=True))
+            same = [raw[name] for name in inside.ids]
+            assert inside.raw.tolist() == pytest.approx(same, abs=near)
+
+
+async def test_awaited_it_answers_the_same_and_tells_as_little(case, data):
+    row, store, _ = case
+    ours = retriever(row.framework, vector=store.given, graph=walk(row.framework, data))
+    view, question = Tenant(row.framework, ours, MINE), data.questions[0]
+    assert ids(await view.aask(question)) == ids(view.ask(question))
+    told = "".join(view.told)
+    assert not [name for name in data.of(THEIRS).ids if name in told]
+
+
+def test_no_match_is_an_empty_answer(case, data):
+    row, store, _ = case
+    ours = retriever(row.framework, vector=store.given, graph=walk(row.framework, data))
+    result = Tenant(row.framework, ours, "nobody").explain(data.questions[0])
     assert (result.ids, [report.status for report in result.reports]) == ((), ["empty", "empty"])
-
-
-def test_a_filter_of_the_stores_own_retriever_stays_in_force(data):
-    row = next(row for row in ROWS if row.store == "Chroma, cosine")
-    opened = opened_or_skipped(row, data, None)
-    title = next(one["title"] for one in data.rows if one["tenant"] == "red")
-    own = opened.given.as_retriever(search_kwargs={"filter": {"title": title}})
-    found = PhaseGraphRetriever(vector=own, deadline=None).invoke(data.questions[0], filter={"tenant": "red"})
-    assert {(one.metadata["title"], one.metadata["tenant"]) for one in found} == {(title, "red")}
-    opened.close()
-
-
-def test_a_source_that_takes_no_filter_fails_rather_than_answer(data):
-    secret = Document("theirs", id="x", metadata={"tenant": "blue"})
-    ours = PhaseGraphRetriever(vector=lambda query: [(secret, 1.0)], graph=walk("LangChain", data))
-    result = ours.explain(data.questions[0], filter={"tenant": "red"})
-    assert "x" not in result.candidates.ids
-    assert {one.source: one.status for one in result.reports}["vector"] == "error"
-    with pytest.raises(AllSourcesFailed):
-        PhaseGraphRetriever(vector=lambda query: [(secret, 1.0)]).invoke("who?", filter={"tenant": "red"})
-
-
-def test_a_source_that_takes_a_filter_and_does_not_keep_it_gives_nothing_away():
-    hits = [(Document(name, id=name, metadata={"tenant": name}), 1.0) for name in ("red", "blue")]
-
-    def careless(query, filter):  # noqa: A002
-        return [*hits, (Document("none", id="none"), 0.5)]
-
-    ours = PhaseGraphRetriever(vector=careless)
-    assert ids(ours.invoke("who?", filter={"tenant": "red"})) == ["red"]
-
-
-def test_filters_of_a_graph_and_of_a_call_hold_together(data):
-    graph = EntityGraphRetriever(
-        graph=walk("LangChain", data).graph, documents=data.documents(), filter={"tenant": "red"}
-    )
-    assert set(ids(graph.invoke(data.questions[0]))) <= of(data, "red")
-    with pytest.raises(InvalidInputError, match="filters must agree; got 'red' and 'blue' for 'tenant'"):
-        graph.invoke(data.questions[0], filter={"tenant": "blue"})
-
-
-def test_lancedb_is_refused_because_langchain_writes_values_into_its_query(data, servers):
-    opened = opened_or_skipped(next(row for row in LANGCHAIN if row.store == "LanceDB, l2"), data, servers)
-    with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
-        PhaseGraphRetriever(vector=opened.given, deadline=None).invoke("who?", filter={"tenant": "x' OR '1' = '1"})
-    opened.close()
-
-
-@pytest.mark.parametrize(
-    "wrong", ["tenant = 'red'", {}, {"$or": "a"}, {"a) OR (b": "c"}, {"tenant": ["red"]}, {1: "red"}]
-)
-def test_what_is_no_filter_is_named(data, wrong):
-    ours = PhaseGraphRetriever(graph=walk("LangChain", data))
-    with pytest.raises(InvalidTypeError, match="filter must map metadata keys"):
-        ours.invoke(data.questions[0], filter=wrong)

@@ -9,6 +9,7 @@ from matrix_ours import LIMIT, aask, ask, core, ids, retriever, spec, walk
 from matrix_servers import marked, opened_or_skipped
 from matrix_table import PAGE, line
 
+from phasegraph import PhasegraphWarning
 from phasegraph.adapters import infer_direction
 
 ROWS = (*LANGCHAIN, *LLAMAINDEX)
@@ -61,8 +62,22 @@ def test_the_direction_is_right_whether_known_inferred_or_declared(case, data):
             scores = dict(own)
             values = [scores[name] for name in found]
             assert values == sorted(values, reverse=higher)
-    turned = retriever(row.framework, vector=spec(row.framework, store.given, higher_is_better=not higher))
-    assert ids(ask(turned, question))[0] != own[0][0]
+
+
+def test_a_direction_declared_wrongly_is_said_aloud_and_in_the_report(case, data):
+    row, store = case
+    if row.better == "ranks only":
+        pytest.skip("it returns no scores to declare a direction of")
+    question, wrong = data.questions[0], row.better != "higher"
+    best = store.own(question, LIMIT)[0][0]
+    said = f"declared higher_is_better={wrong}, but the order of its scores says the opposite"
+    for given in (store.given, store.function):
+        turned = retriever(row.framework, vector=spec(row.framework, given, higher_is_better=wrong))
+        with pytest.warns(PhasegraphWarning, match=f"source 'vector': {said}"):
+            assert ids(ask(turned, question))[0] != best
+        (report,) = turned.explain(question).reports
+        assert report.notes[0] == f"{said}; the declaration was believed"
+        assert "its order contradicts its scores; the scores were believed" in report.notes
 
 
 def test_the_fused_ids_are_those_of_the_core_on_the_same_lists(case, data):
@@ -76,11 +91,15 @@ def test_the_fused_ids_are_those_of_the_core_on_the_same_lists(case, data):
         assert ids(ask(ours, question)) == list(expected.ids)
 
 
-async def test_awaited_it_answers_the_same(case, data):
+async def test_awaited_it_answers_the_same_alone_and_fused(case, data):
     row, store = case
-    ours = retriever(row.framework, vector=store.given)
     question = data.questions[1]
-    assert ids(await aask(ours, question)) == ids(ask(ours, question))
+    for sources in ({}, {"graph": walk(row.framework, data)}):
+        ours = retriever(row.framework, vector=store.given, **sources)
+        assert ids(await aask(ours, question)) == ids(ask(ours, question))
+    expected = core(question, store.own(question, LIMIT), row.better)
+    assert (await ours.aexplain(question)).ids == expected.ids
+    assert ids(await aask(ours, question)) == list(expected.ids)
 
 
 def test_the_line_of_the_page_still_holds(case, data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ from phasegraph.adapters.functions import drained
 from phasegraph.sources.answers import MalformedAnswerError
 
 BLOCK = "phasegraph"
+_TEXT_COLUMNS = ("text", "page_content", "content")
 
 
 class ScoredDocuments(list[Document]):
@@ -41,10 +43,12 @@ def unpack(answer: object) -> ScoredDocuments:
     Raises
     ------
     MalformedAnswerError
-        If it is not made of documents, texts, or pairs of one of them and a score.
+        If it is not made of documents, texts, or pairs of one of them and a score, and is no chain's output either.
     """
     if isinstance(answer, ScoredDocuments):
         return answer
+    if isinstance(answer, Mapping) and "result" in answer:
+        return _chain_documents(answer["result"])
     if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
         raise MalformedAnswerError(
             f"malformed: a retriever must return a list of documents; got {type(answer).__name__}"
@@ -56,6 +60,29 @@ def unpack(answer: object) -> ScoredDocuments:
     if kinds and kinds <= {tuple, list}:
         return _pairs(items)
     return ScoredDocuments(_document(item, row) for row, item in enumerate(items))
+
+
+def _chain_documents(result: object) -> ScoredDocuments:
+    """The result of a question-answering chain: its text is one hit, the rows of a database a hit each."""
+    if isinstance(result, str):
+        return ScoredDocuments([Document(page_content=result)] if result.strip() else [])
+    if not isinstance(result, list | tuple):
+        raise MalformedAnswerError(f"malformed: a chain's result must be a text or a list; got {type(result).__name__}")
+    return unpack([_row_document(row) if isinstance(row, Mapping) else row for row in result])
+
+
+def _row_document(row: Mapping[str, Any]) -> Document:
+    """A database's row, or the node that is all of it; ``c.id`` is read as ``id``.
+
+    Its columns are the document's metadata, so that an id or a score is found there.
+    """
+    only = next(iter(row.values()), None)
+    if len(row) == 1 and isinstance(only, Mapping):
+        row = only
+    held = {str(name).rpartition(".")[2]: value for name, value in row.items()}
+    texts = (held.get(name) for name in _TEXT_COLUMNS)
+    text = next((one for one in texts if isinstance(one, str)), None)
+    return Document(page_content=json.dumps(held, default=str) if text is None else text, metadata=held)
 
 
 def _pairs(items: Sequence[Any]) -> ScoredDocuments:

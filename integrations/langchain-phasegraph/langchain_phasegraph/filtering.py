@@ -62,9 +62,11 @@ def matches(document: Document, wanted: Mapping[str, Any]) -> bool:
     return all(key in document.metadata and document.metadata[key] == value for key, value in wanted.items())
 
 
-def only_matching(answer: object, wanted: Mapping[str, Any]) -> ScoredDocuments:
+def only_matching(answer: object, wanted: Mapping[str, Any] | None) -> ScoredDocuments:
     """The hits that match: a store that did not heed its filter gives nothing away."""
     found = unpack(answer)
+    if wanted is None:
+        return found
     kept = [row for row, document in enumerate(found) if matches(document, wanted)]
     if len(kept) == len(found):
         return found

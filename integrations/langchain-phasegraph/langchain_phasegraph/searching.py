@@ -16,7 +16,7 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
 from langchain_phasegraph.documents import ScoredDocuments, unpack
-from langchain_phasegraph.filtering import store_settings
+from langchain_phasegraph.filtering import only_matching, store_settings
 from langchain_phasegraph.graph import EntityGraphRetriever
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import known_direction
@@ -29,7 +29,7 @@ _BOUND = "phasegraph_bound_filter"
 
 
 class ScoredVectorStoreRetriever(VectorStoreRetriever):
-    """A vector-store retriever's own search, run so that the scores survive.
+    """A vector-store retriever's own search, run so that the scores survive, and no hit beyond a call's filter does.
 
     ``similarity`` is run again as ``similarity_search_with_score``. Under ``mmr`` and ``similarity_score_threshold``
     the retriever's own search decides which documents come back, and a score search supplies their scores; ``mmr``
@@ -48,6 +48,9 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
+        return only_matching(self._found(query, run_manager, kwargs), kwargs.get("filter"))
+
+    def _found(self, query: str, run_manager: CallbackManagerForRetrieverRun, kwargs: Mapping[str, Any]) -> object:
         store, settings = self._inner.vectorstore, self._settings(kwargs)
         if self._inner.search_type == "similarity":
             try:
@@ -60,6 +63,11 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
+        return only_matching(await self._afound(query, run_manager, kwargs), kwargs.get("filter"))
+
+    async def _afound(
+        self, query: str, run_manager: AsyncCallbackManagerForRetrieverRun, kwargs: Mapping[str, Any]
+    ) -> object:
         store, settings = self._inner.vectorstore, self._settings(kwargs)
         if self._inner.search_type == "similarity":
             try:
@@ -94,13 +102,13 @@ class FunctionRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        return unpack(self.function(query, **kwargs))
+        return only_matching(self.function(query, **kwargs), kwargs.get("filter"))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         answer = self.function(query, **kwargs)
-        return unpack(await answer if inspect.isawaitable(answer) else answer)
+        return only_matching(await answer if inspect.isawaitable(answer) else answer, kwargs.get("filter"))
 
 
 def as_runnable(retriever: object) -> Runnable[str, Any]:

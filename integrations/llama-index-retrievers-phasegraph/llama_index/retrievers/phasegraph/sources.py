@@ -25,6 +25,7 @@ from llama_index.retrievers.phasegraph.searching import (
     prepared,
     store_of_vectors,
 )
+from llama_index.retrievers.phasegraph.selecting import faiss_within, is_faiss
 from phasegraph import InvalidTypeError, Ranking
 from phasegraph.adapters import Direction, known_direction
 from phasegraph.adapters.specs import SourceSpec
@@ -65,8 +66,8 @@ class RetrieverSource:
     def within(self, filters: MetadataFilters) -> RetrieverSource:
         """The same source for hits that match; what it learnt is shared."""
         made = copy.copy(self)
-        own = self.retriever
-        made.retriever = bm25_within(own, filters) if is_bm25(own) else filtered(own, filters)
+        kind = bm25_within if is_bm25(self.retriever) else faiss_within if is_faiss(self.retriever) else filtered
+        made.retriever = kind(self.retriever, filters)
         made.filters = joined(self.filters, filters)
         return made
 
