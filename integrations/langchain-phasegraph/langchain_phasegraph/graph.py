@@ -18,6 +18,7 @@ from langchain_phasegraph.passages import Fetch, Passages, fetcher
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import resolve_id
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
+from phasegraph.graph.preparing import prepare
 from phasegraph.pipeline.checks import check_count
 from phasegraph.sources import Given, Source
 
@@ -47,6 +48,7 @@ class EntityGraphRetriever(CheckedRetriever):
 
     Notes
     -----
+    The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
     Within a ``PhaseGraphRetriever`` it declares that it needs ``vector`` (the names in ``graph.needs``): the dense
     ranking seeds the walk. Asked alone, only the entities that the query names do.
 
@@ -73,6 +75,7 @@ class EntityGraphRetriever(CheckedRetriever):
 
     _source: Source = PrivateAttr()
     _fetch: Fetch = PrivateAttr()
+    _prepared: Any = PrivateAttr(default=None)
 
     @model_validator(mode="after")
     def _prepare(self) -> Self:
@@ -84,6 +87,9 @@ class EntityGraphRetriever(CheckedRetriever):
         else:
             raise InvalidTypeError(f"graph must be an EntityGraph or a source; got {type(self.graph).__name__}")
         self._fetch = fetcher(self.documents)
+        if self._prepared is not self.graph:
+            prepare(self._source)
+            self._prepared = self.graph
         return self
 
     @classmethod

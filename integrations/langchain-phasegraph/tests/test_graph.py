@@ -182,3 +182,17 @@ def test_bad_arguments_are_errors_that_name_them():
     for k in (-1, True, 1.5):
         with pytest.raises(InvalidInputError, match="k must"):
             alone().invoke(QUESTION, k=k)
+
+
+def test_no_search_waits_for_the_graph_to_be_made_ready():
+    rows = [{"id": d.id, "title": d.metadata["title"], "text": d.page_content} for d in PASSAGES]
+    graph, other = build_graph(rows), build_graph(rows)
+    retriever = EntityGraphRetriever(graph=graph, documents=PASSAGES)
+    ready = vars(graph)["operator"]
+    retriever.k = 3
+    assert vars(graph)["operator"] is ready
+    retriever.graph = GraphSource(other)
+    assert "operator" in vars(other)
+    third = build_graph(rows)
+    PhaseGraphRetriever(graph=GraphSource(third))
+    assert "operator" in vars(third)

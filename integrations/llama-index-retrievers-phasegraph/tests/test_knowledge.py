@@ -12,7 +12,7 @@ from llama_index.retrievers.phasegraph import (
     read_property_graph,
 )
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
-from phasegraph.graph import build_graph
+from phasegraph.graph import GraphSource, build_graph
 
 
 @pytest.fixture
@@ -212,3 +212,11 @@ def test_seeds_of_its_own_serve_where_the_other_sources_give_none():
     own = EntityGraphRetriever(graph, nodes, seeds=listed(other=0.9))
     result = CalibratedFusionRetriever(graph=own, retrievers={"lexical": listed(film=1.0)}).explain("something else")
     assert "other" in result.ids
+
+
+def test_no_search_waits_for_the_graph_to_be_made_ready():
+    rows = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang."}]
+    for wrap in (EntityGraphRetriever, lambda graph: CalibratedFusionRetriever(graph=GraphSource(graph))):
+        graph = build_graph(rows)
+        wrap(graph)
+        assert "operator" in vars(graph)

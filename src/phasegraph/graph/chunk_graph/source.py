@@ -95,6 +95,11 @@ class ChunkGraphSource:
     def _walker(self) -> GraphSource:
         return GraphSource(self.graph.walkable, self.name, self.needs, self.embedder, self.linking, self.walk)
 
+    def prepare(self) -> ChunkGraphSource:
+        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+        self._walker.prepare()
+        return self
+
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """Rank chunks for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         ranking = self._walker.search(query, limit, given)

@@ -167,9 +167,10 @@ class GraphSource:
         """
         graph = self.graph
         query_entities(graph, graph.passages[0])
-        self._walk(
-            Seeding(np.zeros(1, dtype=np.intp), np.ones(1)), np.ones(graph.size) if self.walk.relevance else None
-        )
+        first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
+        self._walk(first, None)
+        if self.walk.relevance:  # where a query has neither a vector nor a ranking the walk is the other one
+            self._walk(first, np.ones(graph.size))
         return self
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:

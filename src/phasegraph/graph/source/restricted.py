@@ -82,12 +82,18 @@ class RestrictedGraphSource:
         """The graph it walks; None where nothing is allowed."""
         return None if self._inner is None else self._inner.graph
 
+    def prepare(self) -> RestrictedGraphSource:
+        """Do now what the first search would wait for; see :meth:`GraphSource.prepare`."""
+        if self._inner is not None:
+            self._inner.prepare()
+        return self
+
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """Rank allowed passages; as :meth:`GraphSource.search`."""
         if self._inner is None:
             return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
         rows = self._inner.graph.passage_rows
-        return self._inner.search(query, limit, {key: _only(one, rows) for key, one in given.items()})
+        return self._inner.search(query, limit, {key: only(one, rows) for key, one in given.items()})
 
 
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
@@ -124,7 +130,7 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     >>> restrict_graph(graph, {"a"}).entities
     ('ada', 'bo')
     """
-    test = allowed if callable(allowed) else _members(allowed).__contains__
+    test = allowed if callable(allowed) else members(allowed).__contains__
     seen = np.array([bool(test(name)) for name in graph.passages])
     if not seen.any():
         return None
@@ -179,13 +185,14 @@ def _own_facts(facts: Csr, hidden: Csr) -> Csr:
     return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
 
 
-def _members(allowed: Any) -> frozenset[str]:
+def members(allowed: Any) -> frozenset[str]:
+    """The ids of a collection of them."""
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
     return frozenset(allowed)
 
 
-def _only(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
+def only(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
     """The ranking of those passages alone; None where none is left."""
     if ranking is None or all(name in rows for name in ranking.ids):
         return ranking

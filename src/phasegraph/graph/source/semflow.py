@@ -113,6 +113,11 @@ class SemFlowSource:
         mentions = self.graph.mentions.astype(np.float32)
         return WalkOperator.from_adjacency(sparse.block_array([[self._links, mentions.T], [mentions, None]]).tocsr())
 
+    def prepare(self) -> SemFlowSource:
+        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+        self._walked(np.zeros(1, dtype=np.intp), np.ones(1), np.ones(len(self.graph.passages)))
+        return self
+
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)

@@ -24,6 +24,7 @@ from llama_index.retrievers.phasegraph.writing import own_node
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
+from phasegraph.graph.preparing import prepare
 from phasegraph.pipeline.checks import check_count, check_query
 from phasegraph.sources import Gathered, Gatherer, Given, Source, SourceSettings
 from phasegraph.sources.protocol import AnySource
@@ -56,6 +57,7 @@ class EntityGraphRetriever(BaseRetriever):
 
     Notes
     -----
+    The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
     Scores are masses in (0, 1]. Within a ``CalibratedFusionRetriever`` it declares that it needs ``vector`` (the names
     in ``graph.needs``): the dense ranking seeds the walk. Asked alone and without `seeds`, only the entities that the
     query names do.
@@ -100,6 +102,7 @@ class EntityGraphRetriever(BaseRetriever):
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._provenance = check_flag("provenance", provenance)
+        prepare(source)
 
     @classmethod
     def from_nodes(

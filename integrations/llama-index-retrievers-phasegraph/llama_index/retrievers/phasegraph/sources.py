@@ -29,6 +29,7 @@ from llama_index.retrievers.phasegraph.selecting import faiss_within, is_faiss
 from phasegraph import InvalidTypeError, Ranking
 from phasegraph.adapters import Direction, known_direction
 from phasegraph.adapters.specs import SourceSpec
+from phasegraph.graph.preparing import prepare
 from phasegraph.sources import Given
 from phasegraph.sources.answers import MalformedAnswerError
 from phasegraph.sources.protocol import AnySource, asearch_of, search_of
@@ -58,6 +59,7 @@ class RetrieverSource:
         self.synchronous = not resolves_async and not getattr(self.retriever, "asynchronous", False)
         self.asynchronous = is_asynchronous(self.retriever) and (spec.resolve is None or resolves_async)
         if self.core:
+            prepare(given)
             self.synchronous = search_of(given) is not None and not resolves_async
             self.asynchronous = asearch_of(given) is not None and (spec.resolve is None or resolves_async)
         if resolves_async and not self.asynchronous:
