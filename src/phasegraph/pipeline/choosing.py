@@ -112,12 +112,6 @@ def _broken_promises(extras: dict[str, object]) -> tuple[str, ...]:
     )
 
 
-def selected(extras: dict[str, object]) -> SelectionResult | None:
-    """The outcome of selection, where it ran."""
-    found = extras.get("selection")
-    return found if isinstance(found, SelectionResult) else None
-
-
 def _best(final: FloatArray, ids: Sequence[str], allowed: IntArray | None, depth: int) -> IntArray:
     if allowed is None:
         return top_order(final, ids, depth)
