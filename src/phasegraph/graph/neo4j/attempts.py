@@ -15,13 +15,14 @@ import os
 import random
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from time import monotonic, sleep
 from typing import Any, TypeVar
 
-from phasegraph.graph.neo4j.failures import late
+from phasegraph.graph.neo4j.failures import closed, late
 from phasegraph.sources import workers
 
 _Answer = TypeVar("_Answer")
@@ -85,6 +86,8 @@ def run_managed(
     rows = BULK_ROWS if seconds >= BULK_FROM_SECONDS else ONLINE_ROWS
     delay = min(seconds * _FIRST_DELAY, _LONGEST_DELAY)
     while True:
+        if driver in _closed:
+            raise closed()
         left = max(seconds - (monotonic() - began), 0.001)
         limits = {"max_transaction_retry_time": 0.0, "connection_acquisition_timeout": min(seconds / 2, left, 60.0)}
         try:
@@ -104,6 +107,7 @@ def close_driver(driver: Any) -> None:
 
     They are cut, and waited for for a second at most.
     """
+    _closed.add(driver)
     end = monotonic() + 1.0
     while _cutter.cut_all(driver) and monotonic() < end:
         sleep(0.005)
@@ -182,6 +186,8 @@ def _cut(session: Any) -> None:
 
 
 _cutter = _Cutter()
+# Drivers of ours that were closed: a search that was given up may still be about to try again.
+_closed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _renew() -> None:

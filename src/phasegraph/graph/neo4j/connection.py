@@ -162,7 +162,7 @@ class Neo4jConnection:
             is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize or refused.
         """
         seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
-        most = MOST_ROWS if deadline is None else None
+        most = MOST_ROWS if limit is None and deadline is None else None
         return self._managed("execute_read", _reading(statement, parameters, limit, most, seconds), seconds)
 
     def write(
@@ -208,7 +208,7 @@ class Neo4jConnection:
             ) from error
         except Exception as error:
             if from_driver(error):
-                raise translated(error, seconds) from error
+                raise translated(error, seconds, self.database) from error
             raise
 
 

@@ -14,8 +14,8 @@ _SECURITY = frozenset({"AuthError", "TokenExpired", "Forbidden", "AuthConfigurat
 _AWAY = frozenset({"ServiceUnavailable", "SessionExpired", "IncompleteCommit", "ConnectionAcquisitionTimeoutError"})
 _ENDED = ("TransactionTimedOut", "LockClientStopped", "Transaction.Terminated")
 _ABSENT = ("ProcedureNotFound", "IndexNotFound", "DatabaseNotFound", "ConstraintNotFound")
-# What is missing stands in backticks or quotes, or behind the words "schema index:".
-_OBJECT = re.compile(r"(?:schema index: ?|[`'\"])([A-Za-z_][\w.\-]{0,99})")
+# What is missing stands behind the words "index:", else in backticks or quotes.
+_OBJECTS = (re.compile(r"index: ?([A-Za-z_][\w.\-]{0,99})"), re.compile(r"[`'\"]([A-Za-z_][\w.\-]{0,99})"))
 _NO_INDEX = re.compile(r"no such (?:\w+[ -])?(?:schema )?index", re.IGNORECASE)
 _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
 
@@ -25,7 +25,7 @@ def from_driver(error: BaseException) -> bool:
     return isinstance(error, OSError) or type(error).__module__.partition(".")[0] == "neo4j"
 
 
-def translated(error: BaseException, seconds: float) -> StoreError:
+def translated(error: BaseException, seconds: float, database: str | None = None) -> StoreError:
     """Name the class of what went wrong: auth, tls, timeout, unreachable, schema_missing, dimensions or refused."""
     code = str(getattr(error, "code", None) or "")
     name = type(error).__name__
@@ -35,9 +35,17 @@ def translated(error: BaseException, seconds: float) -> StoreError:
         return StoreError(f"tls: Neo4j must show a certificate that is trusted here; no secure connection ({name})")
     if any(each in code for each in _ENDED):
         return StoreError(f"timeout: Neo4j must answer within {seconds:g} s; it ended the transaction")
+    if "routing information" in str(error):
+        # The driver keeps to itself why a router could not be asked.
+        return StoreError(
+            f"unreachable: Neo4j must answer within {seconds:g} s; no router did, or none with a certificate that is "
+            f"trusted here ({name}; without routing, as bolt:// or bolt+s://, the reason is told)"
+        )
     if name in _AWAY or isinstance(error, OSError):
         return StoreError(f"unreachable: Neo4j must answer within {seconds:g} s; it could not be reached ({name})")
     if code:
+        if "DatabaseNotFound" in code and database is not None:
+            return StoreError(f"schema_missing: Neo4j must have the database; {database[:60]!r} is not there ({code})")
         return _answered(code, str(getattr(error, "message", None) or ""))
     return StoreError(f"unreachable: Neo4j must answer within {seconds:g} s; the driver gave up ({name})")
 
@@ -45,6 +53,11 @@ def translated(error: BaseException, seconds: float) -> StoreError:
 def late(seconds: float) -> StoreError:
     """The error of a call that had no answer when its time was over."""
     return StoreError(f"timeout: Neo4j must answer within {seconds:g} s; there was no answer")
+
+
+def closed() -> StoreError:
+    """The error of a call on a connection that was closed, by whomever and however long ago."""
+    return StoreError("closed: a Neo4jConnection must be open; it was closed")
 
 
 def _chain(error: BaseException) -> list[BaseException]:
@@ -59,7 +72,7 @@ def _chain(error: BaseException) -> list[BaseException]:
 
 def _answered(code: str, words: str) -> StoreError:
     if any(each in code for each in _ABSENT) or _NO_INDEX.search(words):
-        named = _OBJECT.search(words)
+        named = next(filter(None, (each.search(words) for each in _OBJECTS)), None)
         what = f"; {named.group(1)} is not there" if named else ""
         return StoreError(f"schema_missing: Neo4j must have what the statement names{what} ({code})")
     if "dimension" in words:
