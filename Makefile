@@ -1,25 +1,29 @@
 # Every target makes its own environment; nothing has to be done first.
 VENV := .venv
 BIN := $(VENV)/bin
+DRIVER6 := .venv-driver6
+DRIVER6_PINS := .cache/driver6-constraints.txt
 PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-index-retrievers-phasegraph
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test lint format types bench neo4j clean help
+.PHONY: demo test test-driver6 lint format types bench neo4j clean help
 
 help:  ## What there is
-	@grep -E '^[a-z0-9]+:.*##' Makefile | sed 's/:.*## /\t/'
+	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
-# $(1): dependency groups. uv where it is on the machine, else venv and pip.
-define install
-	@test -x $(BIN)/python || if command -v uv >/dev/null 2>&1; then uv venv -q $(VENV); else python3 -m venv $(VENV); fi
+# $(1): environment, $(2): constraints, $(3): what goes in. uv where it is on the machine, else venv and pip.
+define install_into
+	@test -x $(1)/bin/python || if command -v uv >/dev/null 2>&1; then uv venv -q $(1); else python3 -m venv $(1); fi
 	@if command -v uv >/dev/null 2>&1; then \
-		VIRTUAL_ENV=$(CURDIR)/$(VENV) uv pip install -q -c constraints.txt $(PACKAGES) $(foreach g,$(1),--group $(g)); \
+		VIRTUAL_ENV=$(CURDIR)/$(1) uv pip install -q -c $(2) $(3); \
 	else \
-		$(BIN)/python -m pip install -q -c constraints.txt pip && \
-		$(BIN)/python -m pip install -q -c constraints.txt $(PACKAGES) $(foreach g,$(1),--group $(g)); \
+		$(1)/bin/python -m pip install -q -c $(2) pip && $(1)/bin/python -m pip install -q -c $(2) $(3); \
 	fi
 endef
+
+# $(1): dependency groups.
+install = $(call install_into,$(VENV),constraints.txt,$(PACKAGES) $(foreach g,$(1),--group $(g)))
 
 $(VENV)/.ready-demo: $(SOURCES)
 	$(call install,demo)
@@ -43,6 +47,18 @@ demo: $(VENV)/.ready-demo  ## The main job on bundled real data, in both framewo
 test: $(VENV)/.ready-test  ## Every test that needs no root; says what it skipped
 	$(BIN)/python -m pytest
 
+# LlamaIndex's Neo4j store admits no driver 6 beside it; it goes in without its dependencies, to write the graphs that
+# are read here.
+$(DRIVER6)/.ready: $(SOURCES)
+	@mkdir -p $(dir $(DRIVER6_PINS)) && sed 's/^neo4j==.*/neo4j==6.4.1/' constraints.txt > $(DRIVER6_PINS)
+	$(call install_into,$(DRIVER6),$(DRIVER6_PINS),-e . --group driver6)
+	$(call install_into,$(DRIVER6),$(DRIVER6_PINS),--no-deps llama-index-graph-stores-neo4j)
+	@touch $@
+
+test-driver6: $(DRIVER6)/.ready  ## The Neo4j tests with version 6 of the driver
+	@$(DRIVER6)/bin/python -c "import neo4j; print('driver', neo4j.__version__)"
+	$(DRIVER6)/bin/python -m pytest tests/neo4j
+
 lint: $(VENV)/.ready-lint  ## ruff and mypy --strict
 	$(BIN)/ruff check src tests integrations examples scripts
 	$(BIN)/ruff format --check src tests integrations examples scripts
@@ -61,4 +77,4 @@ bench: $(VENV)/.ready-bench  ## Ratios against named peers, in one run each
 	$(BIN)/python tests/benchmarks/run_all.py
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) $(DRIVER6) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
