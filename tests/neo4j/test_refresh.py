@@ -162,3 +162,27 @@ def test_the_graph_of_records_is_the_one_of_their_extractions():
         GraphRecords(FIRST, synonyms=(("ada", "bo", 1.5),)).graph()
     with pytest.raises(InvalidInputError, match="must be unique"):
         GraphRecords((FIRST[0], FIRST[0])).graph()
+
+
+def test_what_others_wrote_into_our_schema_is_refused_by_name_or_read_as_it_is(connection, driver):
+    write_graph(connection, FIRST, corpus="c")
+    odd = "a\x1fb\x1bmc\x1b\x1f"
+    write_graph(connection, [record(odd, "x\x1b", "y\x1fe")], corpus="c")
+    assert {each.id for each in read_graph(connection, "phasegraph", corpus="c").passages} == {
+        odd,
+        *(each.id for each in FIRST),
+    }
+    assert read_graph(connection, "phasegraph", corpus="c").passages[0] == record(odd, "x\x1b", "y\x1fe")
+    for change, said in (
+        ("MATCH ()-[m:PHASEGRAPH_MENTIONS]->({name: 'cy'}) SET m.count = 0", "count of mentions"),
+        ("MATCH ()-[m:PHASEGRAPH_MENTIONS]->({name: 'cy'}) SET m.count = [1]", "count of mentions"),
+        ("MATCH (:PhasegraphPassage {id: 'cy'})-[m:PHASEGRAPH_MENTIONS]->() REMOVE m.count", "count of mentions"),
+        ("MATCH ()-[f:PHASEGRAPH_FACT {passage: 'bo'}]->() REMOVE f.predicate", "facts must hold 3 words"),
+        ("MATCH ()-[f:PHASEGRAPH_FACT {passage: 'bo'}]->() SET f.count = 3000000000", "count of facts"),
+        ("MATCH (e:PhasegraphEntity {name: 'cy'}) REMOVE e.name", "mentions must hold 1 words"),
+    ):
+        driver.execute_query(change)
+        with pytest.raises(InvalidInputError, match=said):
+            read_graph(connection, "phasegraph", corpus="c")
+        drop_corpus(connection, "c")
+        write_graph(connection, FIRST, corpus="c")

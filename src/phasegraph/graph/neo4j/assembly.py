@@ -20,15 +20,15 @@ from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE, Csr
 if TYPE_CHECKING:
     from phasegraph.graph.neo4j.records import PassageRecord
 
-# Names of this form are normalised already, and nearly all are of it.
-_PLAIN = re.compile(r"[a-z0-9]+(?: [a-z0-9]+)*")
+# Nearly all names are of this form, and normalised by making them small.
+_PLAIN = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
 
 
 class Normalised(dict[str, str]):
     """Normalised names by the name as it was written, each worked out once."""
 
     def __missing__(self, name: str) -> str:
-        normal = self[name] = name if _PLAIN.fullmatch(name) else normalise_name(name)
+        normal = self[name] = name.lower() if _PLAIN.fullmatch(name) else normalise_name(name)
         return normal
 
 

@@ -1,4 +1,4 @@
-"""Many short values cross the wire as one text: the driver spends as much on a name as on a whole passage.
+"""Bulk reading. Many short values cross the wire as one text: the driver spends as much on a name as on a passage.
 
 A line puts a mark behind each of its values; a mark that stands in a value is escaped, so that every text comes
 back as it was. What is joined into one text stays short, because the server copies it at every step.
@@ -7,7 +7,11 @@ back as it was. What is joined into one text stays short, because the server cop
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
+from typing import Any
+
+from phasegraph.graph.neo4j.connection import Neo4jConnection, Row
 
 MARK, ESCAPE = "\x1f", "\x1b"
 _MARKED, _ESCAPED = ESCAPE + "m", ESCAPE + "e"
@@ -17,13 +21,14 @@ FORMAT: Mapping[str, str] = MappingProxyType({"mark": MARK, "escape": ESCAPE, "m
 NODES_TOGETHER, LINES_TOGETHER = 200, 100
 
 
-def line(*expressions: str) -> str:
-    """Return Cypher for the values of expressions as one text; what is missing or a list is empty."""
-    escaped = (
+def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
+    """Return Cypher for texts and then whole numbers as one text; what is missing or a list is empty."""
+    values = [
         f"replace(replace(coalesce(toStringOrNull({each}), ''), $escape, $escaped), $mark, $marked)"
         for each in expressions
-    )
-    return " + ".join(f"{each} + $mark" for each in escaped)
+    ]
+    values += [f"coalesce(toString(toIntegerOrNull({each})), '')" for each in numbers]
+    return " + ".join(f"{each} + $mark" for each in values)
 
 
 def joined(lines: str) -> str:
@@ -38,11 +43,21 @@ WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER
 RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
 
 
-def each_line(*expressions: str) -> str:
+def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
     """Return the end of a statement: a line for each of its rows, a hundred to a record."""
     return f"""\
-WITH collect({line(*expressions)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
+WITH collect({line(*expressions, numbers=numbers)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
 RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
+
+
+def read_together(
+    connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], deadline: float
+) -> list[list[Row]]:
+    """Return the rows of several statements that the server works on at the same time."""
+    asked = list(statements)
+    with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
+        answers = [pool.submit(connection.read, each, {**values, **FORMAT}, deadline=deadline) for each in asked]
+        return [answer.result() for answer in answers]
 
 
 def values_of(text: str) -> list[str]:

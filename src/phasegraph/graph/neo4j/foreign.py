@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from phasegraph.graph.neo4j.assembly import Normalised
-from phasegraph.graph.neo4j.columns import FORMAT, columns_of, each_line, each_node, joined, line, values_of
+from phasegraph.graph.neo4j.columns import columns_of, each_line, each_node, joined, line, read_together, values_of
 from phasegraph.graph.neo4j.connection import Neo4jConnection
 from phasegraph.graph.neo4j.cypher import quote, render
 from phasegraph.graph.neo4j.making import named_record
@@ -33,9 +33,8 @@ MATCH (a)-[r]->(b) WHERE NOT b:«passage»
 
 def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, deadline: float) -> GraphRecords:
     """Return every passage of a corpus under a schema that is not ours."""
-    values = {"corpus": corpus, **FORMAT}
-    blocks = connection.read(_passages_statement(schema), values, deadline=deadline)
-    lines = connection.read(_facts_statement(schema), values, deadline=deadline)
+    asked = _passages_statement(schema), _facts_statement(schema)
+    blocks, lines = read_together(connection, asked, {"corpus": corpus}, deadline)
     rows = [row for block in blocks for row in block[0]]
     ids = [str(row[0] if _named(row[0]) else row[1]) for row in rows]
     named = [[name for name in values_of(row[4]) if name.strip()] for row in rows]

@@ -8,16 +8,16 @@ from typing import Any
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE
 from phasegraph.graph.neo4j.checks import check_corpus
-from phasegraph.graph.neo4j.columns import FORMAT, columns_of, each_line, each_node, joined, line
+from phasegraph.graph.neo4j.columns import columns_of, each_line, each_node, joined, line, read_together
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.foreign import read_foreign
 from phasegraph.graph.neo4j.records import GraphChanges, GraphRecords, PassageRecord, in_order
 from phasegraph.graph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
 
-_MENTIONS = f"[(p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`) | {line('e.name', 'm.count', 'm.home')}]"
+_MENTIONS = f"[(p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`) | {line('e.name', numbers=('m.count', 'm.home'))}]"
 _PASSAGES = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since\n"
 _PASSAGE_ROWS = _PASSAGES + each_node("p", f"p.id, p.title, p.text, {joined(_MENTIONS)}")
-_FACT_LINES = each_line("f.passage", "a.name", "f.predicate", "b.name", "f.count")
+_FACT_LINES = each_line("f.passage", "a.name", "f.predicate", "b.name", numbers=("f.count",))
 _FACTS = f"""\
 {_PASSAGES}MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {{corpus: $corpus, passage: p.id}}]->(b:`PhasegraphEntity`)
 {_FACT_LINES}"""
@@ -109,7 +109,7 @@ def read_changes(
         )
     if since == revision:
         return GraphChanges((), (), revision)
-    values = {"corpus": corpus, "since": since, **FORMAT}
+    values = {"corpus": corpus, "since": since}
     records = _own_records(connection, values, _FACTS, deadline)
     removed = sorted(str(row[0]) for row in connection.read(_REMOVED, values, deadline=deadline))
     return GraphChanges(records, tuple(removed), revision, _synonyms(connection, values, deadline))
@@ -133,7 +133,7 @@ def _revision(connection: Neo4jConnection, corpus: str, deadline: float) -> tupl
 def _own_graph(connection: Neo4jConnection, corpus: str, deadline: float) -> GraphRecords:
     # The revision is read before the contents: a write in between is read twice, never missed.
     _, revision = _revision(connection, corpus, deadline)
-    values = {"corpus": corpus, "since": -1, **FORMAT}
+    values = {"corpus": corpus, "since": -1}
     records = _own_records(connection, values, _ALL_FACTS, deadline)
     return GraphRecords(records, revision, synonyms=_synonyms(connection, values, deadline))
 
@@ -148,13 +148,13 @@ def _synonyms(
 def _own_records(
     connection: Neo4jConnection, values: Mapping[str, Any], facts: str, deadline: float
 ) -> tuple[PassageRecord, ...]:
-    blocks = connection.read(_PASSAGE_ROWS, values, deadline=deadline)
-    stated = _stated(connection.read(facts, values, deadline=deadline))
+    blocks, lines = read_together(connection, (_PASSAGE_ROWS, facts), values, deadline)
+    stated = _stated(lines)
     return in_order(
         [
-            PassageRecord(passage, title, text, *_mentions(passage, lines, stated))
+            PassageRecord(passage, title, text, *_mentions(passage, mentioned, stated))
             for block in blocks
-            for passage, title, text, lines in block[0]
+            for passage, title, text, mentioned in block[0]
         ]
     )
 
