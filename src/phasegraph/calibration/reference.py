@@ -137,7 +137,7 @@ class ReferenceECDF:
         if not len(scores):
             return 0.0
         beyond = np.count_nonzero(scores < self.knots[0]) + np.count_nonzero(scores > self.knots[-1])
-        return beyond / len(scores)
+        return float(beyond / len(scores))
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state; :meth:`from_dict` gives a bit-equal calibrator back."""

@@ -16,6 +16,12 @@ from phasegraph.graph.index import GraphIndex
 from phasegraph.persistence.bundle import MANIFEST
 
 T = TypeVar("T")
+Gazetteer = Annotated[
+    Path | None, typer.Option(help="Names to look for besides the titles, one a line.", exists=True, dir_okay=False)
+]
+Update = Annotated[
+    bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
+]
 Names = Annotated[
     Path | None,
     typer.Option(help="Names whose embeddings tell synonyms, one a line.", exists=True, dir_okay=False),
@@ -44,16 +50,12 @@ def index(
         Path | None,
         typer.Option(help="Triples by passage (.jsonl, or HippoRAG's OpenIE .json).", exists=True, dir_okay=False),
     ] = None,
-    gazetteer: Annotated[
-        Path | None, typer.Option(help="Names to look for besides the titles, one a line.", exists=True, dir_okay=False)
-    ] = None,
+    gazetteer: Gazetteer = None,
     names: Names = None,
     name_embeddings: NameEmbeddings = None,
     synonym_threshold: SynonymThreshold = None,
     entities_to: EntitiesTo = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
-    ] = False,
+    update: Update = False,
 ) -> None:
     """Build the entity graph of a corpus by rules, without a model, and save it for evaluate, add and remove."""
     started = perf_counter()
