@@ -51,7 +51,7 @@ def graphrag(kind: str, data: Slice, servers: Servers) -> Graph:
             for text, held in found
         ]
 
-    def hybrid(query: str, k: int) -> list[tuple[Document, float]]:
+    def unfiltered(query: str, k: int) -> list[tuple[Document, float]]:
         return search(query, k)
 
     def vector(query: str, k: int, filter: Any = None) -> list[tuple[Document, float]]:  # noqa: A002
@@ -61,7 +61,7 @@ def graphrag(kind: str, data: Slice, servers: Servers) -> Graph:
         driver.close()
         close()
 
-    return Graph(hybrid if kind == "hybrid" else vector, {}, end)
+    return Graph(vector if kind == "vector" else unfiltered, {}, end)
 
 
 def cypher_chain(kind: str, data: Slice, servers: Servers) -> Graph:

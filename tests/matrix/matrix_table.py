@@ -9,6 +9,9 @@ from typing import Any
 from matrix_ours import retriever, spec
 from matrix_rows import Graph, GraphRow, Opened, Row
 from matrix_slice import Slice
+from matrix_tenants import MINE, Tenant
+
+from phasegraph import AllSourcesFailed, InvalidInputError
 
 PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
 HEAD = (
@@ -20,6 +23,8 @@ GRAPH_HEAD = (
     "| Retriever | Score | Id of a hit | Passage of a hit | What the source's report says |\n"
     "| --- | --- | --- | --- | --- |"
 )
+
+FILTER_HEAD = "| Source | What keeps the filter | Passages for one of the two |\n| --- | --- | --- |"
 
 
 def line(row: Row, opened: Opened, data: Slice) -> str:
@@ -44,6 +49,20 @@ def graph_line(row: GraphRow, graph: Graph, data: Slice) -> str:
     (report,) = asked.explain(data.questions[0]).reports
     notes = "; ".join(note for note in report.notes if not note.startswith("hits without")) or "its scores as they are"
     return f"| {row.store} | {row.score} | {row.hit} | {row.passage} | {notes} |"
+
+
+def tenant_line(row: Row | GraphRow, opened: Opened | Graph, data: Slice) -> str:
+    """One row of the table of filters: what one of two tenants gets."""
+    mine = set(data.of(MINE).ids)
+    settings = opened.settings if isinstance(opened, Graph) else {}
+    asked = retriever(row.framework, retrievers={"one": spec(row.framework, opened.given, **settings)})
+    try:
+        view = Tenant(row.framework, asked, MINE)
+        result = next(found for found in map(view.explain, data.questions) if found.ids)
+    except (AllSourcesFailed, InvalidInputError):
+        return f"| {row.store} | nothing: it takes none | refused |"
+    found = result.candidates.ids
+    return f"| {row.store} | {row.filtered} | {len(found)}, {len(set(found) - mine) or 'none'} of them the other's |"
 
 
 def spread(scores: Sequence[float | None]) -> str:
@@ -78,13 +97,17 @@ def what_we_do(row: Row, opened: Opened, question: str) -> str:
     return f"{taken}: {reasons[0]}"
 
 
-def page(stores: Iterable[tuple[str, str | None]], graphs: Iterable[tuple[str, str | None]]) -> str:
+Lines = Iterable[tuple[str, str | None]]
+
+
+def page(stores: Lines, graphs: Lines, filters: Lines) -> str:
     """The page from (framework, line) pairs in order; its frame alone where there are no lines."""
     vector, knowledge = tables("vector and lexical", HEAD, stores), tables("knowledge graphs", GRAPH_HEAD, graphs)
-    return "\n\n".join([INTRODUCTION, *vector, GRAPHS, *knowledge, NOTES]) + "\n"
+    kept = tables("two tenants in one store", FILTER_HEAD, filters)
+    return "\n\n".join([INTRODUCTION, *vector, GRAPHS, *knowledge, FILTERS, *kept, NOTES]) + "\n"
 
 
-def tables(kind: str, head: str, lines: Iterable[tuple[str, str | None]]) -> list[str]:
+def tables(kind: str, head: str, lines: Lines) -> list[str]:
     """One table per framework."""
     by_framework: dict[str, list[str]] = {}
     for framework, one in lines:
@@ -114,6 +137,31 @@ that its relation names, not to the passage that mentioned its subject last; the
 their agreement counts. Equal scores count as membership only. Where a retriever says nothing about passages, its text
 stands as a hit of its own; return `Document`s or nodes with the passages' ids instead wherever you can."""
 
+FILTERS = """\
+## Filters
+
+The hundred passages belong to two tenants, half to each, in one store. One of them asks, with the filter given once:
+`filter={"tenant": "red"}` in LangChain, `within(MetadataFilters(...))` in LlamaIndex. The tests search everything that
+is told on the way (hits, provenance, candidates, paths of the walk, reports, warnings, callbacks, events and spans) for
+the ids and words of the other, and compare ids and scores with those of a store that never held the other's passages.
+
+- A store's own filter is used where its values travel as values. LangChain writes those for LanceDB into the text of
+  its query, so there every row is asked for, up to 10,000, and what does not match is dropped before anything sees it;
+  beyond that, and under `mmr`, it is refused.
+- A BM25 index counts the words of all its documents, so its scores would tell of the other's texts. It is built anew
+  from the documents that match: once per filter in LangChain, once per `within` in LlamaIndex. It is refused where that
+  cannot be done: for a class of one's own, or an index that does not hold its nodes.
+- What takes no filter is refused, not filtered afterwards: it has walked through the other's passages by then, and what
+  it found may rest on them. In LangChain the source fails and is reported, in LlamaIndex `within` raises. Retrievers of
+  a property graph and chains that write Cypher are such; give each tenant a graph of its own, or use ours. A function
+  that takes a filter is given it, and what it returns against it is dropped.
+- A filter that a retriever has already, in its search settings or bound to it, stays in force with that of the call.
+  `calibrate` looks within the retriever's own filter, too.
+- In LlamaIndex `IndexFlat` is searched by FAISS's own selection of rows; an index that cannot select fails.
+- Our walk runs on the graph of the allowed passages. What a text says by itself is the same as if it had been built for
+  the tenant alone; which names count as entities was read with all passages at hand, and a fact that passages of both
+  state may be lost. A graph per tenant has neither limit."""
+
 NOTES = """\
 ## Notes
 
@@ -122,4 +170,12 @@ NOTES = """\
 - LangChain's `PGVector` keeps one table for all collections, and an id belongs to one of them: the same id written to
   a second collection is not found there.
 - LangChain's `LanceDB` searches by squared distance whatever `distance` says.
+- A declared direction is believed. Where the order of an answer says the opposite, a warning says so once and the
+  source's report every time.
+- LlamaIndex's `CypherTemplateRetriever` refuses a store that speaks no Cypher, `SimplePropertyGraphStore` among them,
+  when it is made.
+- `GraphCypherQAChain` can be a source as it is: with `return_direct` each row is a hit, `c.id` and `c.text` read as its
+  id and text; without, the answer in words is one.
+- neo4j-graphrag 1.22's `VectorCypherRetriever` raises when it is given filters; its `HybridRetriever` takes none.
+- LlamaIndex's `Neo4jVectorStore` scores by cosine where filters are given, whatever its index measures.
 - Neo4j's vector index holds quantised vectors: near ties can change places."""

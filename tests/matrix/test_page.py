@@ -10,9 +10,10 @@ def test_what_stands_around_the_measured_lines_is_as_the_script_writes_it():
     stores, written = (*LANGCHAIN, *LLAMAINDEX), PAGE.read_text(encoding="utf-8").splitlines()
     names = {row.store for row in (*stores, *KNOWLEDGE)}
     kept = [one for one in written if one.split(" | ")[0].removeprefix("| ") not in names]
-    frame = page([(row.framework, None) for row in stores], [(row.framework, None) for row in KNOWLEDGE])
+    first, second = [(row.framework, None) for row in stores], [(row.framework, None) for row in KNOWLEDGE]
+    frame = page(first, second, first)
     assert kept == frame.splitlines()
-    assert len(written) - len(kept) == len(stores) + len(KNOWLEDGE)
+    assert len(written) - len(kept) == 2 * (len(stores) + len(KNOWLEDGE))
 
 
 def test_every_row_has_a_name_of_its_own():

@@ -7,7 +7,7 @@ from matrix_langchain import LANGCHAIN
 from matrix_llamaindex import LLAMAINDEX
 from matrix_ours import LIMIT, aask, ask, core, ids, retriever, spec, walk
 from matrix_servers import marked, opened_or_skipped
-from matrix_table import PAGE, line
+from matrix_table import PAGE, line, tenant_line
 
 from phasegraph import PhasegraphWarning
 from phasegraph.adapters import infer_direction
@@ -102,6 +102,8 @@ async def test_awaited_it_answers_the_same_alone_and_fused(case, data):
     assert ids(await aask(ours, question)) == list(expected.ids)
 
 
-def test_the_line_of_the_page_still_holds(case, data):
+def test_its_lines_of_the_page_still_hold(case, data):
     row, store = case
-    assert line(row, store, data) in PAGE.read_text(encoding="utf-8").splitlines()
+    written = PAGE.read_text(encoding="utf-8").splitlines()
+    assert line(row, store, data) in written
+    assert tenant_line(row, store, data) in written
