@@ -1,14 +1,15 @@
 """The server's jars, resolved once from Maven Central by Maven itself and kept.
 
 They lie under ``$XDG_CACHE_HOME/phasegraph`` where that is set, else under ``.cache`` at the root of the
-repository, in a folder named after the contents of the pom, so that a changed version is a new folder and
-never a mixture.
+repository, in a folder named after the contents of the pom and the line of versions, so that a changed version
+is a new folder and never a mixture. The line is 5.26, or what ``PHASEGRAPH_NEO4J_VERSION`` says.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -24,38 +25,82 @@ class ServerUnavailable(RuntimeError):
 
 
 @dataclass(frozen=True)
+class Line:
+    """A line of server versions; the exact ones stand in the pom's profile of its name."""
+
+    name: str
+    main: str
+    java: int
+
+
+LINES = {
+    "5.26": Line("neo4j-5.26", "org.neo4j.server.CommunityEntryPoint", 17),
+    "2026.01": Line("neo4j-2026.01", "org.neo4j.server.Neo4jCommunity", 21),
+}
+
+
+@dataclass(frozen=True)
+class Java:
+    """A runtime and its version, 0 where it does not say."""
+
+    command: str
+    version: int
+
+
+@dataclass(frozen=True)
 class Jars:
-    """Where the server and its plugins lie."""
+    """Where the server and its plugins lie, and what starts them."""
 
     lib: Path
     plugins: Path
+    line: Line
+    java: Java
 
 
-def java() -> str:
-    """The java command: that of ``JAVA_HOME``, else the one on the path."""
+def chosen_line() -> Line:
+    """The line that ``PHASEGRAPH_NEO4J_VERSION`` names, 5.26 by default."""
+    name = os.environ.get("PHASEGRAPH_NEO4J_VERSION") or "5.26"
+    if name not in LINES:
+        raise ServerUnavailable(f"PHASEGRAPH_NEO4J_VERSION must be one of {', '.join(LINES)}; it is {name!r}")
+    return LINES[name]
+
+
+def find_java(least: int) -> Java:
+    """A runtime that is new enough: that of ``JAVA_HOME``, the one on the path, or another that is installed."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
-    if found is None:
-        raise ServerUnavailable("Neo4j needs a Java 17 runtime (Debian: openjdk-17-jre-headless); no java was found")
-    return found
+    given = shutil.which("java", path=str(Path(home) / "bin")) if home else None
+    installed = [str(path) for path in sorted(Path("/usr/lib/jvm").glob("*/bin/java"))]
+    for command in filter(None, (given, shutil.which("java"), *installed)):
+        found = Java(command, _java_version(Path(command)))
+        if found.version >= least or not found.version:
+            return found
+    raise ServerUnavailable(f"Neo4j needs a Java runtime of version {least} or later (JAVA_HOME); none was found")
 
 
-def cache_folder() -> Path:
-    """The folder that holds the jars of this very pom."""
+def _java_version(command: Path) -> int:
+    release = command.resolve().parents[1] / "release"
+    said = re.search(r'^JAVA_VERSION="(\d+)', release.read_text(), re.MULTILINE) if release.is_file() else None
+    return int(said[1]) if said else 0
+
+
+def cache_folder(line: Line) -> Path:
+    """The folder that holds the jars of this very pom and line."""
     root = os.environ.get("XDG_CACHE_HOME")
     base = Path(root) / "phasegraph" if root else Path(__file__).parents[2] / ".cache"
-    return base / "neo4j-server" / hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    return base / "neo4j-server" / f"{line.name}-{hashlib.sha256(POM.read_bytes()).hexdigest()[:12]}"
 
 
 def resolve() -> Jars:
     """The jars, from the cache or from Maven Central; several processes may ask at once."""
-    folder = cache_folder()
+    line = chosen_line()
+    runtime = find_java(line.java)
+    folder = cache_folder(line)
     if not folder.is_dir():
-        _fetch(folder)
-    return Jars(lib=folder / "lib", plugins=folder / "plugins")
+        _fetch(folder, line)
+    return Jars(folder / "lib", folder / "plugins", line, runtime)
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, line: Line) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise ServerUnavailable(
@@ -66,7 +111,7 @@ def _fetch(folder: Path) -> None:
     try:
         # Resolved as a whole before anything is renamed into place: a half-filled folder is never taken for a
         # cache.
-        command = [maven, "-B", "-q", "-ntp", "-f", str(POM), f"-Doutput={scratch}", "package"]
+        command = [maven, "-B", "-q", "-ntp", "-f", str(POM), f"-P{line.name}", f"-Doutput={scratch}", "package"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=RESOLVE_SECONDS, check=False)
         if done.returncode != 0:
             raise ServerUnavailable(

@@ -23,11 +23,10 @@ from pathlib import Path
 
 import neo4j
 from neo4j.exceptions import AuthError, DriverError, Neo4jError
-from neo4j_jars import Jars, ServerUnavailable, java, resolve
+from neo4j_jars import Jars, ServerUnavailable, resolve
 
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
-MAIN = "org.neo4j.server.CommunityEntryPoint"
 OPENED = ("java.nio", "java.io", "sun.nio.ch", "java.util.concurrent")
 CONFIGURATION = """\
 server.directories.data={home}/data
@@ -137,7 +136,11 @@ class Neo4jProcess:
         flags = ["-Djol.skipHotspotSAAttach=true", "-Dlog4j2.disable.jmx=true", "-Djava.awt.headless=true"]
         memory = ["-Xms128m", "-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         folders = [f"--home-dir={self.home}", f"--config-dir={self.home}/conf", "--console-mode"]
-        return [java(), *memory, *opened, *flags, "-Dfile.encoding=UTF-8", "-cp", classpath, MAIN, *folders]
+        runtime = self.jars.java
+        # What Java from 24 on warns of at every start otherwise.
+        quiet = ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"]
+        told = [*flags, "-Dfile.encoding=UTF-8", *(quiet if runtime.version >= 24 else [])]
+        return [runtime.command, *memory, *opened, *told, "-cp", classpath, self.jars.line.main, *folders]
 
     def _wait_for_bolt(self, end: float) -> None:
         while True:

@@ -1,6 +1,7 @@
 """Start a Neo4j of the tests in the foreground and print its address: ``python tests/neo4j_server/serve.py``.
 
-Authentication is off unless ``--password`` is given; Ctrl-C or SIGTERM stops it and removes its data.
+Authentication is off unless ``--password`` is given; Ctrl-C or SIGTERM stops it and removes its data. With
+``PHASEGRAPH_NEO4J_VERSION=2026.01`` it is a 2026.01, which needs Java 21 or later.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from neo4j_process import running
 
 def main() -> int:
     """Serve until told to stop."""
-    parser = argparse.ArgumentParser(description="A throw-away Neo4j 5.26 with APOC core and GDS, on loopback.")
+    parser = argparse.ArgumentParser(description="A throw-away Neo4j with APOC core and GDS, on loopback.")
     parser.add_argument("--port", type=int, help="Bolt port (default: a free one)")
     parser.add_argument("--password", default="", help="turn authentication on, with this password for user neo4j")
     parser.add_argument("--no-plugins", action="store_true", help="leave APOC and GDS out: starts faster")

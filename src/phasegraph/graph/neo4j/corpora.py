@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phasegraph.graph.neo4j.checks import check_corpus
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
+from phasegraph.graph.neo4j.gds import drop_projections, has_gds
 
 _DROP_SOME = """\
 MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND
@@ -19,7 +20,7 @@ def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete one corpus with all its history; other nodes and corpora are not touched.
+    """Delete one corpus with all its history and its projections; other nodes, corpora and graphs are not touched.
 
     Raises
     ------
@@ -32,3 +33,5 @@ def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
     while connection.write(_DROP_SOME, {"corpus": corpus})[0][0] > 0:
         continue
     connection.write(_DROP_CORPUS, {"corpus": corpus})
+    if has_gds(connection):
+        drop_projections(connection, corpus)

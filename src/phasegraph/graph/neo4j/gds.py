@@ -1,43 +1,68 @@
 """The walk run on the server by its Graph Data Science library, for graphs that do not fit beside the caller.
 
-GDS before 2.17 (Neo4j 5.26 has 2.13) restarts all seeds with equal mass. A walk is linear in where it
-restarts, so the seeds are put into classes of equal mass, one walk is run per class, and the results are
-added with the classes' masses. GDS loses the mass of nodes without out-edges where ours restarts it;
-restarted mass is spread like the first, so dividing by the sum gives the same.
+GDS from 2.17 on (Neo4j 2025.04) restarts at weighted seeds, and one walk answers a question. Before that (Neo4j
+5.26 has 2.13) all seeds of a walk have the same mass; but a walk is linear in where it restarts, so walks from
+several sets of seeds are added with the masses of the sets (`seed_sets`). GDS loses the mass of nodes without
+out-edges where ours restarts it; restarted mass is spread like the first, so dividing by the sum gives the same.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.edges import corpus_state, edge_parameters, projection_statement
 
+# Sets of seeds at most where their masses are written in binary: what is left out then is less than a
+# two-millionth of the largest mass for each seed.
+DIGITS = 20
+TOLERANCE = 1e-9
+_ITERATIONS = 200
+_WEIGHTED_SINCE = (2, 17)
+
 _VERSION = "RETURN gds.version()"
 _PREFIX = "phasegraph-"
+# The form of our names: another graph whose name merely starts like them is nobody's to list or drop but its owner's.
+_OURS = re.compile(r"phasegraph-[0-9a-f]{12}-\d+-[0-9a-f]{12}")
 _LIST = "CALL gds.graph.list() YIELD graphName WHERE graphName STARTS WITH $prefix RETURN graphName ORDER BY graphName"
+_CATALOG = f"RETURN gds.version(), COLLECT {{ {_LIST} }}"
 _DROP = "CALL gds.graph.drop($graph, false) YIELD graphName RETURN graphName"
+# Without its log of every iteration GDS takes a quarter less time. Where nothing is found of a set it must not
+# be walked: GDS takes an empty list of seeds for all nodes.
 _WALK = """\
-UNWIND $classes AS class
-CALL (class) {
-  OPTIONAL MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.id IN class.passages
-  WITH class, collect(p) AS passages
-  OPTIONAL MATCH (e:`PhasegraphEntity` {corpus: $corpus}) WHERE e.name IN class.entities
-  WITH class, passages, collect(e) AS entities
   CALL gds.pageRank.stream($graph, {
-    sourceNodes: passages + entities, relationshipWeightProperty: 'weight',
-    dampingFactor: $follow, maxIterations: $iterations, tolerance: $tolerance, concurrency: 1
+    sourceNodes: seeds, relationshipWeightProperty: 'weight', dampingFactor: $follow,
+    maxIterations: $iterations, tolerance: $tolerance / share, concurrency: 1, logProgress: false
   }) YIELD nodeId, score WHERE score > 0
-  RETURN nodeId, score * class.mass AS part }
-WITH nodeId, sum(part) AS mass
-WITH collect([nodeId, mass]) AS reached, sum(mass) AS total
-UNWIND reached AS each
-WITH gds.util.asNode(each[0]) AS node, each[1] / total AS mass WHERE node:`PhasegraphPassage`
-RETURN node.id, mass"""
+  RETURN nodeId, score * share AS part }
+WITH gds.util.asNode(nodeId) AS node, sum(part) AS mass
+RETURN CASE WHEN node:`PhasegraphPassage` THEN node.id END AS id, sum(mass)"""
+_WALK_SETS = f"""\
+UNWIND $sets AS each
+CALL (each) {{
+  OPTIONAL MATCH (p:`PhasegraphPassage` {{corpus: $corpus}}) WHERE p.id IN each.passages
+  WITH each, collect(p) AS passages
+  OPTIONAL MATCH (e:`PhasegraphEntity` {{corpus: $corpus}}) WHERE e.name IN each.entities
+  WITH each, passages, collect(e) AS entities
+  WITH each.share AS share, passages + entities AS seeds WHERE size(seeds) > 0
+{_WALK}"""
+_WALK_WEIGHTED = f"""\
+CALL () {{
+  UNWIND $passages AS row MATCH (p:`PhasegraphPassage` {{corpus: $corpus, id: row[0]}}) RETURN p AS seed, row[1] AS bias
+  UNION ALL
+  UNWIND $entities AS row MATCH (e:`PhasegraphEntity` {{corpus: $corpus, name: row[0]}})
+  RETURN e AS seed, row[1] AS bias }}
+WITH collect([seed, bias]) AS found
+CALL (found) {{
+  WITH 1.0 AS share, found AS seeds WHERE size(found) > 0
+{_WALK}"""
 
 
 @dataclass(frozen=True)
@@ -52,11 +77,14 @@ class Projection:
         The corpus.
     passage_count : int
         How many passages it has.
+    weighted : bool, default False
+        Whether the server's GDS takes seeds with masses of their own.
     """
 
     name: str
     corpus: str
     passage_count: int
+    weighted: bool = False
 
 
 def has_gds(connection: Neo4jConnection) -> bool:
@@ -64,7 +92,7 @@ def has_gds(connection: Neo4jConnection) -> bool:
     try:
         connection.read(_VERSION)
     except StoreError as error:
-        if str(error).startswith("refused"):
+        if str(error).startswith(("refused", "schema_missing")):
             return False
         raise
     return True
@@ -100,24 +128,37 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
         raise InvalidInputError(f"the corpus must hold passages; {corpus!r:.60} holds none")
     kin = _PREFIX + _short(corpus)
     name = f"{kin}-{stamp}-{_short(repr(chosen))}"
-    present = list_projections(connection, corpus)
+    version, names = connection.read(_CATALOG, {"prefix": f"{kin}-"})[0]
+    present = _ours(names)
     if name not in present:
         values = {**edge_parameters(corpus, passages, chosen), "graph": name}
         connection.read(projection_statement(), values, deadline=BULK_SECONDS)
     for other in present:
-        if other.startswith(f"{kin}-") and not other.startswith(f"{kin}-{stamp}-"):
+        if not other.startswith(f"{kin}-{stamp}-"):
             connection.read(_DROP, {"graph": other})
-    return Projection(name, corpus, passages)
+    return Projection(name, corpus, passages, _takes_masses(str(version)))
 
 
 def list_projections(connection: Neo4jConnection, corpus: str | None = None) -> tuple[str, ...]:
-    """Return the names of the projections we made, of one corpus or of all, sorted."""
+    """Return the names of the projections we made, of one corpus or of all, sorted.
+
+    Raises
+    ------
+    StoreError
+        If the server fails or has no GDS.
+    """
     prefix = _PREFIX if corpus is None else f"{_PREFIX}{_short(corpus)}-"
-    return tuple(str(row[0]) for row in connection.read(_LIST, {"prefix": prefix}))
+    return _ours(row[0] for row in connection.read(_LIST, {"prefix": prefix}))
 
 
 def drop_projections(connection: Neo4jConnection, corpus: str | None = None) -> None:
-    """Drop the projections we made, of one corpus or of all; nobody else's."""
+    """Drop the projections we made, of one corpus or of all; nobody else's.
+
+    Raises
+    ------
+    StoreError
+        If the server fails or has no GDS.
+    """
     for name in list_projections(connection, corpus):
         connection.read(_DROP, {"graph": name})
 
@@ -129,7 +170,7 @@ def walk_projection(
     entities: Mapping[str, float],
     *,
     follow_probability: float,
-    tolerance: float = 1e-8,
+    tolerance: float = TOLERANCE,
     deadline: float | None = None,
 ) -> dict[str, float]:
     """Return the mass of every passage that a walk from weighted seeds reaches.
@@ -144,8 +185,8 @@ def walk_projection(
         Seeds by id and by name, with positive masses that need not sum to 1.
     follow_probability : float
         Of walking on, in [0, 1).
-    tolerance : float, default 1e-8
-        Largest change of a node's mass at which GDS stops.
+    tolerance : float, default 1e-9
+        Share of all mass at which a node no longer hands on what has newly arrived; > 0.
     deadline : float, optional
         Seconds; the server ends the transaction then.
 
@@ -159,19 +200,65 @@ def walk_projection(
     StoreError
         If the server fails, or the projection is gone.
     """
-    classes: dict[float, dict[str, list[str]]] = {}
-    for kind, seeds in (("passages", passages), ("entities", entities)):
-        for name, mass in seeds.items():
-            classes.setdefault(float(mass), {"passages": [], "entities": []})[kind].append(name)
-    values = {
+    total = math.fsum((*passages.values(), *entities.values()))
+    kinds = {"passages": passages, "entities": entities}
+    shares = {kind: {name: mass / total for name, mass in seeds.items()} for kind, seeds in kinds.items()}
+    values: dict[str, Any] = {
         "graph": projection.name,
         "corpus": projection.corpus,
-        "classes": [{"mass": mass, **names} for mass, names in classes.items()],
         "follow": follow_probability,
-        "iterations": 200,
+        "iterations": _ITERATIONS,
         "tolerance": tolerance,
     }
-    return {str(name): float(mass) for name, mass in connection.read(_WALK, values, deadline=deadline)}
+    if projection.weighted:
+        values |= {kind: [[name, share] for name, share in seeds.items()] for kind, seeds in shares.items()}
+    else:
+        values["sets"] = seed_sets(**shares)
+    rows = connection.read(_WALK_WEIGHTED if projection.weighted else _WALK_SETS, values, deadline=deadline)
+    walked = math.fsum(mass for _, mass in rows)
+    return {name: mass / walked for name, mass in rows if name is not None}
+
+
+def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return sets of seeds with one mass each that add up to seeds with masses of their own.
+
+    There is one set per different mass, or, where that would be more, one per binary digit of the masses.
+
+    Parameters
+    ----------
+    passages, entities : mapping of str to float
+        Masses > 0.
+
+    Returns
+    -------
+    list of dict
+        ``share``, and the names under ``passages`` and ``entities``; at most DIGITS + 1 sets.
+    """
+    seeds = [("passages", name, mass) for name, mass in passages.items()]
+    seeds += [("entities", name, mass) for name, mass in entities.items()]
+    exact = len({mass for *_, mass in seeds}) <= DIGITS
+    lowest = math.frexp(max((mass for *_, mass in seeds), default=1.0))[1] - DIGITS
+    sets: dict[float, dict[str, Any]] = {}
+    for kind, name, mass in seeds:
+        for part in (mass,) if exact else _binary(mass, lowest):
+            sets.setdefault(part, {"share": part, "passages": [], "entities": []})[kind].append(name)
+    return list(sets.values())
+
+
+def _binary(mass: float, lowest: int) -> list[float]:
+    """The powers of two, none below that of `lowest`, that add up to a mass."""
+    whole = round(math.ldexp(mass, -lowest))
+    return [math.ldexp(1.0, place + lowest) for place in range(whole.bit_length()) if whole >> place & 1]
+
+
+def _takes_masses(version: str) -> bool:
+    """Whether seeds may have masses of their own in this version of GDS, as 2.13.9 or 2026.03.0."""
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= _WEIGHTED_SINCE
+
+
+def _ours(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(name for name in names if _OURS.fullmatch(name)))
 
 
 def _short(text: str) -> str:

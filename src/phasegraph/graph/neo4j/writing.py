@@ -14,18 +14,9 @@ from typing import Any
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.neo4j.checks import checked_records
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
+from phasegraph.graph.neo4j.constraints import ensure_schema
 from phasegraph.graph.neo4j.records import PassageRecord
 
-SCHEMA_STATEMENTS = (
-    "CREATE CONSTRAINT phasegraph_passage IF NOT EXISTS FOR (p:`PhasegraphPassage`) REQUIRE (p.corpus, p.id) IS UNIQUE",
-    "CREATE CONSTRAINT phasegraph_removed IF NOT EXISTS FOR (p:`PhasegraphRemoved`) REQUIRE (p.corpus, p.id) IS UNIQUE",
-    "CREATE CONSTRAINT phasegraph_entity IF NOT EXISTS FOR (e:`PhasegraphEntity`) REQUIRE (e.corpus, e.name) IS UNIQUE",
-    "CREATE CONSTRAINT phasegraph_corpus IF NOT EXISTS FOR (c:`PhasegraphCorpus`) REQUIRE c.name IS UNIQUE",
-    "CREATE INDEX phasegraph_fact IF NOT EXISTS FOR ()-[f:`PHASEGRAPH_FACT`]-() ON (f.corpus, f.passage)",
-)
-CREATED = ("phasegraph_passage", "phasegraph_removed", "phasegraph_entity", "phasegraph_corpus", "phasegraph_fact")
-
-_AWAIT = "CALL db.awaitIndexes(60)"
 _DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
 # First in every transaction that writes, for the lock that setting a property takes: writers of one corpus take
 # turns, so that whoever reads a revision finds all that was written up to it, and whatever comes later above it.
@@ -94,24 +85,6 @@ class WriteReport:
     unchanged: int
     removed: int
     revision: int
-
-
-def ensure_schema(connection: Neo4jConnection) -> None:
-    """Create our constraints and index where they are missing, and wait until they serve.
-
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        May be called by several writers at once.
-
-    Raises
-    ------
-    StoreError
-        If the server refuses.
-    """
-    for statement in SCHEMA_STATEMENTS:
-        connection.write(statement)
-    connection.read(_AWAIT, deadline=BULK_SECONDS)
 
 
 def write_graph(
