@@ -1,60 +1,83 @@
-"""The notebooks run from top to bottom as they are committed, in a process of their own."""
+"""The notebooks run from top to bottom in a real kernel, with and without servers, and show what is committed."""
 
+import importlib.util
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples").glob("*.ipynb"))
-WANTED = {
-    "langchain_chroma_neo4j": ("langchain_chroma", "matplotlib"),
-    "llamaindex_postgres_property_graph": ("llama_index.core", "matplotlib"),
-}
+sys.path.insert(0, str(Path(__file__).parent))
+
+from example_runs import EXAMPLES, outputs, printed, run_notebook
+from real_servers import contents
+
+LANGCHAIN = EXAMPLES / "langchain_chroma_neo4j.ipynb"
+LLAMAINDEX = EXAMPLES / "llamaindex_postgres_property_graph.ipynb"
+NOTEBOOKS = (LANGCHAIN, LLAMAINDEX)
+MODULES = ("nbclient", "ipykernel", "matplotlib", "neo4j", "langchain_chroma", "langchain_classic", "llama_index.core")
+
+pytestmark = pytest.mark.timeout(600)
 
 
-def cells(path):
-    return json.loads(path.read_text(encoding="utf-8"))["cells"]
+def committed(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def steady(notebook):
+    """Lines without numbers: scores may differ in their last digits, times in all of them."""
+    lines = printed(notebook).splitlines()
+    return [line for line in lines if not any(letter.isdigit() for letter in line) and line[:1] != " "]
+
+
+def run_as_committed(path, servers, scratch):
+    for module in MODULES:
+        pytest.importorskip(module)
+    notebook = run_notebook(path, servers, scratch)
+    assert not printed(notebook, "stderr")
+    assert steady(notebook) == steady(committed(path))
+    assert len(printed(notebook).splitlines()) == len(printed(committed(path)).splitlines())
+
+
+def tables(address):
+    """Tables in the database's public schema."""
+    from sqlalchemy import create_engine, inspect
+
+    engine = create_engine(f"postgresql+psycopg2{address}")
+    try:
+        return inspect(engine).get_table_names("public")
+    finally:
+        engine.dispose()
 
 
 def test_there_is_one_for_each_framework():
-    assert {path.stem for path in NOTEBOOKS} == set(WANTED)
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_every_cell_runs_and_says_what_the_notebook_shows(path, tmp_path):
-    for module in WANTED[path.stem]:
-        pytest.importorskip(module)
-    code = [cell for cell in cells(path) if cell["cell_type"] == "code"]
-    script = tmp_path / "notebook.py"
-    script.write_text("\n\n".join("".join(cell["source"]) for cell in code), encoding="utf-8")
-    left_out = {"NEO4J_URI", "POSTGRES_URI"}
-    environment = {key: value for key, value in os.environ.items() if key not in left_out}
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)],
-        env={**environment, "MPLBACKEND": "Agg", "PYTHONUTF8": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    printed = [out for cell in code for out in cell["outputs"] if out["output_type"] == "stream"]
-    shown = "".join("".join(out["text"]) for out in printed)
-    assert len(ran.stdout.splitlines()) == len(shown.splitlines())
-    assert steady(ran.stdout) == steady(shown)
-
-
-def steady(text):
-    """Lines without numbers: scores may differ in their last digits, and hits of one score in their order."""
-    return [line for line in text.splitlines() if not any(letter.isdigit() for letter in line) and line[:1] != " "]
+    assert sorted(EXAMPLES.glob("*.ipynb")) == sorted(NOTEBOOKS)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_it_is_committed_with_its_plots_and_without_errors(path):
-    outputs = [out for cell in cells(path) for out in cell.get("outputs", ())]
-    assert not [out for out in outputs if out["output_type"] == "error"]
-    assert sum("image/png" in out.get("data", {}) for out in outputs) >= 2
+def test_without_a_server_every_cell_runs_in_memory(path, tmp_path):
+    run_as_committed(path, {}, tmp_path)
+
+
+def test_with_neo4j_the_graph_lives_there_and_nothing_is_left(address, tmp_path):
+    before = contents(address)
+    run_as_committed(LANGCHAIN, address.environment, tmp_path)
+    assert contents(address) == before
+
+
+def test_with_postgres_the_vectors_live_there_and_nothing_is_left(postgres, tmp_path):
+    if importlib.util.find_spec("llama_index.vector_stores.postgres") is None:
+        pytest.skip("the package llama-index-vector-stores-postgres is not installed")
+    before = tables(postgres)
+    run_as_committed(LLAMAINDEX, {"POSTGRES_URI": postgres}, tmp_path)
+    assert tables(postgres) == before
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_it_is_committed_with_the_plots_of_a_run_on_servers(path):
+    notebook = committed(path)
+    assert {output["output_type"] for output in outputs(notebook)} <= {"stream", "execute_result", "display_data"}
+    assert not printed(notebook, "stderr")
+    assert "is not set" not in printed(notebook)
+    assert sum("image/png" in output.get("data", {}) for output in outputs(notebook)) >= 3
+    assert path.stat().st_size < 300_000

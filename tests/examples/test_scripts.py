@@ -1,0 +1,49 @@
+"""The scripts run as a user would run them, and say what the passages say."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from example_runs import EXAMPLES, run_script
+from real_servers import contents
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def test_every_script_is_run_here():
+    named = {"langchain_quickstart.py", "llamaindex_quickstart.py", "neo4j_graph.py"}
+    assert {path.name for path in EXAMPLES.glob("*.py")} == named
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "found", "place"),
+    [
+        ("langchain_quickstart.py", "langchain_core", "Victoria Falls", "16"),
+        ("llamaindex_quickstart.py", "llama_index.core", "West Chicago, Illinois", "none"),
+    ],
+)
+def test_a_quickstart_finds_what_the_vectors_miss(name, module, found, place, tmp_path):
+    pytest.importorskip(module)
+    question, *lines = run_script(EXAMPLES / name, {}, tmp_path).splitlines()
+    assert question.endswith("?")
+    assert len(lines) == 3
+    assert f"{found} (place among the vectors: {place})" in lines[1]
+
+
+@pytest.mark.timeout(600)
+def test_a_graph_is_written_walked_refreshed_and_dropped_on_a_real_server(address, tmp_path):
+    before = contents(address)
+    lines = run_script(EXAMPLES / "neo4j_graph.py", address.environment, tmp_path).splitlines()
+    assert lines[0] == "written: 300; written again: 0, unchanged: 300"
+    best = lines[2].split("  ")[-1]
+    assert lines[-2:] == [f"removed: 1; a reader that refreshes sees: {[best]}", "dropped; left of it: []"]
+    assert contents(address) == before
+
+
+def test_without_an_address_the_graph_script_says_what_it_needs(tmp_path):
+    pytest.importorskip("neo4j")
+    with pytest.raises(AssertionError, match="NEO4J_URI must name a server"):
+        run_script(EXAMPLES / "neo4j_graph.py", {}, tmp_path)

@@ -1,0 +1,45 @@
+"""Run the notebooks against real servers and store what they show: ``python tests/examples/write_outputs.py``."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import nbformat
+from example_runs import EXAMPLES, run_notebook
+from real_servers import RealServers
+
+
+def main() -> None:
+    with RealServers() as real, tempfile.TemporaryDirectory() as scratch:
+        servers = {**real.neo4j.environment, "POSTGRES_URI": real.postgres}
+        for path in sorted(EXAMPLES.glob("*.ipynb")):
+            notebook = run_notebook(path, servers, Path(scratch))
+            # Nothing that differs with the machine: when each cell ran, which patch version of Python.
+            notebook["metadata"]["language_info"] = {"name": "python"}
+            for cell in notebook["cells"]:
+                cell["metadata"] = {}
+                if "outputs" in cell:
+                    cell["outputs"] = joined(cell["outputs"])
+            nbformat.write(notebook, path)
+            print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def joined(outputs: list[Any]) -> list[Any]:
+    """One output for what was printed in several pieces: where a kernel cuts is chance."""
+    kept: list[Any] = []
+    for output in outputs:
+        if kept and output["output_type"] == kept[-1]["output_type"] == "stream" and output["name"] == kept[-1]["name"]:
+            kept[-1]["text"] += output["text"]
+        else:
+            kept.append(output)
+    return kept
+
+
+if __name__ == "__main__":
+    main()
