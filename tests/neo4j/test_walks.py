@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,36 @@ from corpus import questions, records
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import EdgeWeights, GraphSource, WalkSettings
-from phasegraph.graph.neo4j import GraphRecords, Neo4jConnection, PassageRecord, write_graph, write_synonyms
+from phasegraph.graph.neo4j import (
+    GraphRecords,
+    Neo4jConnection,
+    PassageRecord,
+    drop_corpus,
+    write_graph,
+    write_synonyms,
+)
 from phasegraph.graph.neo4j.gds import drop_projections, has_gds, list_projections, project
-from phasegraph.graph.neo4j.kept_edges import KeptEdges
 from phasegraph.graph.neo4j.neighbourhood import FetchSettings, walk_neighbourhood
 from phasegraph.graph.source.online import Neo4jGraphSource
 
 SLICE = 200
-EVERYTHING = FetchSettings(nodes=100_000, per_round=100_000, unknown=0.0)
+
+
+class Counting(list):
+    """A connection whose statements are listed."""
+
+    def __init__(self, connection):
+        self.connection, self.deadline = connection, connection.deadline
+
+    def read(self, *given, **named):
+        self.append(given[0])
+        return self.connection.read(*given, **named)
+
+
+EVERYTHING = FetchSettings(nodes=100_000, per_round=100_000)
+OTHER_WEIGHTS = EdgeWeights(
+    home=3.0, lead=2.0, rarity_power=1.0, count_power=1.0, common_share=0.0, fact=0.5, synonym=0.3
+)
 
 
 @pytest.fixture(scope="module")
@@ -42,62 +65,94 @@ def stored(driver):
     clear(driver)
 
 
-def test_the_edges_the_server_works_out_are_those_of_the_graph(stored):
-    connection, graph = stored
+def whole_walk(connection, graph, weights):
+    """A walk from everywhere, which fetches all."""
     everything = {name: 1.0 for name in graph.passages}, {name: 1.0 for name in graph.entities}
-    settings = EVERYTHING
-    walk = walk_neighbourhood(connection, "walk", (SLICE, 0), *everything, follow_probability=0.5, settings=settings)
+    return walk_neighbourhood(
+        connection, "walk", (SLICE, 0), *everything, follow_probability=0.5, weights=weights, settings=EVERYTHING
+    )
+
+
+@pytest.mark.parametrize("weights", [EdgeWeights(), OTHER_WEIGHTS, EdgeWeights(synonym=0.0, fact=0.0)])
+def test_every_edge_that_is_fetched_weighs_what_it_weighs_in_memory(stored, weights):
+    connection, graph = stored
+    walk = whole_walk(connection, graph, weights)
     assert walk.complete
     assert walk.unknown == 0.0
-    places = [graph.passage_rows[name] for name in walk.graph.passages]
-    places += [graph.entity_rows[name] + SLICE for name in walk.graph.entities]
+    places = graph_places(graph, walk.graph.passages, walk.graph.entities)
     order = np.argsort(places)
     mine = walk.graph.adjacency[order][:, order]
-    np.testing.assert_allclose(mine.toarray(), graph.adjacency.toarray(), rtol=1e-6)
+    np.testing.assert_array_equal(mine.toarray(), dataclasses.replace(graph, weights=weights).adjacency.toarray())
 
 
-def test_other_weights_reach_the_server_too(stored):
+def graph_places(graph, passages, entities):
+    return [graph.passage_rows[one] for one in passages] + [graph.entity_rows[one] + SLICE for one in entities]
+
+
+@pytest.mark.parametrize("weights", [EdgeWeights(), OTHER_WEIGHTS])
+def test_every_edge_of_a_projection_weighs_what_it_weighs_in_memory(stored, driver, weights):
     connection, graph = stored
-    weights = EdgeWeights(
-        home=3.0, lead=2.0, rarity_power=1.0, count_power=1.0, common_share=0.0, fact=0.5, synonym=0.0
-    )
-    seeds = {graph.passages[0]: 1.0}
-    walk = walk_neighbourhood(
-        connection, "walk", (SLICE, 0), seeds, {}, follow_probability=0.5, weights=weights, settings=EVERYTHING
-    )
-    other = dataclasses.replace(graph, weights=weights)
-    rows = [other.passage_rows[name] for name in walk.graph.passages]
-    rows += [other.entity_rows[name] + SLICE for name in walk.graph.entities]
-    wanted = other.adjacency[rows][:, rows]
-    np.testing.assert_allclose(walk.graph.adjacency.toarray(), wanted.toarray(), rtol=1e-6)
+    if not has_gds(connection):
+        pytest.skip("the server has no Graph Data Science library")
+    made = project(connection, "walk", weights)
+    streamed = driver.execute_query(
+        "CALL gds.graph.relationshipProperty.stream($graph, 'weight') YIELD sourceNodeId, targetNodeId, propertyValue "
+        "WITH gds.util.asNode(sourceNodeId) AS s, gds.util.asNode(targetNodeId) AS t, propertyValue AS w "
+        "RETURN s:PhasegraphPassage, coalesce(s.id, s.name), t:PhasegraphPassage, coalesce(t.id, t.name), w",
+        graph=made.name,
+    ).records
+    found = np.zeros((graph.size, graph.size))
+    for is_passage, start, to_passage, end, weight in streamed:
+        row = graph.passage_rows[start] if is_passage else graph.entity_rows[start] + SLICE
+        column = graph.passage_rows[end] if to_passage else graph.entity_rows[end] + SLICE
+        found[row, column] += weight
+    wanted = dataclasses.replace(graph, weights=weights).adjacency.toarray()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize("relevance", [True, False])
-def test_a_fetched_walk_ranks_the_passages_of_the_walk_in_memory(stored, relevance):
+@pytest.mark.parametrize("kernel", ["numpy", "auto"])
+def test_a_fetched_walk_is_the_walk_in_memory(stored, relevance, kernel):
     connection, graph = stored
-    # Without closeness: with it, passages of next to no mass are ranked by similarity, and which of them the
-    # walk came near at all depends on its last rounding.
-    walk = WalkSettings(relevance=relevance, closeness=0.0)
-    near = Neo4jGraphSource(connection, "walk", walk=walk, fetch=EVERYTHING)
-    here = GraphSource(graph, walk=walk)
-    for question, ranking in questions(4, SLICE):
+    walk = WalkSettings(relevance=relevance, kernel=kernel, tolerance=1e-4)  # no round of it is dense in memory
+    near, here = Neo4jGraphSource(connection, "walk", walk=walk), GraphSource(graph, walk=walk)
+    for question, ranking in questions(6, SLICE):
         online, local = near.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
-        assert set(online.ids) == set(local.ids)
-        np.testing.assert_allclose(online.scores, local.scores, atol=2e-3)
+        assert online.ids == local.ids
+        np.testing.assert_allclose(online.scores, local.scores, rtol=1e-12)
         assert online.size == local.size
-        assert online.background.location == pytest.approx(local.background.location, abs=0.02)
-        assert online.background.scale == pytest.approx(local.background.scale, rel=0.02)
+        assert online.background.location == pytest.approx(local.background.location, rel=1e-12)
+        assert online.background.scale == pytest.approx(local.background.scale, rel=1e-12)
         assert online.reason == ""
 
 
-def test_the_default_source_agrees_with_the_one_in_memory(stored):
+def test_the_default_source_ranks_the_passages_of_the_one_in_memory(stored):
     connection, graph = stored
     near, here = Neo4jGraphSource(connection, "walk"), GraphSource(graph)
-    for question, ranking in questions(4, SLICE):
+    for question, ranking in questions(6, SLICE):
         online, local = near.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
-        assert len({*online.ids} & {*local.ids}) >= 17
-        assert online.ids[:5] == local.ids[:5]
-        assert online.background.location == pytest.approx(local.background.location, abs=0.02)
+        assert {*online.ids} == {*local.ids}
+        # In so small a graph rounds of the walk in memory are dense: it pushes on what lies below its tolerance, too.
+        np.testing.assert_allclose(np.sort(online.scores), np.sort(local.scores), rtol=1e-2)
+
+
+@pytest.mark.parametrize("fetch", [FetchSettings(), FetchSettings(nodes=100, per_round=30), FetchSettings(nodes=12)])
+def test_an_answer_does_not_depend_on_what_was_asked_before(stored, fetch):
+    connection, _ = stored
+    asked = questions(5, SLICE)
+    used = Neo4jGraphSource(connection, "walk", fetch=fetch)
+    rich = Neo4jGraphSource(connection, "walk")
+    for question, ranking in asked:
+        rich.search(question, 20, {"vector": ranking})
+    for question, ranking in asked + asked[::-1]:
+        fresh = Neo4jGraphSource(connection, "walk", fetch=fetch).search(question, 20, {"vector": ranking})
+        much_kept = dataclasses.replace(rich, fetch=fetch)
+        object.__setattr__(much_kept, "_memory", rich._memory)
+        for source in (used, much_kept):
+            found = source.search(question, 20, {"vector": ranking})
+            assert found.ids == fresh.ids
+            np.testing.assert_allclose(found.scores, fresh.scores, rtol=1e-12)
+            assert found.reason == fresh.reason
 
 
 def test_a_small_budget_is_kept_and_says_what_it_does_not_know(stored):
@@ -107,6 +162,17 @@ def test_a_small_budget_is_kept_and_says_what_it_does_not_know(stored):
     found = poor.search(question, 20, {"vector": ranking})
     assert len(found.ids) > 0
     assert "of the walk's mass stands at nodes that were not fetched" in found.reason
+    walk = walk_neighbourhood(
+        connection,
+        "walk",
+        (SLICE, 0),
+        {ranking.ids[0]: 1.0},
+        {},
+        follow_probability=0.8,
+        settings=FetchSettings(nodes=12, per_round=5),
+    )
+    assert walk.fetched <= 12
+    assert 0 < walk.unknown < 1
 
 
 def test_a_trail_leads_from_a_seed_to_the_passage(stored):
@@ -166,25 +232,30 @@ def test_edges_are_kept_until_the_corpus_changes(connection):
         PassageRecord("b", text="y", mentions=(("bo", 1),)),
     ]
     write_graph(connection, records, corpus="kept")
-    source = Neo4jGraphSource(connection, "kept")
+    source, statements = Neo4jGraphSource(connection, "kept"), Counting(connection)
+    object.__setattr__(source, "connection", statements)
     first = source.search("ada", 10, {})
-    held = len(source._kept)
-    assert held > 0
+    assert len(statements) > 1
+    statements.clear()
     assert source.search("ada", 10, {}).ids == first.ids == ("a", "b")
-    assert len(source._kept) == held
+    assert len(statements) == 1, "the look-up, which brings the stamp"
     write_graph(connection, [PassageRecord("c", text="z", mentions=(("ada", 1),))], corpus="kept")
     assert source.search("ada", 10, {}).ids == ("a", "c", "b")
+    drop_corpus(connection, "kept")
+    write_graph(connection, [PassageRecord("d", text="z", mentions=(("ada", 1),))], corpus="kept")
+    write_graph(connection, [PassageRecord("e", text="z", mentions=(("bo", 1),))], corpus="kept")
+    assert source.search("ada", 10, {}).ids == ("d",), "as many changes as before, and another corpus"
 
 
-def test_kept_edges_are_bounded():
-    few = KeptEdges(10)
-    for number in range(50):
-        node = (True, str(number))
-        found = few.edges_of([node], 1, lambda nodes: {each: [(False, ["x", "y"], [1.0, 2.0])] for each in nodes})
-        assert list(found) == [node]
-    assert 0 < len(few) <= 10
-    assert few.edges_of([(True, "49")], 1, lambda nodes: pytest.fail("it was kept"))
-    assert few.edges_of([(True, "49")], 2, lambda nodes: {}) == {(True, "49"): ()}, "another stamp, nothing kept"
+def test_threads_that_share_a_source_get_the_answers_of_one(stored):
+    connection, _ = stored
+    asked = questions(12, SLICE)
+    alone = Neo4jGraphSource(connection, "walk")
+    wanted = [alone.search(question, 20, {"vector": ranking}).ids for question, ranking in asked]
+    shared = Neo4jGraphSource(connection, "walk")
+    with ThreadPoolExecutor(6) as workers:
+        found = list(workers.map(lambda one: shared.search(one[0], 20, {"vector": one[1]}).ids, asked))
+    assert found == wanted
 
 
 def test_a_query_without_seeds_says_so_and_asks_for_nothing_more(stored):

@@ -103,23 +103,43 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
     kept = usable(frequency, homes, passages, weights)
     outward = _to_entities(mentions, frequency, kept & (frequency > 1), weights)
     inward = _to_passages(mentions, homes, kept, weights)
-    across = (facts.astype(np.float32) * np.float32(weights.fact) + synonyms * np.float32(weights.synonym)).tocsr()
+    across = across_weights(facts, synonyms, weights).tocsr()
     whole = sparse.block_array([[None, outward], [inward, across]], format="csr", dtype=np.float32)
     whole.eliminate_zeros()
     whole.sort_indices()
     return whole
 
 
+def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
+    """Weights of edges from passages to entities of these frequencies, one for one."""
+    return np.log1p(passages / np.maximum(frequency, 1)) ** weights.rarity_power
+
+
+def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
+    """What so many mentions add to the weights of edges from entities to passages."""
+    counted: Float32Array = counts.astype(np.float32) ** np.float32(weights.count_power)
+    return counted
+
+
+def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
+    """What being about the entity adds to them; values as in the homes matrix, 0 where it is not."""
+    by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
+    return by_kind
+
+
+def across_weights(facts: Any, synonyms: Any, weights: EdgeWeights) -> Any:
+    """Weights of edges between entities, from counts of facts and float32 similarities: two matrices or two arrays."""
+    return facts.astype(np.float32) * np.float32(weights.fact) + synonyms * np.float32(weights.synonym)
+
+
 def _to_entities(mentions: Csr, frequency: Int32Array, kept: Any, weights: EdgeWeights) -> Csr:
-    gains = np.log1p(mentions.shape[0] / np.maximum(frequency, 1)) ** weights.rarity_power
-    gains = np.where(kept, gains, 0.0).astype(np.float32)
+    gains = np.where(kept, rarity_weights(frequency, mentions.shape[0], weights), 0.0).astype(np.float32)
     return sparse.csr_array((gains[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
 
 
 def _to_passages(mentions: Csr, homes: Csr, kept: Any, weights: EdgeWeights) -> Csr:
-    counted = mentions.data.astype(np.float32) ** np.float32(weights.count_power)
+    counted = count_weights(mentions.data, weights)
     counted *= kept[mentions.indices]
-    by_kind = np.array([0.0, weights.lead, weights.home], dtype=np.float32)
     plain = sparse.csr_array((counted, mentions.indices, mentions.indptr), shape=mentions.shape)
-    at_home = sparse.csr_array((by_kind[homes.data], homes.indices, homes.indptr), shape=homes.shape)
+    at_home = sparse.csr_array((home_weights(homes.data, weights), homes.indices, homes.indptr), shape=homes.shape)
     return (plain + at_home).T.tocsr()

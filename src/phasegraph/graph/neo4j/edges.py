@@ -1,8 +1,8 @@
-"""The walk's edges as the server works them out: the formulas of `EdgeWeights`, once, in Cypher.
+"""The walk's edges as the server works them out for a projection: the formulas of `EdgeWeights` in Cypher.
 
-The same clauses feed the projection of a whole corpus and the neighbourhood of a few nodes, so that both walk
-the graph that `EntityGraph.adjacency` would hold. Weights are derived from counts as they are read: a new
-passage changes the rarity of its entities everywhere, and nothing stored goes stale.
+A projection holds what `EntityGraph.adjacency` would hold. Weights are derived from counts as they are read: a
+new passage changes the rarity of its entities everywhere, and nothing stored goes stale. (A fetched
+neighbourhood brings counts, and `EdgeWeights` weighs them.)
 """
 
 from __future__ import annotations
@@ -21,12 +21,6 @@ _ENTITY = "MATCH (e:`PhasegraphEntity` {corpus: $corpus})"
 STATE = """\
 MATCH (c:`PhasegraphCorpus` {name: $corpus})
 RETURN COUNT { MATCH (p:`PhasegraphPassage` {corpus: $corpus}) }, c.stamp"""
-LOOKUP = f"""\
-CALL () {{
-{_PASSAGE} WHERE p.id IN $passages RETURN p.id AS name, null AS frequency, null AS anchored
-UNION ALL
-{_ENTITY} WHERE e.name IN $entities RETURN e.name AS name, {_FREQUENCY} AS frequency, {_ANCHORED} AS anchored }}
-RETURN name, frequency, anchored"""
 
 # One per kind of edge: where it starts, where it leads, the clauses that find it, its weight. An entity in
 # too many passages has no edges unless some passage is about it; one of a single passage is not entered from
@@ -48,36 +42,14 @@ _CLAUSES = (
     ("e", "o", "MATCH (e)-[f:`PHASEGRAPH_FACT`]-(o) WHERE o <> e", "f.count * $fact"),
     ("e", "o", "MATCH (e)-[s:`PHASEGRAPH_SYNONYM`]-(o) WHERE o <> e", "s.similarity * $synonym"),
 )
-_STARTS = {"p": (_PASSAGE, "p.id IN $passages"), "e": (_ENTITY, "e.name IN $entities")}
-_NAMES = {"p": "p.id", "e": "e.name", "o": "o.name"}
-
-
-def neighbourhood_statement() -> str:
-    """Return the statement for the out-edges of ``$passages`` and ``$entities``.
-
-    A row holds whether its edges start at a passage, whether they lead to one, and in parallel the names of
-    the starts, lists of the names of the ends, and lists of weights.
-    """
-    parts = []
-    for start, end, clauses, weight in _CLAUSES:
-        match, only = _STARTS[start]
-        kinds = f"{str(start == 'p').lower()} AS from_passage, {str(end == 'p').lower()} AS to_passage"
-        ends = f"collect({_NAMES[end]}) AS names, collect({weight}) AS weights"
-        parts.append(f"{match} WHERE {only} {clauses}\nRETURN {kinds}, {_NAMES[start]} AS name, {ends}")
-    joined = "\nUNION ALL\n".join(parts)
-    # One record per kind: a driver spends more on a record than on what is in it.
-    columns = "collect(name), collect(names), collect(weights)"
-    return f"CALL () {{\n{joined} }}\nRETURN from_passage, to_passage, {columns}"
+_STARTS = {"p": _PASSAGE, "e": _ENTITY}
 
 
 def projection_statement() -> str:
     """Return the statement that projects a whole corpus into a named graph of GDS."""
-    parts = [
-        f"{match} RETURN {start} AS source, null AS target, 0.0 AS weight" for start, (match, _) in _STARTS.items()
-    ]
+    parts = [f"{match} RETURN {start} AS source, null AS target, 0.0 AS weight" for start, match in _STARTS.items()]
     for start, end, clauses, weight in _CLAUSES:
-        match, _ = _STARTS[start]
-        parts.append(f"{match} {clauses}\nRETURN {start} AS source, {end} AS target, {weight} AS weight")
+        parts.append(f"{_STARTS[start]} {clauses}\nRETURN {start} AS source, {end} AS target, {weight} AS weight")
     joined = "\nUNION ALL\n".join(parts)
     return (
         f"CALL () {{\n{joined} }}\n"
@@ -86,11 +58,11 @@ def projection_statement() -> str:
 
 
 def edge_parameters(corpus: str, passage_count: int, weights: EdgeWeights) -> dict[str, Any]:
-    """Return the values both statements share."""
+    """Return what the statement takes besides the name of the graph."""
     return {
         "corpus": corpus,
         "passage_count": passage_count,
-        "most_common": max(weights.common_share * passage_count, FEWEST_COMMON),
+        "most_common": most_common(passage_count, weights),
         "rarity_power": weights.rarity_power,
         "count_power": weights.count_power,
         "home": weights.home,
@@ -98,6 +70,11 @@ def edge_parameters(corpus: str, passage_count: int, weights: EdgeWeights) -> di
         "fact": weights.fact,
         "synonym": weights.synonym,
     }
+
+
+def most_common(passage_count: int, weights: EdgeWeights) -> float:
+    """Return in how many passages an entity may be that no passage is about, and still have edges."""
+    return max(weights.common_share * passage_count, FEWEST_COMMON)
 
 
 def corpus_state(connection: Neo4jConnection, corpus: str, *, deadline: float | None = None) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Edges that earlier queries fetched, kept until the corpus changes.
+"""Edges that queries fetched, in arrays, kept until the corpus changes.
 
 Walks meet the same well-connected nodes again and again. What is kept is bounded by a number of edges and
 dropped as a whole when the corpus's stamp moves, because one new passage changes weights everywhere.
@@ -6,29 +6,129 @@ dropped as a whole when the corpus's stamp moves, because one new passage change
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from threading import Lock
+from types import MappingProxyType
 from typing import TypeAlias
 
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import BoolArray, Float32Array, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError
+from phasegraph.graph.neo4j.partial import PartialGraph
+from phasegraph.graph.pagerank.rows import ranges
 
-Node: TypeAlias = tuple[bool, str]
-"""Whether it is a passage, and its id or name."""
+Codes: TypeAlias = Int32Array
+"""Nodes whatever is added: an entity by its row, a passage by -1 less its row."""
 
-Edges: TypeAlias = tuple[bool, Sequence[str], Sequence[float]]
-"""Whether they lead to passages, where they lead, and their weights."""
 
-Found: TypeAlias = Mapping[Node, Sequence[Edges]]
+class KnownEdges:
+    """Nodes by name, and the out-edges of some of them; grows, one query at a time.
+
+    Rows are given in the order of arrival.
+    """
+
+    def __init__(self) -> None:
+        self.passages: dict[str, int] = {}
+        self.entities: dict[str, int] = {}
+        self._owners = np.empty(0, dtype=np.int32)
+        self._counts = np.empty(0, dtype=np.int32)
+        self._ends = np.empty(0, dtype=np.int32)
+        self._weights = np.empty(0, dtype=np.float32)
+        self._used = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        """How many edges there are; a node that has none takes room as well."""
+        return len(self._ends) + len(self._owners)
+
+    def copy(self) -> KnownEdges:
+        """Return one that may grow while others walk over this one."""
+        made = KnownEdges()
+        made.passages, made.entities = dict(self.passages), dict(self.entities)
+        made._owners, made._counts, made._ends = self._owners, self._counts, self._ends
+        made._weights, made._used = self._weights, self._used
+        return made
+
+    def lacks(self, passages: Iterable[str], entities: Iterable[str]) -> bool:
+        """Whether one of these has no row."""
+        return any(name not in self.passages for name in passages) or any(
+            name not in self.entities for name in entities
+        )
+
+    def codes(self, is_passage: bool, names: Iterable[str]) -> Codes:
+        """Nodes of these names, new ones with the next rows."""
+        rows = self.passages if is_passage else self.entities
+        found = np.array([rows.setdefault(name, len(rows)) for name in names], dtype=np.int32)
+        self.__dict__.pop("graph", None)
+        return -1 - found if is_passage else found
+
+    def add(self, owners: Codes, counts: Int32Array, ends: Codes, weights: Float32Array) -> None:
+        """Take in the edges of nodes that had none so far: `counts` of them for each."""
+        self._owners = np.concatenate([self._owners, owners])
+        self._counts = np.concatenate([self._counts, counts])
+        self._ends = np.concatenate([self._ends, ends])
+        self._weights = np.concatenate([self._weights, weights])
+        self._used = np.concatenate([self._used, np.zeros(len(owners), dtype=np.int64)])
+        self.__dict__.pop("graph", None)
+
+    @cached_property
+    def graph(self) -> PartialGraph:
+        """All of it, entities after passages."""
+        first = len(self.passages)
+        size = first + len(self.entities)
+        owners = _nodes(self._owners, first)
+        here = np.zeros(size, dtype=np.bool_)
+        here[owners] = True
+        indptr = np.zeros(size + 1, dtype=np.int64)
+        indptr[owners + 1] = self._counts
+        np.cumsum(indptr, out=indptr)
+        edges = np.empty(len(self._ends), dtype=np.int64)
+        edges[ranges(indptr[owners], self._counts.astype(np.int64))] = np.arange(len(edges))
+        matrix = sparse.csr_array((self._weights[edges], _nodes(self._ends, first)[edges], indptr), shape=(size, size))
+        return PartialGraph(
+            tuple(self.passages),
+            tuple(self.entities),
+            MappingProxyType(self.passages),
+            MappingProxyType(self.entities),
+            adjacency=matrix,
+            here=here,
+        )
+
+    def touch(self, nodes: BoolArray, clock: int) -> None:
+        """Note that a walk needed the edges of these nodes of its graph."""
+        owners = _nodes(self._owners, len(self.passages))
+        self._used[nodes[owners]] = clock
+
+    def part(self, limit: int) -> KnownEdges:
+        """Return the nodes used last, with `limit` edges at most."""
+        order = np.argsort(-self._used, kind="stable")
+        kept = np.sort(order[np.cumsum(self._counts[order] + 1) <= limit])
+        starts = np.cumsum(self._counts, dtype=np.int64) - self._counts
+        edges = ranges(starts[kept], self._counts[kept].astype(np.int64))
+        made = KnownEdges()
+        ids, names = tuple(self.passages), tuple(self.entities)
+        codes = np.concatenate([self._owners[kept], self._ends[edges]])
+        distinct, place = np.unique(codes, return_inverse=True)
+        fresh = np.empty(len(distinct), dtype=np.int32)
+        here = distinct < 0
+        fresh[here] = made.codes(True, [ids[row] for row in (-1 - distinct[here]).tolist()])
+        fresh[~here] = made.codes(False, [names[row] for row in distinct[~here].tolist()])
+        codes = fresh[place]
+        made.add(codes[: len(kept)], self._counts[kept], codes[len(kept) :], self._weights[edges])
+        made._used = self._used[kept]
+        return made
 
 
 class KeptEdges:
-    """Edges by node, for one corpus and one set of weights; the longest unused go first. Thread-safe.
+    """What is known of a corpus, for one set of weights; the nodes longest unused go first. Thread-safe.
 
     Parameters
     ----------
     limit : int, default 500_000
-        Edges kept at most, at least 0; 0 keeps none.
+        Edges kept at most, at least 0; 0 keeps none. Past it, half of them stay.
 
     Raises
     ------
@@ -41,43 +141,50 @@ class KeptEdges:
             raise InvalidInputError(f"limit must be an integer of at least 0; {limit!r:.40} was given")
         self._limit = limit
         self._lock = Lock()
-        self._stamp: int | None = None
-        self._held: OrderedDict[Node, Sequence[Edges]] = OrderedDict()
-        self._edges = 0
+        self._stamp: object = None
+        self._held = KnownEdges()
+        self._clock = itertools.count(1)
 
     def __len__(self) -> int:
         """How many edges are kept."""
-        return self._edges
+        return len(self._held)
 
-    def edges_of(self, nodes: Iterable[Node], stamp: int, fetch: Callable[[Sequence[Node]], Found]) -> Found:
-        """Return the edges of some nodes, in the order of the nodes, fetching those that are not here."""
-        wanted = list(nodes)
+    def known(self, stamp: object) -> KnownEdges:
+        """What is kept of the corpus as it is; to be copied before it grows."""
         with self._lock:
             if stamp != self._stamp:
-                self._held.clear()
-                self._edges, self._stamp = 0, stamp
-            found = {node: self._held[node] for node in wanted if node in self._held}
-            for node in found:
-                self._held.move_to_end(node)
-        missing = [node for node in wanted if node not in found]
-        if missing:
-            fresh = fetch(missing)
-            found.update({node: fresh.get(node, ()) for node in missing})
-            self._keep({node: found[node] for node in missing}, stamp)
-        return {node: found[node] for node in wanted}
+                self._held, self._stamp = KnownEdges(), stamp
+            return self._held
 
-    def _keep(self, fresh: Found, stamp: int) -> None:
+    def keep(self, stamp: object, known: KnownEdges, needed: BoolArray) -> None:
+        """Keep what a query has come to know; of two that ran at once, what knows more.
+
+        Parameters
+        ----------
+        stamp : object
+            Of the corpus the query walked over; if it is another by now, nothing is kept.
+        known : KnownEdges
+            What `known` returned, or a copy that has grown.
+        needed : (n,) array of bool
+            Nodes of its graph whose edges the walk needed.
+        """
         with self._lock:
             if stamp != self._stamp:
                 return
-            for node, kinds in fresh.items():
-                if node not in self._held:
-                    self._held[node] = kinds
-                    self._edges += _size(kinds)
-            while self._edges > self._limit and self._held:
-                self._edges -= _size(self._held.popitem(last=False)[1])
+            known.touch(needed, next(self._clock))
+            if len(known) > len(self._held):
+                self._held = known if len(known) <= self._limit else known.part(self._limit // 2)
 
 
-def _size(kinds: Sequence[Edges]) -> int:
-    """Edges of a node; one that has none takes room as well."""
-    return 1 + sum(len(names) for _, names, _ in kinds)
+def _nodes(codes: Codes, first: int) -> IntArray:
+    """Nodes of a graph whose entities start at `first`."""
+    nodes: IntArray = np.where(codes < 0, -1 - codes, codes + first).astype(np.intp)
+    return nodes
+
+
+def merged(owners: Sequence[int] | IntArray, ends: Codes, values: Float32Array) -> tuple[IntArray, Codes, Float32Array]:
+    """Parallel edges as one, with the sum of their values, by owner and end."""
+    keys = np.asarray(owners, dtype=np.int64) * 2**32 + ends.astype(np.int64)
+    distinct, place = np.unique(keys, return_inverse=True)
+    summed = np.bincount(place, weights=values, minlength=len(distinct)).astype(np.float32)
+    return (distinct // 2**32).astype(np.intp), (distinct % 2**32).astype(np.int32), summed

@@ -2,6 +2,7 @@
 
 from phasegraph.graph.source.evidence import Step, Trail, Trails
 from phasegraph.graph.source.graph_source import GraphSource, WalkSettings
+from phasegraph.graph.source.narrowing import passage_ids
 from phasegraph.graph.source.restricted import RestrictedGraphSource, restrict_graph
 from phasegraph.graph.source.semflow import SemFlowSource
 
@@ -13,5 +14,6 @@ __all__ = [
     "Trail",
     "Trails",
     "WalkSettings",
+    "passage_ids",
     "restrict_graph",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -12,23 +12,25 @@ import numpy as np
 from phasegraph.candidates import Ranking, top_order
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.checks import check_names
-from phasegraph.graph.entity_graph import EdgeWeights, normalise_name, split_words
-from phasegraph.graph.extraction.gazetteer import MAX_WORDS
+from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
 from phasegraph.graph.neo4j.connection import Neo4jConnection
-from phasegraph.graph.neo4j.edges import LOOKUP, corpus_state
+from phasegraph.graph.neo4j.edges import corpus_state
 from phasegraph.graph.neo4j.gds import has_gds, project, walk_projection
-from phasegraph.graph.neo4j.kept_edges import KeptEdges
+from phasegraph.graph.neo4j.lookups import Stamp, look_up
 from phasegraph.graph.neo4j.neighbourhood import FetchSettings, LocalWalk, walk_neighbourhood
 from phasegraph.graph.neo4j.partial import PartialGraph
+from phasegraph.graph.neo4j.remembered import CorpusMemory, View
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.source.evidence import Trails
 from phasegraph.graph.source.graph_source import WalkSettings
+from phasegraph.graph.source.restricted import Allowed, members, only
 from phasegraph.graph.source.scoring import background, passage_scores
 from phasegraph.pipeline.checks import check_count, check_query
 from phasegraph.sources.protocol import Given
 
 Method = Literal["neighbourhood", "gds"]
+_NOTHING = "no passage of the graph is allowed"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,8 @@ class Neo4jGraphSource:
     walk : WalkSettings
     weights : EdgeWeights
     fetch : FetchSettings
+    allowed : callable or collection of str, optional
+        Passages that may be seen, as for :meth:`within`; None allows all.
 
     Raises
     ------
@@ -59,9 +63,9 @@ class Neo4jGraphSource:
 
     Notes
     -----
-    Scores, background and evidence are those of `GraphSource` over the same corpus; a fetched walk knows all
-    but a small share of the mass, and `Ranking.reason` says so where that share is larger than
-    `FetchSettings.unknown`.
+    Scores, background and evidence are those of `GraphSource` over the same corpus. A walk that would need more
+    than `FetchSettings.nodes`, or more time than there is, is cut short, and `Ranking.reason` says how much of its
+    mass it left waiting. Edges are kept in memory until the corpus changes; answers do not depend on them.
     """
 
     connection: Neo4jConnection
@@ -73,7 +77,8 @@ class Neo4jGraphSource:
     walk: WalkSettings = field(default_factory=WalkSettings)
     weights: EdgeWeights = field(default_factory=EdgeWeights)
     fetch: FetchSettings = field(default_factory=FetchSettings)
-    _kept: KeptEdges = field(default_factory=KeptEdges, init=False, repr=False)
+    allowed: Allowed | None = field(default=None, repr=False)
+    _memory: CorpusMemory = field(default_factory=CorpusMemory, init=False, repr=False)
 
     def __post_init__(self) -> None:
         for label in ("corpus", "name"):
@@ -83,9 +88,51 @@ class Neo4jGraphSource:
         if self.method not in ("neighbourhood", "gds"):
             raise InvalidInputError(f"method must be 'neighbourhood' or 'gds'; got {self.method!r:.40}")
         object.__setattr__(self, "needs", check_names("needs", self.needs))
+        if self.allowed is not None:
+            if self.method == "gds":
+                raise InvalidInputError("method must be 'neighbourhood' where some passages are hidden; got 'gds'")
+            object.__setattr__(self, "allowed", self.allowed if callable(self.allowed) else members(self.allowed))
+
+    def within(self, allowed: Allowed) -> Neo4jGraphSource:
+        """The same source for one who may see only some passages.
+
+        Parameters
+        ----------
+        allowed : callable or collection of str
+            ``allowed(passage_id)`` says whether a passage may be seen (asked for every id of the corpus, which are
+            read once for each state of it); or the ids of those that may, which become a parameter of every
+            statement. Where this source is restricted already, both must allow a passage.
+
+        Returns
+        -------
+        Neo4jGraphSource
+            What is not allowed is neither fetched nor walked through, scored, counted, returned or named; a fact is
+            walked where an allowed passage states it. It shares its memory with this one.
+
+        Raises
+        ------
+        InvalidInputError, InvalidTypeError
+            If `allowed` is neither, or the method is "gds".
+        """
+        checked = allowed if callable(allowed) else members(allowed)
+        made = replace(self, allowed=checked if self.allowed is None else _both(self.allowed, checked))
+        object.__setattr__(made, "_memory", self._memory)
+        return made
+
+    def passage_ids(self) -> tuple[str, ...]:
+        """Ids of the passages that may be seen, sorted; read once for each state of the corpus.
+
+        Raises
+        ------
+        StoreError
+            If the server fails.
+        """
+        ids = self._memory.ids(self.connection, self.corpus)
+        seen = self._seen()
+        return ids if seen is None else tuple(one for one in ids if one in seen)
 
     def verify(self) -> int:
-        """Look whether the corpus can be walked; return how many passages it has.
+        """Look whether the corpus can be walked; return how many passages may be seen.
 
         Raises
         ------
@@ -101,27 +148,54 @@ class Neo4jGraphSource:
             if not has_gds(self.connection):
                 raise InvalidInputError("method 'gds' needs the Graph Data Science library; the server has none")
             project(self.connection, self.corpus, self.weights)
-        return count
+        seen = self._seen()
+        if seen is None:
+            return count
+        _, stamp = look_up(self.connection, self.corpus, "", (), seen)
+        return self._memory.view(self.connection, self.corpus, stamp, seen).count
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         handed = next((ranking for need in self.needs if (ranking := given.get(need)) is not None), None)
-        state = corpus_state(self.connection, self.corpus)
-        count = state[0]
-        view = self._look_up(query, handed, count)
-        seeding = link(view.as_graph(), query, handed, self.linking)
+        seen = self._seen()
+        if seen is not None and not seen:
+            return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
+        ids = () if handed is None else handed.ids
+        named, stamp = look_up(self.connection, self.corpus, query, ids, seen)
+        view = self._memory.view(self.connection, self.corpus, stamp, seen)
+        if seen is not None:
+            if not view.count:
+                return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
+            handed = only(handed, named.passage_rows)
+        named = replace(named, passages=range(view.count))
+        seeding = link(named.as_graph(), query, handed, self.linking)
         if not len(seeding):
-            return Ranking(self.name, (), np.empty(0), size=count, reason=seeding.reason)
-        passages, entities = _named_seeds(view, seeding)
+            return Ranking(self.name, (), np.empty(0), size=view.count, reason=seeding.reason)
+        passages, entities = _named_seeds(named, seeding)
         if self.method == "gds":
             return self._pushed_down(passages, entities, limit)
-        relevant = handed if self.walk.relevance else None
+        return self._fetched(view, stamp, passages, entities, handed if self.walk.relevance else None, limit)
+
+    def _seen(self) -> frozenset[str] | None:
+        if self.allowed is None:
+            return None
+        return self._memory.chosen(self.connection, self.corpus, self.allowed)
+
+    def _fetched(
+        self,
+        view: View,
+        stamp: Stamp,
+        passages: Mapping[str, float],
+        entities: Mapping[str, float],
+        relevant: Ranking | None,
+        limit: int | None,
+    ) -> Ranking:
         walk = walk_neighbourhood(
             self.connection,
             self.corpus,
-            state,
+            (view.count, stamp),
             passages,
             entities,
             follow_probability=self.walk.follow_probability,
@@ -129,34 +203,11 @@ class Neo4jGraphSource:
             ranking=relevant,
             tolerance=self.walk.tolerance,
             settings=self.fetch,
-            kept=self._kept,
+            kept=view.kept,
+            allowed=view.allowed,
+            kernel=self.walk.kernel,
         )
-        return self._ranked(walk, relevant, count, limit)
-
-    def _look_up(self, query: str, handed: Ranking | None, count: int) -> PartialGraph:
-        """What linking asks of a graph: which of the query's word sequences are entities, which ids are passages."""
-        texts = split_words(query).texts
-        names = {
-            " ".join(texts[start:end])
-            for start in range(len(texts))
-            for end in range(start + 1, min(start + MAX_WORDS, len(texts)) + 1)
-        }
-        values = {
-            "corpus": self.corpus,
-            "passages": [] if handed is None else list(handed.ids),
-            "entities": sorted({*names, normalise_name(query)}),
-        }
-        rows = self.connection.read(LOOKUP, values)
-        passages = sorted(row[0] for row in rows if row[1] is None)
-        entities = sorted(row for row in rows if row[1] is not None)
-        return PartialGraph(
-            range(count),
-            tuple(row[0] for row in entities),
-            MappingProxyType({name: row for row, name in enumerate(passages)}),
-            MappingProxyType({row[0]: place for place, row in enumerate(entities)}),
-            np.array([row[1] for row in entities], dtype=np.intp),
-            np.array([row[2] for row in entities], dtype=bool),
-        )
+        return self._ranked(walk, relevant, view.count, limit)
 
     def _pushed_down(self, passages: Mapping[str, float], entities: Mapping[str, float], limit: int | None) -> Ranking:
         projection = project(self.connection, self.corpus, self.weights)
@@ -176,6 +227,7 @@ class Neo4jGraphSource:
 
     def _ranked(self, walk: LocalWalk, relevant: Ranking | None, count: int, limit: int | None) -> Ranking:
         graph = walk.graph
+        count = max(count, len(graph.passages))  # some may have been written meanwhile
         held = walk.walked.nodes < len(graph.passages)
         reached = PageRankResult(
             walk.walked.nodes[held], walk.walked.values[held], count, walk.walked.residual, 0, 0, 0
@@ -196,6 +248,15 @@ class Neo4jGraphSource:
             payloads=Trails(graph.as_graph(), walk.walked, walk.seeding, walk.gains, ids),
             reason="" if walk.complete else part,
         )
+
+
+def _both(one: Allowed, other: Allowed) -> Allowed:
+    """What both allow."""
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
+        return one & other
+    first = one if callable(one) else frozenset(one).__contains__
+    second = other if callable(other) else frozenset(other).__contains__
+    return lambda passage_id: first(passage_id) and second(passage_id)
 
 
 def _all_passages(graph: PartialGraph, ranking: Ranking, count: int) -> PartialGraph:
