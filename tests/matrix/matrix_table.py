@@ -157,7 +157,8 @@ the ids and words of the other, and compare ids and scores with those of a store
   that takes a filter is given it, and what it returns against it is dropped.
 - A filter that a retriever has already, in its search settings or bound to it, stays in force with that of the call.
   `calibrate` looks within the retriever's own filter, too.
-- In LlamaIndex `IndexFlat` is searched by FAISS's own selection of rows; an index that cannot select fails.
+- LlamaIndex has no filters for FAISS. There FAISS's own selection of rows is used (flat, HNSW and IVF indexes are
+  tested); an index that cannot select fails.
 - Our walk runs on the graph of the allowed passages. What a text says by itself is the same as if it had been built for
   the tenant alone; which names count as entities was read with all passages at hand, and a fact that passages of both
   state may be lost. A graph per tenant has neither limit."""

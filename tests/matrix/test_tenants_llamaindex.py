@@ -1,15 +1,18 @@
 """LlamaIndex: how MetadataFilters join those that are there already, and what is refused."""
 
 import pytest
+from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.schema import TextNode
 from llama_index.core.vector_stores import FilterCondition, MetadataFilter, MetadataFilters
 from llama_index.retrievers.bm25 import BM25Retriever
+from llama_index.vector_stores.faiss import FaissVectorStore
 from matrix_llamaindex import LLAMAINDEX
 from matrix_ours import ids, walk
+from matrix_slice import LlamaIndexVectors
 from matrix_tenants import only
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError
 
 
 def test_a_filter_of_the_stores_own_retriever_stays_in_force(data):
@@ -58,6 +61,25 @@ def test_a_bm25_whose_index_is_not_of_its_nodes_is_refused(data):
     whole.corpus = whole.corpus[:-1]
     with pytest.raises(InvalidInputError, match="a BM25 index must hold its nodes"):
         CalibratedFusionRetriever(vector=whole).within(only("red"))
+
+
+@pytest.mark.parametrize("kind", ["HNSW16", "IVF4,Flat", "LSH"])
+def test_a_faiss_index_selects_rows_or_fails(data, kind):
+    library, vectors = pytest.importorskip("faiss"), data.vectors.astype("float32")
+    made = library.index_factory(vectors.shape[1], kind)
+    made.train(vectors)
+    storage = StorageContext.from_defaults(vector_store=FaissVectorStore(made))
+    index = VectorStoreIndex(data.nodes(), embed_model=LlamaIndexVectors(), storage_context=storage)
+    ours = CalibratedFusionRetriever(vector=index)
+    assert not set(ids(ours.retrieve(data.questions[0]))) <= set(data.of("red").ids)
+    inside = ours.within(only("red"))
+    if kind == "LSH":
+        with pytest.raises(AllSourcesFailed):
+            inside.retrieve(data.questions[0])
+        return
+    found = inside.retrieve(data.questions[0])
+    assert found
+    assert set(ids(found)) <= set(data.of("red").ids)
 
 
 def test_a_function_that_takes_filters_and_does_not_keep_them_gives_nothing_away():

@@ -12,12 +12,20 @@ from llama_index.retrievers.phasegraph.filtering import allowed_ids
 
 
 class SelectedIndex:
-    """A FAISS index in which only some rows are looked at: the library's own selection, made before it scores."""
+    """A FAISS index in which only some rows are looked at: the library's own selection, made before it scores.
+
+    An index that cannot select raises when it is asked, so the source fails rather than answer.
+    """
 
     def __init__(self, index: Any, rows: list[int]) -> None:
         self._index = index
         library = importlib.import_module("faiss")
-        self._parameters = library.SearchParameters(sel=library.IDSelectorBatch(rows))
+        chosen, probes = library.IDSelectorBatch(rows), getattr(index, "nprobe", None)
+        self._parameters = (
+            library.SearchParameters(sel=chosen)
+            if probes is None
+            else library.SearchParametersIVF(sel=chosen, nprobe=probes)
+        )
 
     def search(self, vectors: Any, k: int) -> Any:
         """The nearest of the selected rows."""
