@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph import GraphSource
+from phasegraph.graph import GraphIndex, GraphSource
 from phasegraph.graph.entity_graph import graph_from_extractions
 from phasegraph.graph.neo4j import (
     GraphChanges,
@@ -18,6 +18,7 @@ from phasegraph.graph.neo4j import (
     drop_corpus,
     read_changes,
     read_graph,
+    records_from_extractions,
     remove_passages,
     write_graph,
     write_synonyms,
@@ -126,6 +127,27 @@ def test_a_refreshed_graph_is_the_one_a_full_reading_gives_and_walks_like_it(con
     found, wanted = (GraphSource(each).search("does ada know fay", 5, {}) for each in (updated, whole.graph()))
     assert found.ids == wanted.ids
     np.testing.assert_array_equal(found.scores, wanted.scores)
+
+
+def test_an_index_is_written_refreshed_and_read_back_as_its_own_graph(connection):
+    def written(index):
+        found = [*index.found.values(), *(one for given in index.given.values() for one in given)]
+        passages = [{"id": row[0], "title": row[1], "text": row[2]} for row in index.rows]
+        write_graph(connection, records_from_extractions(passages, found), corpus="c")
+
+    texts = [
+        {"id": "1", "title": "Ada Lovelace", "text": "Ada Lovelace was a friend of Charles Babbage."},
+        {"id": "2", "title": "Charles Babbage", "text": "Charles Babbage was born in London."},
+    ]
+    index = GraphIndex.build(texts, triples={"1": [("Ada Lovelace", "friend of", "Charles Babbage")]})
+    written(index)
+    before = read_graph(connection, "phasegraph", corpus="c")
+    same(before.graph(), index.graph)
+    index = index.add([{"id": "3", "title": "London", "text": "London is where Ada Lovelace died."}])
+    written(index)
+    changes = read_changes(connection, corpus="c", since=before.revision)
+    assert [each.id for each in changes.changed] == ["3"], "that London is a title now changes no other passage"
+    same(before.update(before.graph(), changes), index.graph)
 
 
 def test_an_update_takes_the_graph_of_the_same_records():
