@@ -138,7 +138,7 @@ def test_scores_can_be_read_from_metadata_or_by_a_function():
         assert ids_of(CalibratedFusionRetriever(vector=spec).retrieve("who?")) == ["b", "a"]
 
 
-@pytest.mark.filterwarnings("ignore:source 'graph': declared higher_is_better=True")
+@pytest.mark.filterwarnings("ignore:source 'graph'.*declared higher_is_better=True")
 def test_functions_take_a_limit_and_the_rankings_they_need_and_may_be_coroutines():
     def dense(query, limit):
         return [(TextNode(id_=f"p{i}", text="t"), 1.0 - i / 100) for i in range(limit)]
