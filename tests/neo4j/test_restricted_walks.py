@@ -172,3 +172,29 @@ def test_what_is_neither_a_function_nor_ids_is_refused(allowed):
 def test_a_walk_on_the_server_is_not_restricted_silently():
     with pytest.raises(InvalidInputError, match="method must be 'neighbourhood'"):
         Neo4jGraphSource(Neo4jConnection(None), "c", method="gds").within({"a"})
+
+
+@pytest.mark.parametrize("framework", ["langchain", "llama_index"])
+def test_the_retrievers_of_the_frameworks_filter_it_by_metadata(connection, framework):
+    owners = {"m1": "me", "m2": "me", "t1": "them"}
+    write_graph(connection, [PassageRecord(one, mentions=(("ada", 1),)) for one in owners], corpus="both")
+    wire = Listening(connection)
+    source = Neo4jGraphSource(wire, "both")
+    if framework == "langchain":
+        documents = pytest.importorskip("langchain_core.documents")
+        ours = pytest.importorskip("langchain_phasegraph")
+        held = [documents.Document(one, id=one, metadata={"owner": owner}) for one, owner in owners.items()]
+        found = ours.EntityGraphRetriever(graph=source, documents=held).invoke("ada", filter={"owner": "me"})
+        ids = {document.id for document in found}
+    else:
+        schema = pytest.importorskip("llama_index.core.schema")
+        words = pytest.importorskip("llama_index.core.vector_stores.types")
+        ours = pytest.importorskip("llama_index.retrievers.phasegraph")
+        nodes = [schema.TextNode(id_=one, text=one, metadata={"owner": owner}) for one, owner in owners.items()]
+        filters = words.MetadataFilters(filters=[words.MetadataFilter(key="owner", value="me")])
+        found = ours.EntityGraphRetriever(source, nodes).within(filters).retrieve("ada")
+        ids = {hit.node_id for hit in found}
+    assert ids == {"m1", "m2"}
+    ids_asked_for, *rest = [rows for rows in wire.answered if "t1" in texts_in(rows)]
+    assert texts_in(ids_asked_for) == set(owners), "the ids, whose documents tell whose they are"
+    assert rest == []

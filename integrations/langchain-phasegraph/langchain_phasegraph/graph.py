@@ -19,6 +19,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import resolve_id
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
 from phasegraph.graph.preparing import prepare
+from phasegraph.graph.source import passage_ids
 from phasegraph.pipeline.checks import check_count
 from phasegraph.sources import Given, Source
 
@@ -177,11 +178,10 @@ class EntityGraphRetriever(CheckedRetriever):
         wanted = joined(check_filter(self.filter), check_filter(narrower))
         if wanted is None:
             return self._source
-        if not isinstance(self._source, GraphSource):
-            raise InvalidInputError(
-                f"a {type(self._source).__name__} cannot be filtered; give each tenant a corpus of its own"
-            )
+        ids = passage_ids(self._source)
         if self.documents is None:
             raise InvalidInputError("a filter needs the documents of the graph's passages; got none")
-        held = self._fetch(self._source.graph.passages)
-        return self._source.within({name for name, document in held.items() if matches(document, wanted)})
+        held = self._fetch(ids)
+        narrowed: Any = self._source
+        made: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
+        return made

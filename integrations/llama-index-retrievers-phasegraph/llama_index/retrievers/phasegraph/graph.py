@@ -6,7 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -25,6 +25,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, R
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
 from phasegraph.graph.preparing import prepare
+from phasegraph.graph.source import passage_ids
 from phasegraph.pipeline.checks import check_count, check_query
 from phasegraph.sources import Gathered, Gatherer, Given, Source, SourceSettings
 from phasegraph.sources.protocol import AnySource
@@ -155,11 +156,11 @@ class EntityGraphRetriever(BaseRetriever):
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match: others are neither walked through nor named."""
-        if self._lookup is None or not isinstance(self._source, GraphSource):
-            raise InvalidInputError("filters need the nodes and a graph in memory; give each tenant a graph of its own")
-        held = self._lookup(self._source.graph.passages)
-        made = copy.copy(self)
-        made._source = self._source.within(allowed_ids(held.values(), check_filters(filters)))
+        if self._lookup is None:
+            raise InvalidInputError("filters must come with the nodes, whose metadata they test; none were given")
+        held = self._lookup(passage_ids(self._source))
+        made, narrowed = copy.copy(self), cast(Any, self._source)
+        made._source = narrowed.within(allowed_ids(held.values(), check_filters(filters)))
         made._seeds = None if self._seeds is None else self._seeds.within(filters)
         return made
 
