@@ -1,8 +1,9 @@
 """Measure how long a graph takes to come out of Neo4j: ``python tests/neo4j/measure_reading.py``.
 
 Each schema is written at full size, read three times and held against the bar: reading and building within three
-times what loading our own saved graph (or a saved index) takes, and one second. Processor seconds are this process's own. For our
-schema a refresh of ten changed passages is measured too. The server is ``NEO4J_URI``, or one started for it.
+times what loading our own saved graph (or a saved index) takes, and one second. Processor seconds are this
+process's own. For our schema a refresh of ten changed passages is measured too. The server is ``NEO4J_URI``, or
+one started for it.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def measure_reading(
         _, built, more = timed(back.graph)
         verdicts = [f"{'within' if read + built <= bar else 'MISSES'} {bar:.2f} s" for bar in bars]
         print(
-            f"{schema}, {attempt}: read {read:.2f} s + graph {built:.2f} s = {read + built:.2f} s, {verdicts[0]} (graph) "
-            f"and {verdicts[1]} (index); processor {worked + more:.2f} s here"
+            f"{schema}, {attempt}: read {read:.2f} s + graph {built:.2f} s = {read + built:.2f} s, {verdicts[0]} "
+            f"(graph) and {verdicts[1]} (index); processor {worked + more:.2f} s here"
         )
     print(f"{schema}: {len(back.passages)} passages, {sum(len(each.facts) for each in back.passages)} facts in them")
     return back
