@@ -23,7 +23,7 @@ from phasegraph.graph.neo4j.edges import corpus_state, edge_parameters, projecti
 # Sets of seeds at most where their masses are written in binary: what is left out then is less than a
 # two-millionth of the largest mass for each seed.
 DIGITS = 20
-TOLERANCE = 1e-9
+TOLERANCE = 2e-9
 _ITERATIONS = 200
 _WEIGHTED_SINCE = (2, 17)
 
@@ -185,7 +185,7 @@ def walk_projection(
         Seeds by id and by name, with positive masses that need not sum to 1.
     follow_probability : float
         Of walking on, in [0, 1).
-    tolerance : float, default 1e-9
+    tolerance : float, default 2e-9
         Share of all mass at which a node no longer hands on what has newly arrived; > 0.
     deadline : float, optional
         Seconds; the server ends the transaction then.
