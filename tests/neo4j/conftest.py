@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import importlib.util
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from real_servers import Address, skip_or_fail
 
-neo4j = pytest.importorskip("neo4j", reason="the Neo4j driver is not installed")
+from phasegraph.graph.neo4j import Neo4jConnection
 
-from neo4j_jars import ServerUnavailable  # noqa: E402
-from neo4j_process import Neo4jProcess, running  # noqa: E402
-from real_servers import Address, skip_or_fail  # noqa: E402
+if TYPE_CHECKING:
+    import neo4j
+    from neo4j_process import Neo4jProcess
 
-from phasegraph.graph.neo4j import Neo4jConnection  # noqa: E402
+
+class WithoutDriver(pytest.Module):
+    """A module that is not imported, because what it imports is missing."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        pytest.skip("the Neo4j driver is not installed", allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Without the driver these modules skip and say so; a conftest that skips would end the run."""
+    if importlib.util.find_spec("neo4j") is None:
+        return WithoutDriver.from_parent(parent, path=module_path)
+    return None
 
 
 @pytest.fixture(scope="session")
 def driver(address: Address) -> Iterator[neo4j.Driver]:
     """A driver of the caller's own, as a user would bring."""
+    import neo4j
+
     opened = neo4j.GraphDatabase.driver(address.uri, auth=address.auth, notifications_min_severity="OFF")
     with opened:
         yield opened
@@ -34,15 +53,15 @@ def connection(driver: neo4j.Driver) -> Iterator[Neo4jConnection]:
 @pytest.fixture
 def spare_server() -> Iterator[Neo4jProcess]:
     """A server without authentication or plugins that the test may stop and kill."""
-    try:
-        started = running(plugins=False)
-        server = started.__enter__()
-    except ServerUnavailable as error:
-        skip_or_fail(error, "NEO4J")
-    try:
+    with contextlib.ExitStack() as stack:
+        from neo4j_jars import ServerUnavailable
+        from neo4j_process import running
+
+        try:
+            server = stack.enter_context(running(plugins=False))
+        except ServerUnavailable as error:
+            skip_or_fail(error, "NEO4J")
         yield server
-    finally:
-        started.__exit__(None, None, None)
 
 
 def clear(driver: neo4j.Driver) -> None:
