@@ -65,7 +65,7 @@ class FakeBolt:
         self.fault = fault
         self.failed_once = False
         self.tokens: list[str] = []
-        self.opened = 0
+        self.opened = self.statements = 0
         self._over = threading.Event()
         self._open: list[socket.socket] = []
         self._server = socket.create_server(("127.0.0.1", 0), backlog=128)
@@ -120,6 +120,7 @@ class FakeBolt:
             self._over.wait(SILENT_SECONDS)
         if fault == "slow":
             self._over.wait(SLOW_SECONDS)
+        self.statements += tag == RUN
         if tag in (HELLO, LOGON):
             self.tokens.append(body.decode("latin-1"))
         if fault in CODES and CODES[fault][0] == tag and not (fault == "deadlock_then_ok" and self.failed_once):

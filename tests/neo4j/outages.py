@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "neo4j_server"))
 from neo4j_jars import ServerUnavailable, resolve
 from neo4j_process import Neo4jProcess, free_port
 
+from phasegraph.candidates import Ranking
 from phasegraph.graph.neo4j import Neo4jConnection, PassageRecord, write_graph
 from phasegraph.graph.source.online import Neo4jGraphSource
 from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
@@ -108,12 +109,14 @@ class Client:
             "vector": CallableSource("vector", lambda query, limit: [("v", 1.0)]),
         }
         self.asked = self.answered = self.lost = self.silent = 0
+        self.reasons: list[str] = []
 
     def ask(self) -> bool:
         """Whether the graph answered."""
         found = self._gatherer.gather(self._sources, "Who met Bo?")
         ids = {ranking.source: ranking.ids for ranking in found.rankings}
         self.asked += 1
+        self.reasons += [f"{one.status}: {one.reason}" for one in found.reports if one.source == "graph"]
         self.lost += ids.get("vector") != ("v",)
         self.answered += "graph" in ids
         self.silent += "graph" not in ids and not found.degraded
@@ -128,7 +131,16 @@ class Client:
 
 
 def fill(server: SpareServer) -> None:
-    """Write a small corpus and let the server plan the statements of a walk over it, which is slow at first."""
+    """Write a small corpus and walk over it once."""
     with Neo4jConnection.connect(server.uri, deadline=60.0) as connection:
         write_graph(connection, RECORDS, corpus="c")
-        Neo4jGraphSource(connection, "c").search("Who met Bo?", 5, {})
+    walk(server)
+
+
+def walk(server: SpareServer) -> float:
+    """Walk once, in no hurry; return the seconds. A server plans a statement when it first sees it."""
+    with Neo4jConnection.connect(server.uri, deadline=60.0) as connection:
+        began = time.monotonic()
+        given = {"vector": Ranking("vector", ("v",), (1.0,))}
+        Neo4jGraphSource(connection, "c").search("Who met Bo?", 50, given)
+        return time.monotonic() - began

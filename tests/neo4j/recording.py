@@ -1,10 +1,14 @@
-"""A driver that answers nothing and remembers every statement: what leaves the library, to the letter."""
+"""Drivers that remember every statement: what leaves the library, to the letter."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 from collections.abc import Iterator
 from typing import Any
+
+from phasegraph.graph.neo4j.constraints import CREATED
 
 
 class Record(list[Any]):
@@ -15,7 +19,10 @@ class Record(list[Any]):
 
 
 class Recorder:
-    """Stands where a `neo4j.Driver` would; `sent` holds (text, parameters) of every statement."""
+    """Stands where a `neo4j.Driver` would and answers nothing; `sent` holds (text, parameters) of every statement.
+
+    Our constraints are missing when they are first asked for and serve from then on.
+    """
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
@@ -42,6 +49,51 @@ class Recorder:
         return map(Record, self.values())
 
     def values(self) -> list[list[Any]]:
-        """One zero where a statement counts something, else no rows."""
+        """One zero where a statement counts something, our schema once it was created, else no rows."""
+        if self.sent[-1][0].startswith("SHOW INDEXES"):
+            made = any("CREATE CONSTRAINT" in statement for statement, _ in self.sent)
+            return [[o.name, o.covers, list(o.properties), o.kind == "constraint", "ONLINE"] for o in CREATED * made]
         counts = re.search(r"RETURN (count\(.*\)|c\.revision)$", self.sent[-1][0])
         return [[0]] if counts else []
+
+
+class Watcher:
+    """A real driver whose statements are remembered as well; `sent` holds the text of each, `databases` where."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+        self.sent: set[str] = set()
+        self.databases: set[str | None] = set()
+
+    @contextlib.contextmanager
+    def session(self, **settings: Any) -> Iterator[_WatchedSession]:
+        self.databases.add(settings.get("database"))
+        with self._driver.session(**settings) as session:
+            yield _WatchedSession(session, self.sent)
+
+
+class _WatchedSession:
+    def __init__(self, session: Any, sent: set[str]) -> None:
+        self._session, self._sent = session, sent
+
+    def execute_read(self, work: Any) -> Any:
+        return self._session.execute_read(self._watched(work))
+
+    def execute_write(self, work: Any) -> Any:
+        return self._session.execute_write(self._watched(work))
+
+    def _watched(self, work: Any) -> Any:
+        @functools.wraps(work)  # the time limit is an attribute of the function
+        def watched(transaction: Any) -> Any:
+            return work(_WatchedTransaction(transaction, self._sent))
+
+        return watched
+
+
+class _WatchedTransaction:
+    def __init__(self, transaction: Any, sent: set[str]) -> None:
+        self._transaction, self._sent = transaction, sent
+
+    def run(self, statement: str, parameters: dict[str, Any]) -> Any:
+        self._sent.add(statement)
+        return self._transaction.run(statement, parameters)

@@ -117,6 +117,25 @@ def test_an_online_read_has_an_end_however_many_rows_there_are(monkeypatch):
         assert len(connection.read("RETURN 1", limit=5000)) == 5000, "who says how many gets them"
 
 
+def test_a_server_that_is_back_but_slow_is_given_time_to_plan_what_it_will_be_asked():
+    """Its first answers come too late; a trial that starts afresh each time would never get beyond the first."""
+    with fake_bolt("accept_close") as server, connected(server, 1.0) as connection:
+        for statement in ("RETURN 1", "RETURN 2", "RETURN 3"):
+            with pytest.raises(StoreError, match=r"^unreachable: "):
+                connection.read(statement)
+        server.fault = "slow"
+        with pytest.raises(StoreError, match=r"^timeout: "):
+            connection.read("RETURN 4")
+        ends = time.monotonic() + 10.0
+        while server.statements < 5:
+            assert time.monotonic() < ends, "all four of them once more, in the background"
+            time.sleep(0.05)
+        with pytest.raises(StoreError, match=r"^timeout: "):
+            connection.read("RETURN 1")
+        time.sleep(1.0)
+        assert server.statements <= 6, "once for each time that it was away"
+
+
 def test_a_closed_connection_says_so():
     with fake_bolt(None) as server:
         with Neo4jConnection.connect(server.uri, auth=("a", "b")) as connection:

@@ -1,4 +1,4 @@
-"""50,000 hostile names and values: the text of no statement differs from its template."""
+"""More than 50,000 hostile names and values, through every door: the text of no statement differs from its template."""
 
 import random
 import re
@@ -9,8 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from recording import Recorder
+from recording import Recorder, Watcher
 
+from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.neo4j import (
@@ -36,7 +37,11 @@ PAYLOADS = (
 )  # fmt: skip
 WORDS = ("Chunk", "__Entity__", "MENTIONS", "id", "Works at", "text", "Ada")
 FIELDS = ("passage_label", "entity_label", "provenance_type", "text_key", "fact_source_key", "corpus_key")
+LISTS = ("id_keys", "name_keys", "title_keys")
 PLAIN = {"name": "mine", "passage_label": "Chunk", "entity_label": "Entity", "provenance_type": "MENTIONS"}
+
+
+NAMES, VALUES, SEARCHES, PER_SEARCH = 20_000, 30_000, 20, 60
 
 
 def hostile(rng: random.Random) -> str:
@@ -56,8 +61,9 @@ def hostile(rng: random.Random) -> str:
 def test_hostile_names_never_reach_a_statement():
     rng = random.Random(5)
     refused, accepted = 0, 0
-    for _ in range(20_000):
-        names = {**PLAIN, "corpus_key": "tenant", rng.choice(FIELDS): hostile(rng)}
+    for _ in range(NAMES):
+        field, name = rng.choice(FIELDS + LISTS), hostile(rng)
+        names = {**PLAIN, "corpus_key": "tenant", field: ("id", name) if field in LISTS else name}
         try:
             schema = GraphSchema(**names)
         except InvalidInputError:
@@ -93,8 +99,19 @@ def send_all(driver: Recorder, records: list[PassageRecord], corpus: str) -> Non
     read_graph(connection, "phasegraph", corpus=corpus)
     read_changes(connection, corpus=corpus, since=0)
     seeds = {record.id: 1.0 for record in records}
-    walk_neighbourhood(connection, corpus, (1, 0), seeds, {corpus: 1.0}, follow_probability=0.5)
-    Neo4jGraphSource(connection, corpus).search(records[0].text, 5, {})
+    walk_neighbourhood(connection, corpus, (1, ("c", 0)), seeds, {corpus: 1.0}, follow_probability=0.5)
+    ask(connection, records, corpus)
+
+
+def ask(connection: Neo4jConnection, records: list[PassageRecord], corpus: str) -> None:
+    """Search with hostile queries, ids of another source and lists of what may be seen."""
+    ids = tuple(record.id for record in records)
+    given = {"vector": Ranking("vector", ids, range(len(ids), 0, -1))}
+    source = Neo4jGraphSource(connection, corpus)
+    for record in records[:3]:
+        source.search(record.text, 5, given)
+        source.within(ids).search(record.title, 5, given)
+        source.within(lambda passage_id: passage_id in ids).search(record.title, 5, given)
 
 
 def test_hostile_values_leave_every_statement_as_it_is():
@@ -106,10 +123,54 @@ def test_hostile_values_leave_every_statement_as_it_is():
     for _ in range(50):
         driver = Recorder()
         records = [hostile_record(rng) for _ in range(100)]
-        send_all(driver, records, records[0].title)
+        send_all(driver, records, next(record.title for record in records if encodable(record)))
         assert {statement for statement, _ in driver.sent} <= allowed
         values += 6 * len(records)
-    assert values == 30_000
+    assert values == VALUES
+
+
+def test_more_than_fifty_thousand_names_and_values_are_tried():
+    assert NAMES + VALUES + SEARCHES * PER_SEARCH >= 50_000
+
+
+def test_searches_with_hostile_words_ids_and_filters_send_what_plain_ones_send(connection, driver):
+    rng = random.Random(7)
+    texts = sorted({f"x{payload}" for payload in PAYLOADS if payload.isprintable()})
+    written = [PassageRecord(text, text, text, ((text, 1), ("ada", 1)), ((text, text, "y", 1),)) for text in texts]
+    write_graph(connection, [PassageRecord("a", "b", "c", (("ada", 1),)), PassageRecord("d", "e", "ada")], corpus="c")
+    write_graph(connection, written, corpus=texts[0])
+    plain, watched = Watcher(driver), Watcher(driver)
+    ask(Neo4jConnection(plain, deadline=20.0), [PassageRecord("a", "b", "ada"), PassageRecord("d", "e", "ada")], "c")
+    for _ in range(SEARCHES):
+        records = [hostile_record(rng) for _ in range(PER_SEARCH // 3)]
+        mixed = {record.id: record for record in (*rng.sample(written, 3), *records) if encodable(record)}
+        ask(Neo4jConnection(watched, deadline=20.0), list(mixed.values()), texts[0])
+    assert watched.sent <= plain.sent
+    assert len(plain.sent) >= 3, "found passages are walked from"
+    assert driver.execute_query("MATCH (n:Evil) RETURN count(n)").records[0][0] == 0
+    drop_corpus(connection, texts[0])
+
+
+def encodable(record: PassageRecord) -> bool:
+    """Whether UTF-8 can hold it: what it cannot hold is refused before it is sent."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in record.id + record.title + record.text)
+
+
+def test_a_hostile_name_of_a_database_is_a_setting_of_the_session_and_nothing_else(driver):
+    watched = Watcher(driver)
+    for payload in PAYLOADS:
+        with pytest.raises((StoreError, InvalidInputError)):
+            Neo4jConnection(watched, database=f"x{payload}", deadline=20.0).read("RETURN 1")
+    assert watched.sent <= {"RETURN 1"}
+    assert watched.databases == {f"x{payload}" for payload in PAYLOADS}
+
+
+@pytest.mark.parametrize("call", [drop_corpus, lambda c, name: read_graph(c, "phasegraph", corpus=name)])
+def test_a_corpus_that_utf8_cannot_hold_is_refused_by_every_door(call):
+    driver = Recorder()
+    with pytest.raises(InvalidInputError, match="corpus must be text that UTF-8 can hold"):
+        call(Neo4jConnection(driver), "x\ud800")
+    assert not driver.sent
 
 
 def test_on_a_real_server_hostile_values_are_stored_and_read_as_values(connection, driver):

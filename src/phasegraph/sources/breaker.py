@@ -32,7 +32,7 @@ class Breaker:
     (False, True)
     """
 
-    __slots__ = ("_early", "_failed", "_failures", "_opened", "_probe_interval", "_probing", "_was_early")
+    __slots__ = ("_began", "_early", "_failed", "_failures", "_opened", "_probe_interval", "_probing", "_was_early")
 
     def __init__(self, failures: int, probe_interval: float) -> None:
         self._failures = failures
@@ -41,6 +41,7 @@ class Breaker:
         self._opened: float | None = None
         self._probing = False
         self._early = self._was_early = False
+        self._began: float | None = None
 
     @property
     def state(self) -> BreakerState:
@@ -55,12 +56,16 @@ class Breaker:
             return True
         return not self._probing and (self._early or now - self._opened >= self._probe_interval)
 
-    def begin(self) -> bool:
-        """Note that a search begins; True if it is the trial of an open breaker."""
+    def begin(self, now: float | None = None) -> bool:
+        """Note that a search begins; True if it is the trial of an open breaker.
+
+        From `now` on the interval to the next trial is counted; without it, from this one's end.
+        """
         if self._opened is None:
             return False
         self._probing = True
         self._was_early, self._early = self._early, False
+        self._began = now
         return True
 
     def record(self, *, succeeded: bool, now: float, probe: bool = True) -> None:
@@ -70,12 +75,13 @@ class Breaker:
         self._probing = False
         if succeeded:
             self._failed = 0
-            self._opened = None
+            self._opened = self._began = None
             self._early = False
             return
         self._failed += 1
         if self._failed >= self._failures:
-            self._opened = now
+            tried = self._opened is not None and self._began is not None
+            self._opened = self._began if tried else now
 
     def succeeded_late(self) -> None:
         """Note that a trial which was given up has ended well; one more may begin, but not a third in a row."""

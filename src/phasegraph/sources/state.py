@@ -47,7 +47,7 @@ class SourceState:
             if self._in_flight >= self._most:
                 return "busy", False
             self._in_flight += 1
-            return "", breaker is not None and breaker.begin()
+            return "", breaker is not None and breaker.begin(monotonic())
 
     def leave(self) -> None:
         """Note that a search has ended, in time or late."""

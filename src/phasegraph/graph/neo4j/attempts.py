@@ -35,8 +35,10 @@ CUT_SECONDS = 2.5
 _FIRST_DELAY, _LONGEST_DELAY = 1 / 16, 1.0
 
 
-def in_time(work: Callable[[], _Answer], seconds: float) -> _Answer:
+def in_time(work: Callable[[], _Answer], seconds: float, afterwards: Callable[[], None]) -> _Answer:
     """Call `work` in a worker and return what it returns, or raise what it raises, within `seconds`.
+
+    Where it comes too late the worker calls `afterwards`, which may take its time and must not raise.
 
     Raises
     ------
@@ -44,17 +46,23 @@ def in_time(work: Callable[[], _Answer], seconds: float) -> _Answer:
         If there is no answer in time; the worker is left to end by itself.
     """
     answers: SimpleQueue[tuple[_Answer | None, BaseException | None]] = SimpleQueue()
+    given_up = threading.Event()
 
-    def run(context: Any) -> tuple[_Answer | None, BaseException | None]:
+    def run(context: Any) -> None:
+        outcome: tuple[_Answer | None, BaseException | None]
         try:
-            return context.run(work), None
+            outcome = context.run(work), None
         except BaseException as error:  # noqa: BLE001 - the caller gets it, whatever it is
-            return None, error
+            outcome = None, error
+        answers.put(outcome)
+        if given_up.is_set():
+            afterwards()
 
-    workers.pool().submit(run, lambda _, outcome: answers.put(outcome), copy_context())
+    workers.pool().submit(run, lambda _, nothing: None, copy_context())
     try:
         answer, error = answers.get(timeout=seconds)
     except Empty:
+        given_up.set()
         raise late(seconds) from None
     if error is not None:
         try:

@@ -15,6 +15,8 @@ def check_corpus(corpus: str) -> None:
     """Refuse a corpus without a name, or with one too long for an index."""
     if not isinstance(corpus, str) or not corpus.strip():
         raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
+    if any("\ud800" <= letter <= "\udfff" for letter in corpus):
+        raise InvalidInputError("corpus must be text that UTF-8 can hold; one that is not was given")
     check_length(corpus, "corpus")
 
 

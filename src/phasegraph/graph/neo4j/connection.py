@@ -9,6 +9,7 @@ deadline, whatever becomes of it (`phasegraph.graph.neo4j.attempts`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import itertools
@@ -19,8 +20,9 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
-from phasegraph.graph.neo4j.attempts import close_driver, in_time, run_managed
+from phasegraph.graph.neo4j.attempts import BULK_FROM_SECONDS, close_driver, in_time, run_managed
 from phasegraph.graph.neo4j.failures import from_driver, late, translated
+from phasegraph.graph.neo4j.warming import WARM_SECONDS, Recent
 
 Row: TypeAlias = list[Any]
 _Answer = TypeVar("_Answer")
@@ -65,6 +67,7 @@ class Neo4jConnection:
         self.database = _checked_database(database)
         self.deadline = _checked_seconds(deadline, "deadline")
         self._owned = False
+        self._recent = Recent()
 
     @classmethod
     def connect(
@@ -162,6 +165,8 @@ class Neo4jConnection:
             is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize or refused.
         """
         seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
+        if seconds < BULK_FROM_SECONDS:
+            self._recent.note(statement, parameters or {})
         most = MOST_ROWS if limit is None and deadline is None else None
         return self._managed("execute_read", _reading(statement, parameters, limit, most, seconds), seconds)
 
@@ -201,15 +206,25 @@ class Neo4jConnection:
         run = functools.partial(run_managed, self._driver, method, work, seconds, settings)
         try:
             # A write that is given up may still be done: it is waited for to its end.
-            return in_time(run, seconds) if reads else run()
+            return in_time(run, seconds, functools.partial(self._warm_up, settings)) if reads else run()
         except (UnicodeEncodeError, OverflowError) as error:
             raise InvalidInputError(
                 "values must be text that UTF-8 can hold and numbers of 64 bits; one that is not was given"
             ) from error
         except Exception as error:
             if from_driver(error):
-                raise translated(error, seconds, self.database) from error
+                told = translated(error, seconds, self.database)
+                if str(told).startswith("unreachable"):
+                    self._recent.server_was_away()
+                raise told from error
             raise
+
+    def _warm_up(self, settings: dict[str, Any]) -> None:
+        """Let a server that is back plan what it will be asked; where it fails, somebody else will be told."""
+        for statement, values in self._recent.take():
+            work = _reading(statement, values, 1, None, WARM_SECONDS)
+            with contextlib.suppress(Exception):
+                run_managed(self._driver, "execute_read", work, WARM_SECONDS, settings)
 
 
 def _reading(
