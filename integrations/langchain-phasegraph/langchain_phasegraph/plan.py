@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,8 +11,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.writing import Winner, winners_of
-from phasegraph import FusionPipeline, InvalidInputError, Ranking, Result
-from phasegraph.adapters import with_text_warnings
+from phasegraph import FusionPipeline, InvalidInputError, Result
+from phasegraph.adapters.calibrating import settled
 from phasegraph.adapters.choosing import Choosing
 from phasegraph.adapters.embedding import Embedding
 from phasegraph.adapters.fitting import Fitted
@@ -85,21 +85,15 @@ class Asking:
 
     def ask(self, query: str, k: int, config: RunnableConfig | None) -> Answer:
         """Ask the sources and decide."""
-        return _answer(self.plan.ask(query, k, self._bind(config)))
+        return settled(self.plan.ask(query, k, self.bind(config)), winners_of)
 
     async def aask(self, query: str, k: int, config: RunnableConfig | None) -> Answer:
         """As :meth:`ask`, on the caller's event loop."""
-        return _answer(await self.plan.aask(query, k, self._bind(config)))
+        return settled(await self.plan.aask(query, k, self.bind(config)), winners_of)
 
-    def rankings(self, query: str, config: RunnableConfig | None) -> Sequence[Ranking]:
-        """What the sources answer, undecided."""
-        return self.plan.rankings(query, self._bind(config))
+    def bind(self, config: RunnableConfig | None) -> Bind:
+        """What binds the sources to a call: each one's child run belongs to `config`."""
 
-    async def arankings(self, query: str, config: RunnableConfig | None) -> Sequence[Ranking]:
-        """As :meth:`rankings`."""
-        return await self.plan.arankings(query, self._bind(config))
-
-    def _bind(self, config: RunnableConfig | None) -> Bind:
         def bind(name: str, notes: list[str]) -> AnySource:
             child: RunnableConfig = {"run_name": name}
             if config is not None:
@@ -123,11 +117,6 @@ def embedding_of(embeddings: Embeddings | None) -> Embedding:
         embeddings.aembed_documents if native else None,
         lambda document: str(document.page_content),
     )
-
-
-def _answer(result: Result) -> Answer:
-    winners = winners_of(result)
-    return with_text_warnings(result, winners), winners
 
 
 def holds(candidate: object, target: object, depth: int = 0) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -16,14 +15,15 @@ from langchain_phasegraph.base import CheckedRetriever, Count, config_of
 from langchain_phasegraph.filtering import check_filter, with_filter
 from langchain_phasegraph.plan import BUILT_FROM, Asking
 from langchain_phasegraph.writing import documents_of
-from phasegraph import Context, FusionPipeline, Ranking, Result
-from phasegraph.adapters import calibration_queries
+from phasegraph import Context, FusionPipeline, Result
+from phasegraph.adapters.calibrating import Calibrating
+from phasegraph.adapters.fitting import Fitted
 from phasegraph.adapters.listening import Listener
-from phasegraph.adapters.planning import with_fitted
+from phasegraph.adapters.planning import Bind, Plan, with_fitted
 from phasegraph.pipeline.checks import check_count
 
 
-class PhaseGraphRetriever(CheckedRetriever):
+class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     """Any retrievers, fused by calibrated scores.
 
     Parameters
@@ -176,67 +176,19 @@ class PhaseGraphRetriever(CheckedRetriever):
         """As :meth:`explain`."""
         return (await self._asking.aask(query, self._wanted(k), with_filter(None, self.filter, filter)))[0]
 
-    def calibrate(
-        self,
-        queries: Sequence[str],
-        *,
-        relevant: Mapping[str, Collection[str]] | None = None,
-        progress: bool = True,
-    ) -> Self:
-        """Fit each source's reference calibrator from unlabelled queries.
+    def _planned(self) -> Plan:
+        return self._asking.plan
 
-        Parameters
-        ----------
-        queries : sequence of str
-            At least enough for 20 scores per source; some hundred are better.
-        relevant : mapping of str to collection of str, optional
-            By query, the ids of documents that answer it, where some are judged. For one purpose: a source whose scores
-            fall where relevance rises is refused (distances read as similarities).
-        progress : bool, default True
-            Show a bar where standard error is a terminal and tqdm is installed.
+    def _bound(self, query: str) -> Bind:
+        return self._asking.bind(with_filter(None, self.filter))
 
-        Returns
-        -------
-        PhaseGraphRetriever
-            Itself, fitted. Sources that state their background or give ranks only are left as they are, and so is,
-            with a warning, one whose scores cannot be fitted while another's can.
-        """
-        asked, config = calibration_queries(queries, relevant, progress), with_filter(None, self.filter)
-        return self._fit([(query, self._asking.rankings(query, config)) for query in asked], relevant)
-
-    async def acalibrate(
-        self,
-        queries: Sequence[str],
-        *,
-        relevant: Mapping[str, Collection[str]] | None = None,
-        progress: bool = True,
-    ) -> Self:
-        """As :meth:`calibrate`."""
-        asked, config = calibration_queries(queries, relevant, progress), with_filter(None, self.filter)
-        return self._fit([(query, await self._asking.arankings(query, config)) for query in asked], relevant)
-
-    @property
-    def fusion(self) -> FusionPipeline:
-        """The pipeline that decides, with the weights and calibrators in use."""
-        return self._asking.pipeline
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted pipeline, weights and `k` included, to one JSON file."""
-        self._asking.pipeline.save(path)
-
-    def load(self, path: str | os.PathLike[str]) -> Self:
-        """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer."""
-        self.pipeline = FusionPipeline.load(path)
-        return self
-
-    def _fit(
-        self, answers: Sequence[tuple[str, Sequence[Ranking]]], relevant: Mapping[str, Collection[str]] | None
-    ) -> Self:
-        fitted = self._asking.plan.fit(answers, relevant)
+    def _take(self, fitted: Fitted) -> None:
         self.__dict__["pipeline"] = with_fitted(self.pipeline, fitted)
         self._asking = self._asking.with_fitted(fitted)
         self._made_from = tuple(self.__dict__[name] for name in BUILT_FROM)
-        return self
+
+    def _decide_by(self, pipeline: FusionPipeline) -> None:
+        self.pipeline = pipeline
 
     def _wanted(self, k: int | None) -> int:
         return check_count("k", self.k if k is None else k)

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, Self, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters
-from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
+from llama_index.retrievers.phasegraph.arguments import check_callable, checked_query, in_the_bases_span, one_count
 from llama_index.retrievers.phasegraph.filtering import check_filters
 from llama_index.retrievers.phasegraph.lookup import embedding_of
 from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
-from llama_index.retrievers.phasegraph.writing import Winner, nodes_of, winners_of
-from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
-from phasegraph.adapters import calibration_queries, with_text_warnings
+from llama_index.retrievers.phasegraph.writing import nodes_of, winners_of
+from phasegraph import Context, FusionPipeline, Result
+from phasegraph.adapters.calibrating import Calibrating, settled
 from phasegraph.adapters.choosing import Accept, Choosing
+from phasegraph.adapters.fitting import Fitted
 from phasegraph.adapters.listening import Listener
 from phasegraph.adapters.planning import Bind, Plan
 from phasegraph.adapters.specs import as_specs
-from phasegraph.pipeline.checks import check_count, check_query
+from phasegraph.pipeline.checks import check_count
 from phasegraph.selection import SelectionPolicy
 
-Method = TypeVar("Method", bound=Callable[..., Any])
 
-
-def in_the_bases_span(method: Method) -> Method:
-    """Mark a method that only checks and hands on, so that it gets no second span around the base class's own."""
-    setattr(method, DISPATCHER_SPAN_DECORATED_ATTR, True)
-    return method
-
-
-class CalibratedFusionRetriever(BaseRetriever):
+class CalibratedFusionRetriever(Calibrating, BaseRetriever):
     """Any retrievers, fused by calibrated scores.
 
     Parameters
@@ -125,9 +118,9 @@ class CalibratedFusionRetriever(BaseRetriever):
         super().__init__(callback_manager, object_map, objects, verbose)
         specs = as_specs(vector, graph, retrievers)
         self._plan = Plan.of(
-            specs, k=_one_count(similarity_top_k, k), weights=weights, pipeline=pipeline, limit=limit,
-            deadline=deadline, strict=strict, on_all_failed=on_all_failed, context=_callable("context", context),
-            choosing=Choosing(accept, selection, _callable("correct", correct), embedding_of(embed_model)),
+            specs, k=one_count(similarity_top_k, k), weights=weights, pipeline=pipeline, limit=limit,
+            deadline=deadline, strict=strict, on_all_failed=on_all_failed, context=check_callable("context", context),
+            choosing=Choosing(accept, selection, check_callable("correct", correct), embedding_of(embed_model)),
         )  # fmt: skip
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         self._listener = Listener(on_result)
@@ -142,28 +135,23 @@ class CalibratedFusionRetriever(BaseRetriever):
     def similarity_top_k(self, value: int) -> None:
         self._plan = self._plan.with_k(check_count("similarity_top_k", value))
 
-    @property
-    def fusion(self) -> FusionPipeline:
-        """The pipeline that decides, with the weights and calibrators in use."""
-        return self._plan.pipeline
-
     @in_the_bases_span
     def retrieve(self, str_or_query_bundle: QueryType) -> list[NodeWithScore]:
         """Nodes for the query, best first."""
-        return super().retrieve(_checked(str_or_query_bundle))
+        return super().retrieve(checked_query(str_or_query_bundle))
 
     @in_the_bases_span
     async def aretrieve(self, str_or_query_bundle: QueryType) -> list[NodeWithScore]:
         """As :meth:`retrieve`."""
-        return await super().aretrieve(_checked(str_or_query_bundle))
+        return await super().aretrieve(checked_query(str_or_query_bundle))
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        result, winners = _settled(self._plan.ask(*self._call(query_bundle, None)))
+        result, winners = settled(self._plan.ask(*self._call(query_bundle, None)), winners_of)
         self._listener.tell(result)
         return nodes_of(result, winners, block=self._provenance)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        result, winners = _settled(await self._plan.aask(*self._call(query_bundle, None)))
+        result, winners = settled(await self._plan.aask(*self._call(query_bundle, None)), winners_of)
         await self._listener.atell(result)
         return nodes_of(result, winners, block=self._provenance)
 
@@ -182,11 +170,11 @@ class CalibratedFusionRetriever(BaseRetriever):
         Result
             ``result.evidence(id)`` says why a node stands where it stands.
         """
-        return _settled(self._plan.ask(*self._call(query, k)))[0]
+        return settled(self._plan.ask(*self._call(query, k)), winners_of)[0]
 
     async def aexplain(self, query: QueryType, k: int | None = None) -> Result:
         """As :meth:`explain`."""
-        return _settled(await self._plan.aask(*self._call(query, k)))[0]
+        return settled(await self._plan.aask(*self._call(query, k)), winners_of)[0]
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match; `filters` reach every source, the walk of a graph included.
@@ -199,93 +187,20 @@ class CalibratedFusionRetriever(BaseRetriever):
         made._sources = {name: source.within(checked) for name, source in self._sources.items()}
         return made
 
-    def calibrate(
-        self,
-        queries: Sequence[str],
-        *,
-        relevant: Mapping[str, Collection[str]] | None = None,
-        progress: bool = True,
-    ) -> Self:
-        """Fit each source's reference calibrator from unlabelled queries.
-
-        Parameters
-        ----------
-        queries : sequence of str
-            At least enough for 20 scores per source; some hundred are better.
-        relevant : mapping of str to collection of str, optional
-            By query, the ids of nodes that answer it, where some are judged. For one purpose: a source whose scores
-            fall where relevance rises is refused (distances read as similarities).
-        progress : bool, default True
-            Show a bar where standard error is a terminal and tqdm is installed.
-
-        Returns
-        -------
-        CalibratedFusionRetriever
-            Itself, fitted. Sources that state their background or give ranks only are left as they are, and so is,
-            with a warning, one whose scores cannot be fitted while another's can.
-        """
-        asked, bind = calibration_queries(queries, relevant, progress), self._binding
-        return self._fit([(one, self._plan.rankings(one, bind(QueryBundle(one)))) for one in asked], relevant)
-
-    async def acalibrate(
-        self,
-        queries: Sequence[str],
-        *,
-        relevant: Mapping[str, Collection[str]] | None = None,
-        progress: bool = True,
-    ) -> Self:
-        """As :meth:`calibrate`."""
-        asked, bind = calibration_queries(queries, relevant, progress), self._binding
-        return self._fit([(one, await self._plan.arankings(one, bind(QueryBundle(one)))) for one in asked], relevant)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted pipeline, weights and number of nodes included, to one JSON file."""
-        self._plan.pipeline.save(path)
-
-    def load(self, path: str | os.PathLike[str]) -> Self:
-        """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer.
-
-        What the constructor was given (weights, number of nodes, `accept`, `selection`) wins over the file.
-        """
-        self._plan = self._plan.with_pipeline(FusionPipeline.load(path))
-        return self
-
     def _call(self, query: QueryType, k: int | None) -> tuple[str, int, Bind]:
-        bundle = _checked(query)
+        bundle = checked_query(query)
         wanted = self._plan.pipeline.k if k is None else check_count("k", k)
-        return bundle.query_str, wanted, self._binding(bundle)
+        return bundle.query_str, wanted, self._bound(bundle)
 
-    def _binding(self, bundle: QueryBundle) -> Bind:
+    def _planned(self) -> Plan:
+        return self._plan
+
+    def _bound(self, query: QueryType) -> Bind:
+        bundle = checked_query(query)
         return lambda name, notes: self._sources[name].bind(bundle, notes)
 
-    def _fit(
-        self, answers: Sequence[tuple[str, Sequence[Ranking]]], relevant: Mapping[str, Collection[str]] | None
-    ) -> Self:
-        self._plan = self._plan.with_fitted(self._plan.fit(answers, relevant))
-        return self
+    def _take(self, fitted: Fitted) -> None:
+        self._plan = self._plan.with_fitted(fitted)
 
-
-def _settled(result: Result) -> tuple[Result, list[Winner]]:
-    winners = winners_of(result)
-    return with_text_warnings(result, winners), winners
-
-
-def _checked(query: object) -> QueryBundle:
-    if isinstance(query, QueryBundle):
-        check_query(query.query_str)
-        return query
-    return QueryBundle(check_query(query))
-
-
-def _one_count(similarity_top_k: int | None, k: int | None) -> int | None:
-    if similarity_top_k is not None and k is not None:
-        raise InvalidInputError("similarity_top_k and k are the same and must not both be given; got both")
-    if k is not None:
-        return check_count("k", k)
-    return None if similarity_top_k is None else check_count("similarity_top_k", similarity_top_k)
-
-
-def _callable(name: str, value: Any) -> Any:
-    if value is not None and not callable(value):
-        raise InvalidTypeError(f"{name} must be a function or None; got {value!r}")
-    return value
+    def _decide_by(self, pipeline: FusionPipeline) -> None:
+        self._plan = self._plan.with_pipeline(pipeline)
