@@ -9,7 +9,7 @@ from llama_index.vector_stores.faiss import FaissVectorStore
 from matrix_llamaindex import LLAMAINDEX
 from matrix_ours import ids, walk
 from matrix_slice import LlamaIndexVectors
-from matrix_tenants import only
+from matrix_tenants import listening, only
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError
@@ -83,13 +83,17 @@ def test_a_faiss_index_selects_rows_or_fails(data, kind):
 
 
 def test_a_function_that_takes_filters_and_does_not_keep_them_gives_nothing_away():
-    hits = [(TextNode(id_=name, text=name, metadata={"tenant": name}), 1.0) for name in ("red", "blue")]
-    asked = []
+    """Nor does it where its hits share an id, or to whoever listens."""
+    hits = [(TextNode(id_="same", text=name, metadata={"tenant": name}), 1.0) for name in ("blue", "red")]
+    asked, told = [], []
 
     def careless(query, filters=None):
         asked.append(filters)
         return [*hits, (TextNode(id_="none", text="none"), 0.5)]
 
     inside = CalibratedFusionRetriever(vector=careless).within(only("red"))
-    assert ids(inside.retrieve("who?")) == ["red"]
+    with listening(told):
+        assert [hit.text for hit in inside.retrieve("who?")] == ["red"]
+    assert "red" in "".join(told)
+    assert "blue" not in "".join(told)
     assert [one.value for one in asked[0].filters] == ["red"]

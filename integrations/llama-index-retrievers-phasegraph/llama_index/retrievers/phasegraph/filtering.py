@@ -47,12 +47,20 @@ def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
     return MetadataFilters(filters=[part for one in found for part in one.filters], condition=FilterCondition.AND)
 
 
-def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]:
-    """Ids of the nodes that they let through; a node without the key is never let through."""
-    held = {node.node_id: node.metadata for node in nodes}
-    test = build_metadata_filter_fn(held.__getitem__, filters)
+def matching_rows(nodes: Sequence[BaseNode], filters: MetadataFilters) -> list[int]:
+    """Places of the nodes that they let through; a node without the key is never let through.
+
+    By place, not by id: nodes that share one, or have none, are each looked at by themselves.
+    """
+    test = build_metadata_filter_fn(lambda row: nodes[int(row)].metadata, filters)
     keys = [one.key for one in filters.filters if not isinstance(one, MetadataFilters)]
-    return {name for name, metadata in held.items() if all(key in metadata for key in keys) and test(name)}
+    return [row for row, node in enumerate(nodes) if all(key in node.metadata for key in keys) and test(str(row))]
+
+
+def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]:
+    """Ids of the nodes that they let through."""
+    held = list(nodes)
+    return {held[row].node_id for row in matching_rows(held, filters)}
 
 
 def filtered(retriever: Any, filters: MetadataFilters) -> Any:
@@ -76,5 +84,4 @@ def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None
     """The hits that match: a store that did not heed its filter gives nothing away."""
     if filters is None:
         return list(hits)
-    kept = allowed_ids([hit.node for hit in hits], filters)
-    return [hit for hit in hits if hit.node.node_id in kept]
+    return [hits[row] for row in matching_rows([hit.node for hit in hits], filters)]

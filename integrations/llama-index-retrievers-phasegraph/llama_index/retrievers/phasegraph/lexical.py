@@ -12,7 +12,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, Query
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index.core.vector_stores.utils import metadata_dict_to_node
 
-from llama_index.retrievers.phasegraph.filtering import allowed_ids
+from llama_index.retrievers.phasegraph.filtering import matching_rows
 from phasegraph import InvalidInputError
 
 _LANGUAGES: tuple[str | list[str], ...] = (
@@ -61,8 +61,7 @@ def bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
     """
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
-    kept = allowed_ids(nodes, filters)
-    rows = [row for row, node in enumerate(nodes) if node.node_id in kept and _weight(retriever, row)]
+    rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
     tokens = _tokens(retriever, [_text(nodes[row]) for row in rows], language)
     if not rows or not any(tokens.ids):
         return Nothing()

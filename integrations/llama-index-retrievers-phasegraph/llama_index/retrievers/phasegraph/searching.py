@@ -16,7 +16,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNo
 from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
 
 from llama_index.retrievers.phasegraph.exchange import Exchange, take
-from llama_index.retrievers.phasegraph.filtering import joined
+from llama_index.retrievers.phasegraph.filtering import joined, only_matching
 from llama_index.retrievers.phasegraph.knowledge import is_knowledge, with_own_chunks
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters.functions import drained, parameters_of
@@ -45,11 +45,11 @@ class FunctionRetriever(BaseRetriever):
         return made
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return unpack(self.function(query_bundle.query_str, **self._keywords()))
+        return only_matching(unpack(self.function(query_bundle.query_str, **self._keywords())), self.filters)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         answer = self.function(query_bundle.query_str, **self._keywords())
-        return unpack(await answer if inspect.isawaitable(answer) else answer)
+        return only_matching(unpack(await answer if inspect.isawaitable(answer) else answer), self.filters)
 
     def _keywords(self) -> dict[str, Any]:
         asked = take() or Exchange()
