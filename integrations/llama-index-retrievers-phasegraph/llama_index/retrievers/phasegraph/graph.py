@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
 
 from llama_index.retrievers.phasegraph.exchange import take
@@ -19,6 +19,7 @@ from llama_index.retrievers.phasegraph.filtering import allowed_ids, check_filte
 from llama_index.retrievers.phasegraph.lookup import as_lookup
 from llama_index.retrievers.phasegraph.reading import Found, Paths
 from llama_index.retrievers.phasegraph.searching import check_flag
+from llama_index.retrievers.phasegraph.seeding import Seeded, hits_of
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import own_node
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
@@ -27,10 +28,7 @@ from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
 from phasegraph.graph.preparing import prepare
 from phasegraph.graph.source import passage_ids
 from phasegraph.pipeline.checks import check_count, check_query
-from phasegraph.sources import Gathered, Gatherer, Given, Source, SourceSettings
-from phasegraph.sources.protocol import AnySource
-
-_SEED_HITS = 50
+from phasegraph.sources import Given, Source
 
 
 class EntityGraphRetriever(BaseRetriever):
@@ -168,16 +166,20 @@ class EntityGraphRetriever(BaseRetriever):
         query = check_query(query_bundle.query_str)
         asked = take()
         if asked is None:
-            return self._copies(_ranking_of(self._gatherer().gather(self._legs(query_bundle), query)))
+            return self._copies(self._seeded.ask(query_bundle, max(self._similarity_top_k, 1)))
         if self._seeds is None or any(asked.given.values()):
             asked.ranking = self.search(query, asked.limit, asked.given)
         else:
-            asked.ranking = _ranking_of(self._gatherer(asked.limit).gather(self._legs(query_bundle), query))
-        return _hits_of(asked.ranking)
+            asked.ranking = self._seeded.ask(query_bundle, asked.limit)
+        return hits_of(asked.ranking)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query = check_query(query_bundle.query_str)
-        return self._copies(_ranking_of(await self._gatherer().agather(self._legs(query_bundle), query)))
+        check_query(query_bundle.query_str)
+        return self._copies(await self._seeded.aask(query_bundle, max(self._similarity_top_k, 1)))
+
+    @property
+    def _seeded(self) -> Seeded:
+        return Seeded(self.search, self._seeds)
 
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         """The core's ranking with the passages' nodes as payloads; see :meth:`phasegraph.sources.Source.search`."""
@@ -193,54 +195,12 @@ class EntityGraphRetriever(BaseRetriever):
             )
         return replace(ranking, payloads=Found(ids, [nodes[one] for one in ids], Paths(ranking.payloads)))
 
-    def _gatherer(self, limit: int | None = 0) -> Gatherer:
-        """Asks the seeds, where there are any, and then the graph; an error of either is raised as it is."""
-        wanted = max(self._similarity_top_k, 1) if limit == 0 else limit
-        needs = () if self._seeds is None else ("seeds",)
-        settings = {"graph": SourceSettings(limit=wanted, needs=needs, on_error="raise", breaker=None)}
-        if self._seeds is not None:
-            settings["seeds"] = SourceSettings(limit=_SEED_HITS, on_error="raise", breaker=None)
-        return Gatherer(settings, deadline=None)
-
-    def _legs(self, bundle: QueryBundle) -> dict[str, AnySource]:
-        legs: dict[str, AnySource] = {"graph": _Named(self)}
-        if self._seeds is not None:
-            legs["seeds"] = self._seeds.bind(bundle, [])
-        return legs
-
     def _copies(self, ranking: Ranking) -> list[NodeWithScore]:
         """Copies of the best nodes, with the path that led to each."""
         payloads = ranking.payloads
         evidence = payloads.evidence if isinstance(payloads, Found) else {}
         found: list[NodeWithScore] = []
-        for hit in _hits_of(ranking)[: self._similarity_top_k]:
+        for hit in hits_of(ranking)[: self._similarity_top_k]:
             block = {"score": hit.score, **evidence.get(hit.node.id_, {})} if self._provenance else None
             found.append(NodeWithScore(node=own_node(hit.node, hit.node.id_, block), score=hit.score))
         return found
-
-
-class _Named:
-    """The retriever as the source "graph", whatever its own source is called."""
-
-    def __init__(self, retriever: EntityGraphRetriever) -> None:
-        self.retriever = retriever
-
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
-        return replace(self.retriever.search(query, limit, given), source="graph")
-
-
-def _ranking_of(found: Gathered) -> Ranking:
-    own = [ranking for ranking in found.rankings if ranking.source == "graph"]
-    return own[0] if own else Ranking.from_hits("graph", [], [])
-
-
-def _hits_of(ranking: Ranking) -> list[NodeWithScore]:
-    """Nodes with their masses; without text where there is no node."""
-    payloads: Mapping[str, Any] = ranking.payloads
-    given = bool(payloads)
-    pairs = zip(ranking.ids, ranking.scores.tolist(), strict=True)
-    return [
-        NodeWithScore(node=payloads.get(one) or TextNode(id_=one, text=""), score=score)
-        for one, score in pairs
-        if one in payloads or not given
-    ]

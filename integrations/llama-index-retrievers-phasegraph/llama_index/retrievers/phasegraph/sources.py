@@ -10,9 +10,8 @@ from typing import Any, cast
 
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import MetadataFilters
-from llama_index_instrumentation.dispatcher import active_instrument_tags
 
-from llama_index.retrievers.phasegraph.exchange import EXCHANGE, Exchange
+from llama_index.retrievers.phasegraph.exchange import Asking, Exchange, own_copy
 from llama_index.retrievers.phasegraph.filtering import filtered, joined, only_matching
 from llama_index.retrievers.phasegraph.knowledge import TripleNode, is_knowledge, keeps_text, store_of, with_own_chunks
 from llama_index.retrievers.phasegraph.lexical import bm25_within, is_bm25
@@ -33,8 +32,6 @@ from phasegraph.graph.preparing import prepare
 from phasegraph.sources import Given
 from phasegraph.sources.answers import MalformedAnswerError
 from phasegraph.sources.protocol import AnySource, asearch_of, search_of
-
-TAG = "phasegraph_source"
 
 
 class RetrieverSource:
@@ -111,7 +108,7 @@ class _Bound:
         if source.core:
             ranking = source.retriever.search(query, limit, given)
         else:
-            with _Asking(source.name, limit, given) as asked:
+            with Asking(source.name, limit, given) as asked:
                 hits = prepared(source.retriever, limit).retrieve(own_copy(self._bundle, query))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):
@@ -132,7 +129,7 @@ class _AsyncBound(_Bound):
         if source.core:
             ranking = await source.retriever.asearch(query, limit, given)
         else:
-            with _Asking(source.name, limit, given) as asked:
+            with Asking(source.name, limit, given) as asked:
                 hits = await prepared(source.retriever, limit).aretrieve(own_copy(self._bundle, query))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):
@@ -149,36 +146,6 @@ class _AsyncBound(_Bound):
 class _Both(_Bound):
     __slots__ = ()
     asearch = _AsyncBound.asearch
-
-
-def own_copy(bundle: QueryBundle, query: str) -> QueryBundle:
-    """A bundle of one's own: retrievers write their embedding into the one they are given.
-
-    A query that is not the bundle's (a corrected one) gets a plain bundle: what was embedded belongs to the other.
-    """
-    if query != bundle.query_str:
-        return QueryBundle(query)
-    texts = bundle.custom_embedding_strs
-    return replace(bundle, custom_embedding_strs=None if texts is None else list(texts))
-
-
-class _Asking:
-    """Events and spans inside carry the source's name; our own kinds of retrievers find what is asked of them."""
-
-    __slots__ = ("_asked", "_name", "_tags", "_token")
-
-    def __init__(self, name: str, limit: int | None, given: Given) -> None:
-        self._name = name
-        self._asked = Exchange(limit, given)
-
-    def __enter__(self) -> Exchange:
-        self._token = EXCHANGE.set(self._asked)
-        self._tags = active_instrument_tags.set({**active_instrument_tags.get(), TAG: self._name})
-        return self._asked
-
-    def __exit__(self, *raised: object) -> None:
-        active_instrument_tags.reset(self._tags)
-        EXCHANGE.reset(self._token)
 
 
 def _known(retriever: Any) -> bool | None:
