@@ -41,7 +41,7 @@ LISTS = ("id_keys", "name_keys", "title_keys")
 PLAIN = {"name": "mine", "passage_label": "Chunk", "entity_label": "Entity", "provenance_type": "MENTIONS"}
 
 
-NAMES, VALUES, SEARCHES, PER_SEARCH = 20_000, 30_000, 20, 60
+NAMES, VALUES, SEARCHES, PER_SEARCH = 20_000, 30_000, 6, 60
 
 
 def hostile(rng: random.Random) -> str:
