@@ -54,6 +54,10 @@ def unpack(answer: object) -> ScoredDocuments:
             f"malformed: a retriever must return a list of documents; got {type(answer).__name__}"
         )
     items = answer if isinstance(answer, list | tuple) else drained(answer)
+    if items and type(items[0]) is tuple:
+        found = _scored(items)
+        if found is not None:
+            return found
     kinds = set(map(type, items))
     if kinds == {Document}:
         return ScoredDocuments(cast("list[Document]", items))
@@ -85,15 +89,25 @@ def _row_document(row: Mapping[str, Any]) -> Document:
     return Document(page_content=json.dumps(held, default=str) if text is None else text, metadata=held)
 
 
+def _scored(items: Sequence[Any]) -> ScoredDocuments | None:
+    """The documents of pairs (document, score); None where anything is something else."""
+    try:
+        heads = [head for head, _ in items]
+    except (TypeError, ValueError):
+        return None
+    if set(map(type, heads)) != {Document}:
+        return None
+    documents = ScoredDocuments(heads)
+    documents.scores = [score for _, score in items]
+    return documents
+
+
 def _pairs(items: Sequence[Any]) -> ScoredDocuments:
     try:
-        heads: list[Any] = [head for head, _ in items]
-        scores = [score for _, score in items]
+        heads, scores = [head for head, _ in items], [score for _, score in items]
     except ValueError as error:
         raise MalformedAnswerError("malformed: a scored hit must be a pair (document, score)") from error
-    if set(map(type, heads)) != {Document}:
-        heads = [_document(item, row) for row, item in enumerate(heads)]
-    documents = ScoredDocuments(heads)
+    documents = ScoredDocuments(_document(head, row) for row, head in enumerate(heads))
     documents.scores = scores
     return documents
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from langchain_phasegraph.calling import child_of
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.writing import Winner, winners_of
 from phasegraph import FusionPipeline, InvalidInputError, Result
@@ -95,13 +96,8 @@ class Asking:
         """What binds the sources to a call: each one's child run belongs to `config`."""
 
         def bind(name: str, notes: list[str]) -> AnySource:
-            child: RunnableConfig = {"run_name": name}
-            if config is not None:
-                manager: Any = config.get("callbacks")
-                child = {**config, "run_name": name}
-                if manager is not None:
-                    child["callbacks"] = manager.get_child(name)
-            return self.sources[name].bind(child, notes)
+            source = self.sources[name]
+            return source.bind(child_of(config, name, source.runnable), notes)
 
         return bind
 

@@ -10,6 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.configurable import DynamicRunnable
 
+from langchain_phasegraph.calling import ainvoke, invoke
 from langchain_phasegraph.documents import unpack
 from langchain_phasegraph.filtering import check_filter, filter_of, joined, only_matching
 from langchain_phasegraph.kinds import accepted, bound_filters, deepened, is_asynchronous, is_synchronous, leaves
@@ -94,7 +95,7 @@ class _Bound:
     def search(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
         runnable, config, keywords = source.arguments(limit, given, self._config)
-        answer = _within(runnable.invoke(query, config, **keywords), filter_of(self._config))
+        answer = _within(invoke(runnable, query, config, keywords), filter_of(self._config))
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking
@@ -112,7 +113,7 @@ class _AsyncBound:
     async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
         source = self._source
         runnable, config, keywords = source.arguments(limit, given, self._config)
-        answer = _within(await runnable.ainvoke(query, config, **keywords), filter_of(self._config))
+        answer = _within(await ainvoke(runnable, query, config, keywords), filter_of(self._config))
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
             return ranking

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from phasegraph.candidates.copying import by_fields
 from phasegraph.candidates.numbers import all_none, all_true, as_floats
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
+Header: TypeAlias = "tuple[Background | None, int | None, Mapping[str, object], str]"
 _EMPTY: Mapping[str, object] = MappingProxyType({})
 _ROWS = tuple(range(4096))  # row numbers that need not be made anew for every ranking
 _IDS = "Ranking.ids must be strings that are not empty; source {0!r} gave {1!r}"
@@ -89,6 +91,10 @@ class Ranking:
         raw = scores if self.raw is None else _as_array(self.source, "raw", self.raw)
         if raw.shape != scores.shape:
             raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
+        self._settle(scores, raw)
+
+    def _settle(self, scores: FloatArray, raw: FloatArray) -> None:
+        """Put the hits in order; `scores` and `raw` are finite, and nobody else's."""
         ids = _check_ids(self.source, self.ids)
         positions = _positions(ids)
         if len(positions) != len(ids) or not _is_ordered(ids, scores):
@@ -159,38 +165,62 @@ class Ranking:
                 f"scores must have one entry per id; source {source!r} gave {len(scores)} for {len(ids)} ids"
             )
         count = len(ids)
-        header = {"background": background, "size": size, "payloads": payloads, "reason": reason}
+        header = (background, size, payloads, reason)
         if scores is None or (count and not isinstance(scores, np.ndarray) and all_none(scores)):
-            named = ids if _all_ids(ids) else [identifier for identifier in ids if _is_id(identifier)]
-            unique = dict.fromkeys(named)
-            raw = np.empty(len(unique))
-            raw.fill(np.nan)
-            order = np.arange(-1.0, -len(unique) - 1.0, -1.0)
-            dropped = count - len(named)
-            return cls(source, tuple(unique), order, raw=raw, rank_only=True, dropped=dropped, **header)  # type: ignore[arg-type]
+            return cls._in_order(source, ids, header)
         values = as_floats(scores)
         keep = np.isfinite(values)
         if not all_true(keep):
             ids, values = _rows(ids, values, np.flatnonzero(keep).tolist())
+        signed = values if higher_is_better else -values
         try:
-            return cls._signed(source, ids, values, higher_is_better, count - len(ids), header)
+            return cls._made(source, ids, signed, values, False, count - len(ids), header)
         except InvalidTypeError:
             if all(map(_is_id, ids)):
                 raise
-        ids, values = _rows(ids, values, [row for row, identifier in enumerate(ids) if _is_id(identifier)])
-        return cls._signed(source, ids, values, higher_is_better, count - len(ids), header)
+        kept = [row for row, identifier in enumerate(ids) if _is_id(identifier)]
+        named = [ids[row] for row in kept]
+        return cls._made(source, named, signed[kept], values[kept], False, count - len(kept), header)
 
     @classmethod
-    def _signed(
+    def _in_order(cls, source: str, ids: Sequence[str], header: Header) -> Ranking:
+        """The ranking of hits of which only the order is known."""
+        try:
+            made = cls._made(source, ids, _falling(len(ids)), np.full(len(ids), np.nan), True, 0, header)
+            if len(made.ids) == len(ids):
+                return made
+        except InvalidTypeError:
+            if all(map(_is_id, ids)):
+                raise
+        named = [identifier for identifier in ids if _is_id(identifier)]
+        unique = tuple(dict.fromkeys(named))
+        raw = np.full(len(unique), np.nan)
+        return cls._made(source, unique, _falling(len(unique)), raw, True, len(ids) - len(named), header)
+
+    @classmethod
+    def _made(
         cls,
         source: str,
         ids: Sequence[str],
-        values: FloatArray,
-        higher: bool,
+        scores: FloatArray,
+        raw: FloatArray,
+        rank_only: bool,
         dropped: int,
-        header: Mapping[str, object],
+        header: Header,
     ) -> Ranking:
-        return cls(source, ids, values if higher else -values, raw=values, dropped=dropped, **header)  # type: ignore[arg-type]
+        """The ranking of numbers that are known to be finite, one per id, and in arrays of their own."""
+        made = object.__new__(cls)
+        values = (source, ids, scores, raw, rank_only, *header, dropped)
+        for put, value in zip(_PUT, values, strict=True):
+            put(made, value)
+        _check_header(made)
+        made._settle(scores, raw)
+        return made
+
+
+def _falling(count: int) -> FloatArray:
+    """Minus the ranks from 1."""
+    return np.arange(-1.0, -count - 1.0, -1.0)
 
 
 def _rows(ids: Sequence[str], values: FloatArray, rows: list[int]) -> tuple[list[str], FloatArray]:
@@ -199,10 +229,6 @@ def _rows(ids: Sequence[str], values: FloatArray, rows: list[int]) -> tuple[list
 
 def _is_id(value: object) -> bool:
     return isinstance(value, str) and value != ""
-
-
-def _all_ids(values: Iterable[object]) -> bool:
-    return set(map(type, values)) == {str} and "" not in values
 
 
 def _positions(ids: tuple[str, ...]) -> dict[str, int]:
@@ -257,3 +283,7 @@ def _canonical(
         best.setdefault(ids[row], row)
     rows = list(best.values())
     return tuple(best), scores[rows], raw[rows]
+
+
+_HEADER = ("source", "ids", "scores", "raw", "rank_only", "background", "size", "payloads", "reason", "dropped")
+_PUT = tuple([vars(Ranking)[name].__set__ for name in _HEADER])  # the slots themselves: a frozen value's only door
