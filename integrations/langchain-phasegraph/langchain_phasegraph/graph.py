@@ -17,7 +17,8 @@ from langchain_phasegraph.filtering import check_filter, joined, matches
 from langchain_phasegraph.passages import Fetch, Passages, fetcher
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import resolve_id
-from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
+from phasegraph.graph import EntityGraph, Extraction, GraphSource
+from phasegraph.graph.documents import graph_of_documents
 from phasegraph.graph.preparing import prepare
 from phasegraph.graph.source import passage_ids
 from phasegraph.pipeline.checks import check_count
@@ -124,13 +125,11 @@ class EntityGraphRetriever(CheckedRetriever):
             The other fields of the retriever.
         """
         held = {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in documents}
-        rows = [
-            {"id": name, "title": str(one.metadata.get(title_key) or ""), "text": one.page_content}
-            for name, one in held.items()
-        ]
-        if vectors is None and embeddings is not None:
-            vectors = embeddings.embed_documents([row["text"] for row in rows])
-        graph = build_graph(rows, triples=extractions, embeddings=vectors, extractor=extractor, gazetteer=gazetteer)
+        graph = graph_of_documents(
+            ((name, one.metadata, one.page_content) for name, one in held.items()),
+            title_key=title_key, embed=None if embeddings is None else embeddings.embed_documents, vectors=vectors,
+            triples=extractions, extractor=extractor, gazetteer=gazetteer,
+        )  # fmt: skip
         return cls(graph=graph, documents=held, embeddings=embeddings, **fields)
 
     @property

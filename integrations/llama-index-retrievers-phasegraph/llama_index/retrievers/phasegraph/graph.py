@@ -24,7 +24,8 @@ from llama_index.retrievers.phasegraph.sources import RetrieverSource
 from llama_index.retrievers.phasegraph.writing import own_node
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.adapters.specs import SourceSpec
-from phasegraph.graph import EntityGraph, Extraction, GraphSource, build_graph
+from phasegraph.graph import EntityGraph, Extraction, GraphSource
+from phasegraph.graph.documents import graph_of_documents
 from phasegraph.graph.preparing import prepare
 from phasegraph.graph.source import passage_ids
 from phasegraph.pipeline.checks import check_count, check_query
@@ -134,13 +135,11 @@ class EntityGraphRetriever(BaseRetriever):
             The other arguments of the retriever.
         """
         held = {node.node_id: node for node in nodes}
-        rows = [
-            {"id": name, "title": str(node.metadata.get(title_key) or ""), "text": node.get_content()}
-            for name, node in held.items()
-        ]
-        if vectors is None and embed_model is not None:
-            vectors = embed_model.get_text_embedding_batch([row["text"] for row in rows])
-        graph = build_graph(rows, triples=extractions, embeddings=vectors, extractor=extractor, gazetteer=gazetteer)
+        graph = graph_of_documents(
+            ((name, node.metadata, node.get_content()) for name, node in held.items()),
+            title_key=title_key, embed=getattr(embed_model, "get_text_embedding_batch", None),
+            vectors=vectors, triples=extractions, extractor=extractor, gazetteer=gazetteer,
+        )  # fmt: skip
         return cls(graph, held, embed_model=embed_model, **fields)
 
     @property
