@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.entity_graph.weights import across_weights, count_weights, home_weights, rarity_weights
 from phasegraph.graph.neo4j.connection import Row
 from phasegraph.graph.neo4j.kept_edges import Codes, KnownEdges, merged
+from phasegraph.graph.neo4j.lookups import LOW_BITS
 
 TO_ENTITY, TO_PASSAGE, FACT, SYNONYM = range(4)
 
@@ -55,15 +55,13 @@ def _plain(
     known: KnownEdges, row: Row, first: int, passage_count: int, weights: EdgeWeights
 ) -> tuple[IntArray, Codes, Float32Array]:
     """Edges between passages and entities: places of their starts, ends, weights."""
-    kind, names, places, counts, more = row
-    lengths = [len(each) for each in places]
+    kind, names, edges, frequencies = row
+    owners, low, lengths = _edges(edges)
     ends = np.repeat(known.codes(kind == TO_PASSAGE, names), lengths)
-    owners = _flat(places, np.intp)
     if kind == TO_ENTITY:
-        values = rarity_weights(np.array(counts, dtype=np.int32), passage_count, weights).astype(np.float32)
+        values = rarity_weights(np.array(frequencies, dtype=np.int32), passage_count, weights).astype(np.float32)
         return owners, ends, np.repeat(values, lengths)
-    values = count_weights(_flat(counts, np.int32), weights) + home_weights(_flat(more, np.int8), weights)
-    return owners + first, ends, values
+    return owners + first, ends, count_weights(low >> 2, weights) + home_weights(low & 3, weights)
 
 
 def _across(
@@ -72,14 +70,18 @@ def _across(
     """Edges between entities; facts stated more than once, and facts with synonyms, are one edge."""
     empty = np.empty(0, dtype=np.int32)
     owners, ends, values = [empty.astype(np.intp)], [empty], [empty.astype(np.float32)]
-    for kind, names, places, numbers, _ in rows:
-        ends.append(np.repeat(known.codes(False, names), [len(each) for each in places]))
-        owners.append(_flat(places, np.intp) + first)
-        own = _flat(numbers, np.float32)
-        none = np.zeros_like(own)
-        values.append(across_weights(own, none, weights) if kind == FACT else across_weights(none, own, weights))
+    for kind, names, edges, similarities in rows:
+        starts, low, lengths = _edges(edges)
+        ends.append(np.repeat(known.codes(False, names), lengths))
+        owners.append(starts + first)
+        near = np.zeros(len(low), dtype=np.float32)
+        if kind == SYNONYM:
+            near = np.fromiter(chain.from_iterable(similarities), dtype=np.float32)
+        values.append(across_weights(low, near, weights))
     return merged(np.concatenate(owners), np.concatenate(ends), np.concatenate(values))
 
 
-def _flat(lists: Sequence[Sequence[Any]], dtype: Any) -> Any:
-    return np.fromiter(chain.from_iterable(lists), dtype=dtype)
+def _edges(lists: Sequence[Sequence[int]]) -> tuple[IntArray, IntArray, list[int]]:
+    """Places of the starts of all edges, their low bits, and how many edges each end has."""
+    packed = np.fromiter(chain.from_iterable(lists), dtype=np.int64)
+    return packed >> LOW_BITS, packed & ((1 << LOW_BITS) - 1), [len(each) for each in lists]

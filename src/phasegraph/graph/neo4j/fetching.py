@@ -17,7 +17,7 @@ from phasegraph.graph.neo4j.connection import Neo4jConnection
 from phasegraph.graph.neo4j.decoding import take
 from phasegraph.graph.neo4j.edges import most_common
 from phasegraph.graph.neo4j.kept_edges import KnownEdges
-from phasegraph.graph.neo4j.lookups import NEIGHBOURHOOD, NEIGHBOURHOOD_ALLOWED
+from phasegraph.graph.neo4j.lookups import LOW_BITS, NEIGHBOURHOOD, NEIGHBOURHOOD_ALLOWED
 from phasegraph.graph.neo4j.partial import PartialGraph
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.push import PushSettings
@@ -138,6 +138,7 @@ class QueryWalk:
             "most_common": most_common(self.passage_count, self.weights),
             "passages": asked[0],
             "entities": asked[1],
+            "shift": 1 << LOW_BITS,
         }
         statement = NEIGHBOURHOOD
         if self.allowed is not None:

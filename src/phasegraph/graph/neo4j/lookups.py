@@ -56,21 +56,23 @@ RETURN 2 AS kind, e.name AS name, """
     "RETURN kind, name, frequency, anchored"
 )
 
-# One row per kind of edge: names of the ends; for each of them the places of its starts in the list of what was
-# asked for; and what the edges weigh by: 0, passage to entity, the entity's frequency; 1, entity to passage, the
-# number of mentions and the kind of home; 2 and 3, entity to entity, the number of facts and the similarity. An
-# entity in too many passages has no edges unless some passage is about it; one of a single passage is not entered
-# from there, which would only lead back.
+# One row per kind of edge: names of the ends; for each of them its edges, a number each, because a driver spends as
+# much on a list as on a name: the place of the start in what was asked for, and in the low bits what the edge weighs
+# by. Kind 0, passage to entity: nothing there, and in `more` the entities' frequencies. 1, entity to passage: four
+# times the number of mentions and the kind of home. 2, entity to entity: the number of facts. 3, synonyms: nothing
+# there, and in `more` the similarities. An entity in too many passages has no edges unless some passage is about it;
+# one of a single passage is not entered from there, which would only lead back.
+LOW_BITS = 40
 _NEIGHBOURHOOD = (
     """\
 CALL () {{
 UNWIND range(0, size($passages) - 1) AS place
 MATCH (p:`PhasegraphPassage` {{corpus: $corpus, id: $passages[place]}})-[:`PHASEGRAPH_MENTIONS`]->(e)
-WITH e, collect(place) AS places
+WITH e, collect(place * $shift) AS edges
 """
-    f"WITH e, places, {_FREQUENCY} AS df WHERE df > 1 AND (df <= $most_common OR {_ANCHORED})\n"
+    f"WITH e, edges, {_FREQUENCY} AS df WHERE df > 1 AND (df <= $most_common OR {_ANCHORED})\n"
     """\
-RETURN 0 AS kind, collect(e.name) AS names, collect(places) AS places, collect(df) AS counts, [] AS more
+RETURN 0 AS kind, collect(e.name) AS names, collect(edges) AS edges, collect(df) AS more
 UNION ALL
 UNWIND range(0, size($entities) - 1) AS place
 MATCH (e:`PhasegraphEntity` {{corpus: $corpus, name: $entities[place]}})
@@ -81,20 +83,20 @@ UNWIND range(0, size(held) - 1) AS row WITH rows[row] AS place, held[row] AS e
     f"WITH place, e, {_FREQUENCY} AS df WHERE df <= $most_common OR {_ANCHORED}\n"
     """\
 MATCH (e)<-[m:`PHASEGRAPH_MENTIONS`]-(p){mentioned}
-WITH p, collect(place) AS starts, collect(m.count) AS values, collect(m.home) AS homes
-RETURN 1 AS kind, collect(p.id) AS names, collect(starts) AS places, collect(values) AS counts, collect(homes) AS more
+WITH p, collect(place * $shift + 4 * m.count + m.home) AS own
+RETURN 1 AS kind, collect(p.id) AS names, collect(own) AS edges, [] AS more
 UNION ALL
 UNWIND range(0, size(held) - 1) AS row WITH rows[row] AS place, held[row] AS e
 MATCH (e)-[f:`PHASEGRAPH_FACT`]-(o) WHERE o <> e{stated}
-WITH o, collect(place) AS starts, collect(f.count) AS values
-RETURN 2 AS kind, collect(o.name) AS names, collect(starts) AS places, collect(values) AS counts, [] AS more
+WITH o, collect(place * $shift + f.count) AS own
+RETURN 2 AS kind, collect(o.name) AS names, collect(own) AS edges, [] AS more
 UNION ALL
 UNWIND range(0, size(held) - 1) AS row WITH rows[row] AS place, held[row] AS e
 MATCH (e)-[s:`PHASEGRAPH_SYNONYM`]-(o) WHERE o <> e{known}
-WITH o, collect(place) AS starts, collect(s.similarity) AS values
-RETURN 3 AS kind, collect(o.name) AS names, collect(starts) AS places, collect(values) AS counts, [] AS more }}
-RETURN kind, names, places, counts, more }}
-RETURN kind, names, places, counts, more"""
+WITH o, collect(place * $shift) AS own, collect(s.similarity) AS similarities
+RETURN 3 AS kind, collect(o.name) AS names, collect(own) AS edges, collect(similarities) AS more }}
+RETURN kind, names, edges, more }}
+RETURN kind, names, edges, more"""
 )
 
 LOOKUP, LOOKUP_ALLOWED = _LOOKUP.format(**_ALL), _LOOKUP.format(**_SOME)
