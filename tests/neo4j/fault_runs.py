@@ -103,7 +103,9 @@ def connected(server: FakeBolt, deadline: float) -> Iterator[Neo4jConnection]:
 def ask(fault: str, calls: int, deadline: float, *, breaker: bool) -> Run:
     """Ask one misbehaving server that often, by turns from a thread and from an event loop."""
     settings = SourceSettings(breaker=BreakerSettings(failures=5, probe_interval=0.5) if breaker else None)
-    gatherer = Gatherer({"graph": settings, "vector": SourceSettings(breaker=None)}, deadline=deadline)
+    gatherer = Gatherer(
+        {"graph": settings, "vector": SourceSettings(breaker=None)}, deadline=deadline, on_all_failed="empty"
+    )
     run = Run(fault)
     with fake_bolt(fault) as server, connected(server, deadline) as connection, asyncio.Runner() as loop:
         sources = {"graph": graph_source(connection), "vector": VECTOR}
