@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
-from matrix_rows import DROPPED, REBUILT, TESTED, Opened, Row
+from matrix_rows import DROPPED, REBUILT, RESCORED, TESTED, Opened, Row
 from matrix_servers import Servers, need
 from matrix_slice import LangChainVectors, Slice
 
@@ -238,6 +238,7 @@ LANGCHAIN = (
         neo4j_vector("EUCLIDEAN_DISTANCE"),
         tolerance=0.05,
         neo4j=True,
+        filtered=RESCORED,
     ),
     Row("LangChain", "BM25Retriever", "none", "ranks only", bm25, exact=False, filtered=REBUILT),
 )

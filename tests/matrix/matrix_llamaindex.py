@@ -10,7 +10,7 @@ from typing import Any
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore
-from matrix_rows import REBUILT, SELECTED, Opened, Row
+from matrix_rows import REBUILT, RESCORED, SELECTED, Opened, Row
 from matrix_servers import Servers, need
 from matrix_slice import LlamaIndexVectors, Slice
 
@@ -155,8 +155,7 @@ LLAMAINDEX = (
         neo4j_vector("euclidean"),
         tolerance=0.05,
         neo4j=True,
-        filtered="the store's own filter, which scores by (1 + cosine) / 2 instead",
-        rescored=True,
+        filtered=RESCORED,
     ),
     Row("LlamaIndex", "BM25Retriever", "BM25", "higher", bm25, exact=False, filtered=REBUILT),
 )

@@ -13,6 +13,7 @@ TESTED = "a test of every document, by the store"
 DROPPED = "every row is asked for (up to 10,000), others are dropped before any trace"
 REBUILT = "an index of the matching documents alone, built once per filter"
 SELECTED = "FAISS's own selection of rows, made from the nodes"
+RESCORED = "the store's own filter, which scores by (1 + cosine) / 2 instead"
 WALLED = "a graph of the matching passages alone"
 
 Scored = Sequence[tuple[str, float | None]]
@@ -42,7 +43,7 @@ class Row:
     """One store and metric.
 
     ``better`` is "higher", "lower" or "ranks only"; ``exact`` says that its order is that of the exact cosines, within
-    ``tolerance``; ``filtered`` says what keeps a filter, ``rescored`` that it scores by another measure then.
+    ``tolerance``; ``filtered`` says what keeps a filter.
     """
 
     framework: str
@@ -54,7 +55,6 @@ class Row:
     tolerance: float = 1e-4
     neo4j: bool = False
     filtered: str = "the store's own filter"
-    rescored: bool = False
 
     @property
     def name(self) -> str:

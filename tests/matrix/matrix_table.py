@@ -178,5 +178,5 @@ NOTES = """\
 - `GraphCypherQAChain` can be a source as it is: with `return_direct` each row is a hit, `c.id` and `c.text` read as its
   id and text; without, the answer in words is one.
 - neo4j-graphrag 1.22's `VectorCypherRetriever` raises when it is given filters; its `HybridRetriever` takes none.
-- LlamaIndex's `Neo4jVectorStore` scores by cosine where filters are given, whatever its index measures.
+- Both frameworks' Neo4j vector stores score by cosine where a filter is given, whatever the index measures.
 - Neo4j's vector index holds quantised vectors: near ties can change places."""

@@ -76,7 +76,7 @@ def test_a_direction_declared_wrongly_is_said_aloud_and_in_the_report(case, data
         with pytest.warns(PhasegraphWarning, match=f"source 'vector': {said}"):
             assert ids(ask(turned, question))[0] != best
         (report,) = turned.explain(question).reports
-        assert report.notes[0] == f"{said}; the declaration was believed"
+        assert f"{said}; the declaration was believed" in report.notes
         assert "its order contradicts its scores; the scores were believed" in report.notes
 
 
