@@ -35,7 +35,7 @@ _LIST = "CALL gds.graph.list() YIELD graphName WHERE graphName STARTS WITH $pref
 _CATALOG = f"RETURN gds.version(), COLLECT {{ {_LIST} }}"
 _DROP = "CALL gds.graph.drop($graph, false) YIELD graphName RETURN graphName"
 # Without its log of every iteration GDS takes a quarter less time. Where nothing is found of a set it must not
-# be walked: GDS takes an empty list of seeds for all nodes.
+# be walked: GDS 2.13 takes an empty list of seeds for all nodes.
 _WALK = """\
   CALL gds.pageRank.stream($graph, {
     sourceNodes: seeds, relationshipWeightProperty: 'weight', dampingFactor: $follow,
