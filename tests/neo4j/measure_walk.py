@@ -52,11 +52,9 @@ def go(label: str, wire: Counting, make: Callable[[], Neo4jGraphSource], asked: 
         nodes.append(wire.nodes)
         same += {*found.ids} == {*right}
         ordered += found.ids == right
-    print(
-        f"{label}: the same first 20 in {same} of {len(asked)}, in order in {ordered}; {np.median(spent):.0f} ms "
-        f"median, {np.max(spent):.0f} ms most; statements {np.median(statements):.0f} median, {np.max(statements)} most; nodes "
-        f"fetched {np.median(nodes):.0f} median, {np.max(nodes)} most"
-    )
+    print(f"{label}: the same first 20 in {same} of {len(asked)}, in order in {ordered}")
+    for what, values in (("ms", spent), ("statements", statements), ("nodes fetched", nodes)):
+        print(f"  {what}: {np.median(values):.0f} median, {np.max(values):.0f} most")
 
 
 def main() -> None:
