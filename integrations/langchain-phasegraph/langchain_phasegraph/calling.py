@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -56,12 +57,16 @@ def _is_heard(run: BaseRunManager) -> bool:
 
 def _is_plain(runnable: Any) -> bool:
     """Whether its ``invoke`` and ``ainvoke`` are the framework's own, which search and tell listeners of it."""
-    kind = type(runnable)
+    return _is_plain_kind(type(runnable))  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=256)
+def _is_plain_kind(kind: Any) -> bool:
     return (
-        isinstance(runnable, BaseRetriever)
+        issubclass(kind, BaseRetriever)
         and kind.invoke is BaseRetriever.invoke
         and kind.ainvoke is BaseRetriever.ainvoke
-        and runnable._new_arg_supported
+        and bool(kind._new_arg_supported)
     )
 
 

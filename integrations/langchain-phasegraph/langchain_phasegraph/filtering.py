@@ -45,12 +45,15 @@ def joined(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 def filter_of(config: RunnableConfig) -> Mapping[str, Any] | None:
     """The filter of the call at hand."""
-    return check_filter(config.get("configurable", {}).get(FILTER))
+    configurable = config.get("configurable")
+    return check_filter(configurable.get(FILTER)) if configurable else None
 
 
 def with_filter(config: RunnableConfig | None, *filters: Any) -> RunnableConfig:
     """The configuration with a filter that holds for all sources, its own included."""
     base: RunnableConfig = {} if config is None else config
+    if "configurable" not in base and filters.count(None) == len(filters):
+        return base
     wanted = joined(filter_of(base), *map(check_filter, filters))
     if wanted is None:
         return base

@@ -38,8 +38,8 @@ class Reader:
         """The answer as a ranking; what had to be handled is added to `notes`."""
         documents = unpack(answer)
         if documents.ranking is not None:
-            payloads = documents.payloads or {}
-            return limited(replace(documents.ranking, source=self.name, payloads=payloads), limit, notes)
+            held = documents.payloads or {}
+            return limited(replace(documents.ranking, source=self.name, payloads=held), limit, notes)
         ids = self._ids(documents, notes)
         given, order = self._scores(documents, ids)
         scores = scores_of(given, self.reading, notes, len(documents))
@@ -48,15 +48,18 @@ class Reader:
             higher = self._higher(documents, order, notes)
             if higher is None:
                 scores = None
+        payloads = Payloads(ids, documents)
         found = Ranking.from_hits(
             self.name,
             ids,
             scores,
             higher_is_better=higher is not False,
             size=self.reading.size,
-            payloads=Payloads(ids, documents),
+            payloads=payloads,
         )
-        if scores is not None and documents.searched is None and found.ids != tuple(ids) and contradicts(found, ids):
+        if found.ids == tuple(ids):
+            payloads.follow(found)
+        elif scores is not None and documents.searched is None and contradicts(found, ids):
             notes.append("its order contradicts its scores; the scores were believed")
         return limited(found, limit, notes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,8 @@ from langchain_core.documents import Document
 from langchain_phasegraph.documents import BLOCK
 from phasegraph import Result
 from phasegraph.adapters import plain, provenance
-from phasegraph.adapters.payloads import Payloads
+
+_put = object.__setattr__
 
 
 @dataclass(slots=True)
@@ -39,18 +40,14 @@ def winners_of(result: Result) -> list[Winner]:
     """One per id of the result, in order."""
     rankings, weights = result.candidates.rankings, result.weights.tolist()
     order = sorted(range(len(rankings)), key=lambda column: -weights[column])
-    columns = [(rankings[column].source, _held(rankings[column].payloads)) for column in order]
+    columns = [(rankings[column].source, rankings[column].payloads.get) for column in order]
     return [_winner(identifier, columns) for identifier in result.ids]
 
 
-def _held(payloads: Mapping[str, Any]) -> Mapping[str, Any]:
-    return payloads.by_id if isinstance(payloads, Payloads) else payloads
-
-
-def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, Any]]]) -> Winner:
+def _winner(identifier: str, columns: Sequence[tuple[str, Callable[[str], Any]]]) -> Winner:
     winner: Winner | None = None
     for name, held in columns:
-        document = held.get(identifier)
+        document = held(identifier)
         if document is None:
             continue
         if winner is None:
@@ -102,9 +99,11 @@ def _copied(document: Document, update: Mapping[str, Any]) -> Document:
     """A shallow copy with these fields; a plain document is copied in a third of what ``model_copy`` takes."""
     if type(document) is not Document:
         return document.model_copy(update=update)
-    twin = document.__copy__()
-    twin.__dict__.update(update)
-    twin.__pydantic_fields_set__.update(update)
+    twin = Document.__new__(Document)
+    _put(twin, "__dict__", {**document.__dict__, **update})
+    _put(twin, "__pydantic_fields_set__", document.__pydantic_fields_set__ | update.keys())
+    _put(twin, "__pydantic_extra__", document.__pydantic_extra__)
+    _put(twin, "__pydantic_private__", document.__pydantic_private__)
     return twin
 
 

@@ -88,15 +88,18 @@ class Reader:
         evidence: Evidence = {}
         if self.knowledge is not None:
             evidence = facts_by_passage(ids, hits)
+        payloads = Found(ids, [hit.node for hit in hits], evidence)
         found = Ranking.from_hits(
             self.name,
             ids,
             None if higher is None else scores,
             higher_is_better=higher is not False,
             size=self.reading.size,
-            payloads=Found(ids, [hit.node for hit in hits], evidence),
+            payloads=payloads,
         )
-        if scores is not None and higher is not None and found.ids != tuple(ids) and contradicts(found, ids):
+        if found.ids == tuple(ids):
+            payloads.follow(found)
+        elif scores is not None and higher is not None and contradicts(found, ids):
             notes.append("its order contradicts its scores; the scores were believed")
         return limited(found, limit, notes)
 

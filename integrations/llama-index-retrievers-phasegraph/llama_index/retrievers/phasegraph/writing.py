@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,17 +40,17 @@ def winners_of(result: Result) -> list[Winner]:
     rankings, weights = result.candidates.rankings, result.weights.tolist()
     order = sorted(range(len(rankings)), key=lambda column: -weights[column])
     columns = [(rankings[column].source, rankings[column].payloads) for column in order]
-    held = [(name, p.by_id, p.evidence) for name, p in columns if isinstance(p, Found)]
+    held = [(name, p.get, p.evidence) for name, p in columns if isinstance(p, Found)]
     return [_winner(identifier, held) for identifier in result.ids]
 
 
-def _winner(identifier: str, columns: Sequence[tuple[str, Mapping[str, BaseNode], Evidence]]) -> Winner:
+def _winner(identifier: str, columns: Sequence[tuple[str, Callable[[str], BaseNode | None], Evidence]]) -> Winner:
     winner: Winner | None = None
     inner: dict[str, Any] = {}
     for name, held, evidence in columns:
         if evidence and identifier in evidence:
             inner[name] = evidence[identifier]
-        node = held.get(identifier)
+        node = held(identifier)
         if node is None:
             continue
         if BLOCK in node.metadata:
