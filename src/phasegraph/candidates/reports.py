@@ -57,10 +57,10 @@ class SourceReport:
     outside: float = 0.0
 
     @classmethod
-    def of(cls, ranking: Ranking) -> SourceReport:
-        """The report of a ranking that came without one."""
+    def of(cls, ranking: Ranking, tier: str = "", outside: float = 0.0) -> SourceReport:
+        """The report of a ranking that came without one, calibrated by `tier`."""
         status, reason = found_in(ranking)
-        return cls(ranking.source, status, reason, hits=len(ranking), dropped=ranking.dropped)
+        return cls(ranking.source, status, reason, "", 0.0, len(ranking.ids), ranking.dropped, tier, outside=outside)
 
     @property
     def answered(self) -> bool:

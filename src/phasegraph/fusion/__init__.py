@@ -67,7 +67,8 @@ class FusionRule:
         Where it comes from.
     terms : callable, optional
         ``terms(filled, weights) -> (n, m)`` parts that add up to the function's value, from values without NaN and
-        weights that are known to be right: what the pipeline uses in place of the function where there is one.
+        weights that are known to be right, or ``terms(column, weight)`` of one source: what the pipeline uses in
+        place of the function where there is one.
     """
 
     name: str
@@ -78,7 +79,7 @@ class FusionRule:
     options: tuple[str, ...] = ()
     experimental: bool = False
     reference: str = ""
-    terms: Callable[[FloatArray, FloatArray], FloatArray] | None = None
+    terms: Callable[[FloatArray, FloatArray | float], FloatArray] | None = None
 
 
 _RULES = (

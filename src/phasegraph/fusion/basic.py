@@ -43,8 +43,8 @@ def linear(
     return ordered_sum(linear_terms(filled(matrix, missing), check_weights(weights, matrix.shape[1])))
 
 
-def linear_terms(values: FloatArray, weights: FloatArray, /) -> FloatArray:
-    """(n, m) parts of the weighted sum, from values without NaN."""
+def linear_terms(values: FloatArray, weights: FloatArray | float, /) -> FloatArray:
+    """Parts of the weighted sum, from values without NaN: of (n, m) with m weights, or of one column with its own."""
     return values * weights
 
 

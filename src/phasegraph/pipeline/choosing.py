@@ -54,8 +54,8 @@ def choose(
         extras["acceptance"] = outcome
         allowed = np.flatnonzero(outcome.accepted)
     depth = pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
-    rows = _best(final, candidates.ids, allowed, depth)
-    warnings = _broken_promises(extras)
+    rows = top_order(final, candidates.ids, depth) if allowed is None else _best(final, candidates.ids, allowed, depth)
+    warnings = _broken_promises(extras) if extras else ()
     if pipeline.selection is not None and len(rows):
         found, failed = _together(pipeline, pipeline.selection, candidates, final, rows, context)
         extras["selection"] = found
@@ -112,9 +112,7 @@ def _broken_promises(extras: dict[str, object]) -> tuple[str, ...]:
     )
 
 
-def _best(final: FloatArray, ids: Sequence[str], allowed: IntArray | None, depth: int) -> IntArray:
-    if allowed is None:
-        return top_order(final, ids, depth)
+def _best(final: FloatArray, ids: Sequence[str], allowed: IntArray, depth: int) -> IntArray:
     inside = top_order(final[allowed], [ids[row] for row in allowed.tolist()], depth)
     return allowed[inside]
 

@@ -17,7 +17,6 @@ from phasegraph.calibration import Calibrated
 from phasegraph.candidates import Candidates, Ranking, SourceReport, degradations, pool
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.fusion.base import ordered_sum
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.pipeline import choosing, parts
 from phasegraph.pipeline.result import Reason, Result
@@ -58,7 +57,7 @@ def _fuse(
     degraded: bool,
 ) -> Result:
     weights = _weights(pipeline, candidates)
-    fused, values, terms = _apply_rule(pipeline, candidates, found, weights)
+    fused, values = _apply_rule(pipeline, candidates, found, weights)
     bonuses = factors = None
     if pipeline.priors or pipeline.consensus_bonus > 0:
         bonuses = _bonuses(pipeline, candidates, fused, context)
@@ -67,7 +66,7 @@ def _fuse(
         fused = fused + bonuses
     final = fused if factors is None else parts.with_prior(fused, factors)
     rows, extras, chosen_warnings = choosing.choose(pipeline, candidates, values, final, context)
-    contributed, calibrated = _explained(pipeline, found, weights, values, terms, rows)
+    contributed, calibrated = _explained(pipeline, found, weights, values, rows)
     agreement = parts.agreement(candidates.rankings)
     return Result(
         ids=tuple(map(candidates.ids.__getitem__, rows.tolist())),
@@ -92,17 +91,20 @@ def _fuse(
 
 def _apply_rule(
     pipeline: FusionPipeline, candidates: Candidates, found: Sequence[Calibrated], weights: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Fused values, the (n, m) values they come from, and the rule's terms where it has them."""
+) -> tuple[FloatArray, FloatArray]:
+    """Fused values, and the (n, m) values they come from, missing ones filled in where the rule has terms."""
     rule = FUSION_RULES[pipeline.rule]
     columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
-    if rule.terms is not None:
-        values = candidates.spread(columns, missing)
-        terms = rule.terms(values, weights)
-        return ordered_sum(terms), values, terms
-    values = candidates.spread(columns)
-    fused = rule.function(values, weights=weights, missing=np.array(missing), **pipeline.rule_options)
-    return fused, values, None
+    if rule.terms is None:
+        values = candidates.spread(columns)
+        fused = rule.function(values, weights=weights, missing=np.array(missing), **pipeline.rule_options)
+        return fused, values
+    values = candidates.spread(columns, missing)
+    first, *others = weights.tolist()
+    total = rule.terms(values[:, 0], first)
+    for column, weight in enumerate(others, start=1):  # from the left: the order of a sum decides its last bit
+        total += rule.terms(values[:, column], weight)
+    return total, values
 
 
 def _explained(
@@ -110,16 +112,14 @@ def _explained(
     found: Sequence[Calibrated],
     weights: FloatArray,
     values: FloatArray,
-    terms: FloatArray | None,
     rows: IntArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Contributions and calibrated values of the chosen rows, missing ones filled in."""
-    if terms is not None:
-        return terms[rows], values[rows]
+    rule, chosen = FUSION_RULES[pipeline.rule], values[rows]
+    if rule.terms is not None:
+        return rule.terms(chosen, weights), chosen
     missing = np.array([one.missing for one in found])
-    rule = FUSION_RULES[pipeline.rule]
     contributed = parts.contributions(rule, pipeline.rule_options, values, weights, missing, rows)
-    chosen = values[rows]
     return contributed, np.where(np.isnan(chosen), missing, chosen)
 
 
@@ -213,8 +213,9 @@ def _settle_reports(
         name = ranking.source
         report, one = known.get(name), scaled.get(name)
         if report is None:
-            report = SourceReport.of(ranking)
-        known[name] = report if one is None else report.calibrated(one.tier, one.outside)
+            known[name] = SourceReport.of(ranking) if one is None else SourceReport.of(ranking, one.tier, one.outside)
+        elif one is not None:
+            known[name] = report.calibrated(one.tier, one.outside)
     for name, reason in failed.items():
         known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
     return tuple(map(known.__getitem__, sorted(known)))
