@@ -160,3 +160,14 @@ def test_a_title_without_letters_or_digits_is_no_name_and_stops_nothing(title: s
     assert graph.homes.data.tolist() == [1]
     index = GraphIndex.build([{"id": "0", "text": "Ada Lovelace sang."}])
     assert index.add([{"id": "1", "title": title, "text": "Bo was born."}]).graph.entities == ("ada lovelace", "bo")
+
+
+@given(st.text(max_size=16))
+def test_a_normalised_name_stays_as_it_is(name):
+    once = normalise_name(name)
+    assert normalise_name(once) == once
+
+
+def test_a_letter_and_its_mark_are_one_letter_however_they_are_written():
+    assert normalise_name("İzmir") == normalise_name("I\u0307zmir") == normalise_name("i\u0307zmir") == "izmir"
+    assert normalise_name("Cafe\u0301 Noir") == normalise_name("Café Noir") == "café noir"

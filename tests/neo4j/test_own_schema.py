@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph.entity_graph import Extraction, graph_from_extractions
+from phasegraph.graph.entity_graph import Extraction, graph_from_extractions, normalise_name
 from phasegraph.graph.neo4j import (
     GraphRecords,
     Neo4jConnection,
@@ -50,6 +50,16 @@ def same_graph(one, other):
 def test_records_build_the_graph_that_the_extractions_build():
     in_order = sorted(passage["id"] for passage in PASSAGES)
     same_graph(GraphRecords(RECORDS).graph(), graph_from_extractions(in_order, EXTRACTIONS))
+
+
+def test_the_ends_of_a_fact_are_mentioned_by_its_passage():
+    assert PassageRecord("p", facts=(("ada", "met", "bo", 2),)).mentions == (("ada", 1), ("bo", 1))
+
+
+def test_names_are_written_as_they_are_compared():
+    made = Extraction("p", [normalise_name("İzmir")], [("İzmir", "lies in", "Türkiye")])
+    record = records_from_extractions([{"id": "p", "text": "İzmir lies in Türkiye."}], [made])[0]
+    assert [name for name, _ in record.mentions] == ["izmir", "türkiye"]
 
 
 def test_records_of_a_passage_count_the_same_in_any_order():

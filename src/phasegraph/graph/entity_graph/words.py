@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 _WORD = re.compile(r"((?:[^\W\d_]\.){2,}|[^\W_]+)")
 _GAPS = (" ", "-", "–", "'", "’", " & ", "&", " '", " ’", " -", "- ", "\n", "  ")
+_DOT_ABOVE = "\u0307"
 _JOINING = frozenset(_GAPS)
 _POSSESSIVE = frozenset({"'", "’", " '", " ’", "' ", "’ "})
 _SHORTENED = "st jr sr dr mr mrs ms vs mt ft gen col sgt lt capt prof rev hon no vol"
@@ -68,13 +70,13 @@ def split_words(text: str) -> Words:
     >>> words.texts, words.joined
     (['queen', 'anne', 'us', 'tour'], [False, True, False, True])
     """
-    parts = _WORD.split(text)
+    parts = _WORD.split(text if text.isascii() else _composed(text))
     texts: list[str] = []
     capital: list[bool] = []
     joined: list[bool] = []
     before, possessive = "", False
     for gap, word in zip(parts[0:-1:2], parts[1::2], strict=True):
-        low = word.lower()
+        low = word.lower().replace(_DOT_ABOVE, "")
         if low == "s" and texts and gap in _POSSESSIVE:
             before, possessive = low, True
             continue
@@ -85,6 +87,11 @@ def split_words(text: str) -> Words:
         texts.append(low)
         before, possessive = low, False
     return Words(texts, capital, joined)
+
+
+def _composed(text: str) -> str:
+    """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
+    return unicodedata.normalize("NFC", text).replace("i" + _DOT_ABOVE, "i")
 
 
 def _abbreviated(gap: str, before: str) -> bool:

@@ -33,8 +33,8 @@ class PassageRecord:
     title, text : str
         Either may be empty.
     mentions : tuple of (str, int)
-        Normalised name of an entity and number of mentions, at least 1; what the passage is about counts as
-        mentioned.
+        Normalised name of an entity and number of mentions, at least 1; what the passage is about and the ends of
+        its facts count as mentioned.
     facts : tuple of (str, str, str, int)
         Subject, predicate, object and number of times stated, at least 1; the ends are normalised names.
     homes : tuple of (str, int)
@@ -61,13 +61,15 @@ class PassageRecord:
             raise InvalidInputError("id must not be blank; a blank one was given")
         homes = _counted(self.homes, 1, "homes")
         mentions = _counted(self.mentions, 1, "mentions")
+        facts = _counted(self.facts, 3, "facts")
         named = {row[0] for row in mentions}
-        missing = [(row[0], 1) for row in homes if row[0] not in named]
+        meant = itertools.chain((row[0] for row in homes), (end for row in facts for end in (row[0], row[2])))
+        missing = [(name, 1) for name in dict.fromkeys(meant) if name not in named]
         if missing:
             mentions = _counted([*mentions, *missing], 1, "mentions")
         object.__setattr__(self, "homes", homes)
         object.__setattr__(self, "mentions", mentions)
-        object.__setattr__(self, "facts", _counted(self.facts, 3, "facts"))
+        object.__setattr__(self, "facts", facts)
 
     def digest(self) -> str:
         """Return a checksum of the contents: equal digests, equal passages."""
