@@ -51,7 +51,7 @@ test: $(VENV)/.ready-test  ## Every test that needs no root; says what it skippe
 # are read here.
 $(DRIVER6)/.ready: $(SOURCES)
 	@mkdir -p $(dir $(DRIVER6_PINS)) && sed 's/^neo4j==.*/neo4j==6.4.1/' constraints.txt > $(DRIVER6_PINS)
-	$(call install_into,$(DRIVER6),$(DRIVER6_PINS),-e . --group driver6)
+	$(call install_into,$(DRIVER6),$(DRIVER6_PINS),$(PACKAGES) --group driver6)
 	$(call install_into,$(DRIVER6),$(DRIVER6_PINS),--no-deps llama-index-graph-stores-neo4j)
 	@touch $@
 
