@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
@@ -169,14 +169,16 @@ class Neo4jGraphSource:
             if not view.count:
                 return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
             handed = only(handed, named.passage_rows)
-        named = replace(named, passages=range(view.count))
+        # Some may have been removed since they were looked up, and all of them have a row.
+        named = replace(named, passages=range(max(view.count, len(named.passage_rows))))
         seeding = link(named.as_graph(), query, handed, self.linking)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=view.count, reason=seeding.reason)
         passages, entities = _named_seeds(named, seeding)
         if self.method == "gds":
             return self._pushed_down(passages, entities, limit)
-        return self._fetched(view, stamp, passages, entities, handed if self.walk.relevance else None, limit)
+        relevant = handed if self.walk.relevance else None
+        return self._fetched(view, stamp, (passages, entities), relevant, named.passage_rows, limit)
 
     def _seen(self) -> frozenset[str] | None:
         if self.allowed is None:
@@ -187,17 +189,16 @@ class Neo4jGraphSource:
         self,
         view: View,
         stamp: Stamp,
-        passages: Mapping[str, float],
-        entities: Mapping[str, float],
+        seeds: tuple[Mapping[str, float], Mapping[str, float]],
         relevant: Ranking | None,
+        listed: Collection[str],
         limit: int | None,
     ) -> Ranking:
         walk = walk_neighbourhood(
             self.connection,
             self.corpus,
             (view.count, stamp),
-            passages,
-            entities,
+            *seeds,
             follow_probability=self.walk.follow_probability,
             weights=self.weights,
             ranking=relevant,
@@ -207,7 +208,7 @@ class Neo4jGraphSource:
             allowed=view.allowed,
             kernel=self.walk.kernel,
         )
-        return self._ranked(walk, relevant, view.count, limit)
+        return self._ranked(walk, relevant, listed, view.count, limit)
 
     def _pushed_down(self, passages: Mapping[str, float], entities: Mapping[str, float], limit: int | None) -> Ranking:
         projection = project(self.connection, self.corpus, self.weights)
@@ -225,14 +226,16 @@ class Neo4jGraphSource:
             size=projection.passage_count,
         )
 
-    def _ranked(self, walk: LocalWalk, relevant: Ranking | None, count: int, limit: int | None) -> Ranking:
+    def _ranked(
+        self, walk: LocalWalk, relevant: Ranking | None, listed: Collection[str], count: int, limit: int | None
+    ) -> Ranking:
         graph = walk.graph
         count = max(count, len(graph.passages))  # some may have been written meanwhile
         held = walk.walked.nodes < len(graph.passages)
         reached = PageRankResult(
             walk.walked.nodes[held], walk.walked.values[held], count, walk.walked.residual, 0, 0, 0
         )
-        gains = None if relevant is None else relevance(_all_passages(graph, relevant, count).as_graph(), relevant)
+        gains = None if relevant is None else relevance(_all_passages(graph, listed, count).as_graph(), relevant)
         floor, closeness = self.walk.floor, self.walk.closeness
         rows, scores, behind = passage_scores(reached, gains, count, floor=floor, closeness=closeness)
         names = [graph.passages[row] for row in rows.tolist()]
@@ -259,10 +262,10 @@ def _both(one: Allowed, other: Allowed) -> Allowed:
     return lambda passage_id: first(passage_id) and second(passage_id)
 
 
-def _all_passages(graph: PartialGraph, ranking: Ranking, count: int) -> PartialGraph:
-    """As many passages as the corpus has: those that were fetched, those of the ranking, and others without a name."""
+def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
+    """As many passages as the corpus has: those that were fetched, those of a ranking, and others without a name."""
     rows = dict(graph.passage_rows)
-    for name in ranking.ids:
+    for name in listed:
         if name not in rows and len(rows) < count:
             rows[name] = len(rows)
     return PartialGraph(range(count), (), MappingProxyType(rows), MappingProxyType({}))
