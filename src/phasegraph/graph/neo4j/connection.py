@@ -138,6 +138,7 @@ class Neo4jConnection:
         *,
         deadline: float | None = None,
         limit: int | None = None,
+        warm: bool = True,
     ) -> list[Row]:
         """Run one reading statement in a managed transaction routed to a reader.
 
@@ -152,6 +153,9 @@ class Neo4jConnection:
         limit : int, optional
             Rows taken at most; the rest is left on the server. None takes all of them, but under the
             connection's own deadline more than 500,000 are an error: an online read has no use for them.
+        warm : bool, default True
+            Whether it may be run once more in the background when the server is back after an outage; False for
+            what is a caller's own, or changes anything.
 
         Returns
         -------
@@ -165,7 +169,7 @@ class Neo4jConnection:
             is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize or refused.
         """
         seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
-        if seconds < BULK_FROM_SECONDS:
+        if warm and seconds < BULK_FROM_SECONDS:
             self._recent.note(statement, parameters or {})
         most = MOST_ROWS if limit is None and deadline is None else None
         return self._managed("execute_read", _reading(statement, parameters, limit, most, seconds), seconds)

@@ -74,7 +74,7 @@ def read_guarded(
                 f"a statement that is not ours may call {', '.join(sorted(procedures)) or 'no procedure'}; "
                 f"it calls {details.partition('(')[0]:.80}"
             )
-    return connection.read(statement, parameters, deadline=deadline, limit=limit)
+    return connection.read(statement, parameters, deadline=deadline, limit=limit, warm=False)
 
 
 def _check(statement: str, limit: int) -> None:
