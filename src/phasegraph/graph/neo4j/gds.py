@@ -132,10 +132,14 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
     present = _ours(names)
     if name not in present:
         values = {**edge_parameters(corpus, passages, chosen), "graph": name}
-        connection.read(projection_statement(), values, deadline=BULK_SECONDS)
+        try:
+            connection.read(projection_statement(), values, deadline=BULK_SECONDS)
+        except StoreError:  # somebody else may have made the same at the same time
+            if name not in list_projections(connection, corpus):
+                raise
     for other in present:
         if not other.startswith(f"{kin}-{stamp}-"):
-            connection.read(_DROP, {"graph": other})
+            connection.read(_DROP, {"graph": other}, warm=False)
     return Projection(name, corpus, passages, _takes_masses(str(version)))
 
 
@@ -160,7 +164,7 @@ def drop_projections(connection: Neo4jConnection, corpus: str | None = None) -> 
         If the server fails or has no GDS.
     """
     for name in list_projections(connection, corpus):
-        connection.read(_DROP, {"graph": name})
+        connection.read(_DROP, {"graph": name}, warm=False)
 
 
 def walk_projection(
