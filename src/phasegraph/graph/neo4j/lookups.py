@@ -21,7 +21,14 @@ from phasegraph.graph.neo4j.partial import PartialGraph
 Stamp: TypeAlias = tuple[str, int]
 """The corpus's node and how often it has changed: a corpus that was dropped and written anew counts from the start."""
 
-_ALL = {"seen": "", "stated": "", "known": "", "mentioned": "", "at_home": " WHERE h.home > 0"}
+# An entity that nothing mentions any more is none, even where a writer has not come to removing it.
+_ALL = {
+    "seen": "",
+    "stated": "",
+    "known": " AND (EXISTS { (o)<-[:`PHASEGRAPH_MENTIONS`]-() } OR EXISTS { (o)-[:`PHASEGRAPH_FACT`]-() })",
+    "mentioned": "",
+    "at_home": " WHERE h.home > 0",
+}
 _SOME = {
     "seen": " WHERE q.id IN $allowed",
     "stated": " AND f.passage IN $allowed",

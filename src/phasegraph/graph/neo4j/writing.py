@@ -7,15 +7,18 @@ differs; writing the same records twice sends nothing.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.neo4j.checks import checked_records
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.constraints import ensure_schema
 from phasegraph.graph.neo4j.records import PassageRecord
+
+Statement: TypeAlias = tuple[str, dict[str, Any]]
 
 _DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
 # First in every transaction that writes, for the lock that setting a property takes: writers of one corpus take
@@ -128,12 +131,8 @@ def write_graph(
     digests = {record.id: record.digest() for record in records}
     wanted = [record for record in records if stored.get(record.id) != digests[record.id]]
     gone = sorted(passage for passage in stored if passage not in digests) if replace else []
-    revision = 0
-    for some in _batches(wanted, batch):
-        revision = _write(connection, corpus, _batch_statements(some, digests, corpus))
-    if wanted or gone:
-        revision = _remove(connection, gone, corpus, batch) or revision
-    revision = revision or _current_revision(connection, corpus)
+    steps = (_batch_statements(some, digests, corpus) for some in _batches(wanted, batch))
+    revision = _write_steps(connection, corpus, itertools.chain(steps, _removals(gone, corpus, batch)))
     return WriteReport(len(wanted), len(records) - len(wanted), len(gone), revision)
 
 
@@ -167,9 +166,7 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
     ensure_schema(connection)
     stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
     gone = sorted({passage for passage in ids if passage in stored})
-    if not gone:
-        return WriteReport(0, len(stored), 0, _current_revision(connection, corpus))
-    revision = _remove(connection, gone, corpus, batch)
+    revision = _write_steps(connection, corpus, _removals(gone, corpus, batch))
     return WriteReport(0, len(stored) - len(gone), len(gone), revision)
 
 
@@ -211,32 +208,42 @@ def write_synonyms(
             best[key] = max(best.get(key, 0.0), float(similarity))
     rows = [[*key, best[key]] for key in sorted(best)]
     ensure_schema(connection)
-    statements: list[tuple[str, dict[str, Any]]] = [(_DROP_SYNONYMS, {"corpus": corpus})]
+    statements: list[Statement] = [(_DROP_SYNONYMS, {"corpus": corpus})]
     statements += [(_PUT_SYNONYMS, {"corpus": corpus, "pairs": list(some)}) for some in _batches(rows, batch)]
     return _write(connection, corpus, statements)
 
 
-def _remove(connection: Neo4jConnection, gone: Sequence[str], corpus: str, batch: int) -> int:
-    """Remove passages, then entities that nothing is left of; return the revision, or 0 if no passage was to go."""
-    revision = 0
+def _removals(gone: Sequence[str], corpus: str, batch: int) -> Iterator[list[Statement]]:
+    """Statements that remove passages, some at a time."""
     for ids in _batches(gone, batch):
         some = {"corpus": corpus, "ids": list(ids)}
-        revision = _write(connection, corpus, [(_DROP_FACTS, some), (_BURY, some)])
-    values = {"corpus": corpus}
-    connection.write_all([(_TAKE_TURN, values), (_DROP_ORPHANS, values), (_STAMP, values)])
-    return revision
+        yield [(_DROP_FACTS, some), (_BURY, some)]
 
 
-def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[tuple[str, dict[str, Any]]]) -> int:
+def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[Statement]]) -> int:
+    """Run every step in a transaction of its own; return the revision.
+
+    The last of them also drops the entities that nothing is left of: whoever resumes after a crash finds the last
+    step undone, and they are not forgotten.
+    """
+    revision, waiting = 0, None
+    for step in steps:
+        if waiting is not None:
+            _write(connection, corpus, waiting)
+        waiting = step
+    if waiting is not None:
+        revision = _write(connection, corpus, [*waiting, (_DROP_ORPHANS, {"corpus": corpus})])
+    return revision or _current_revision(connection, corpus)
+
+
+def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[Statement]) -> int:
     """Run statements in one transaction under a revision of its own, and return that."""
     values = {"corpus": corpus}
     first = [(_TAKE_TURN, values), (_NEXT_REVISION, values), (_STAMP, values)]
     return int(connection.write_all([*first, *statements, (_REVISION, values)])[0][0])
 
 
-def _batch_statements(
-    records: Sequence[PassageRecord], digests: dict[str, str], corpus: str
-) -> list[tuple[str, dict[str, Any]]]:
+def _batch_statements(records: Sequence[PassageRecord], digests: dict[str, str], corpus: str) -> list[Statement]:
     passages = [{"id": each.id, "title": each.title, "text": each.text, "digest": digests[each.id]} for each in records]
     mentions = [row for each in records for row in _mention_rows(each)]
     facts = [[each.id, *fact] for each in records for fact in each.facts]
