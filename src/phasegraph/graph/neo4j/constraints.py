@@ -12,10 +12,11 @@ from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.corpora import list_corpora
 
-# A constraint has an index of its name.
+# A constraint has an index of its name. Labels and types of relationships may have the same names.
 _PRESENT = """\
-SHOW INDEXES YIELD name, type, labelsOrTypes, properties, owningConstraint, state
-WHERE size(labelsOrTypes) = 1 AND type = 'RANGE'
+SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, state
+WHERE size(labelsOrTypes) = 1 AND type = 'RANGE' AND
+  NOT labelsOrTypes[0] STARTS WITH CASE entityType WHEN 'NODE' THEN 'PHASEGRAPH_' ELSE 'Phasegraph' END
 RETURN name, labelsOrTypes[0], properties, owningConstraint IS NOT NULL, state"""
 _AWAIT = "CALL db.awaitIndexes(60)"
 
