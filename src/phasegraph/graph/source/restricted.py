@@ -189,6 +189,9 @@ def members(allowed: Any) -> frozenset[str]:
     """The ids of a collection of them."""
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
+    other = next((type(one).__name__ for one in allowed if not isinstance(one, str)), None)
+    if other is not None:
+        raise InvalidTypeError(f"allowed must hold ids of passages, which are str; it holds a value of type {other}")
     return frozenset(allowed)
 
 
