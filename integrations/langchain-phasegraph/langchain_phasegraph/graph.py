@@ -15,17 +15,18 @@ from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.documents import ScoredDocuments
 from langchain_phasegraph.filtering import check_filter, joined, matches
 from langchain_phasegraph.passages import Fetch, Passages, fetcher
+from langchain_phasegraph.stored import FromNeo4j
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import resolve_id
 from phasegraph.graph import EntityGraph, Extraction, GraphSource
 from phasegraph.graph.documents import graph_of_documents
-from phasegraph.graph.preparing import prepare
+from phasegraph.graph.preparing import not_a_graph, prepare
 from phasegraph.graph.source import passage_ids
 from phasegraph.pipeline.checks import check_count
 from phasegraph.sources import Given, Source
 
 
-class EntityGraphRetriever(CheckedRetriever):
+class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
     """Passages by personalised PageRank over an entity graph, with the path to each of them.
 
     Parameters
@@ -87,7 +88,7 @@ class EntityGraphRetriever(CheckedRetriever):
         elif isinstance(self.graph, Source):
             self._source = self.graph
         else:
-            raise InvalidTypeError(f"graph must be an EntityGraph or a source; got {type(self.graph).__name__}")
+            raise InvalidTypeError(not_a_graph(self.graph))
         self._fetch = fetcher(self.documents)
         if self._prepared is not self.graph:
             prepare(self._source)
@@ -179,7 +180,9 @@ class EntityGraphRetriever(CheckedRetriever):
             return self._source
         ids = passage_ids(self._source)
         if self.documents is None:
-            raise InvalidInputError("a filter needs the documents of the graph's passages; got none")
+            raise InvalidInputError(
+                "a filter needs EntityGraphRetriever(graph=..., documents=...), whose metadata it tests; got none"
+            )
         held = self._fetch(ids)
         narrowed: Any = self._source
         made: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})

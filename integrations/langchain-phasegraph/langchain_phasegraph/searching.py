@@ -20,6 +20,7 @@ from langchain_phasegraph.filtering import only_matching, store_settings
 from langchain_phasegraph.graph import EntityGraphRetriever
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.adapters import known_direction
+from phasegraph.adapters.checks import kind_of
 from phasegraph.adapters.functions import parameters_of
 from phasegraph.sources import Source
 
@@ -141,7 +142,7 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
         accepts = parameters_of(retriever) & {"limit", "k", "given", "filter"}
         return FunctionRetriever(function=retriever, accepts=accepts, asynchronous=asynchronous, name=name)
     raise InvalidTypeError(
-        f"a retriever must be a retriever, vector store, runnable or function; got {type(retriever).__name__}"
+        f"a source must be a LangChain retriever, vector store, runnable, source or function; got {kind_of(retriever)}"
     )
 
 

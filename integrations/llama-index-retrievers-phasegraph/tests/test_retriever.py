@@ -296,7 +296,7 @@ def test_unknown_arguments_no_sources_and_both_counts_are_errors():
         CalibratedFusionRetriever()
     with pytest.raises(InvalidInputError, match="must not both be given"):
         two(k=3, similarity_top_k=3)
-    with pytest.raises(InvalidTypeError, match="a retriever must be"):
+    with pytest.raises(InvalidTypeError, match="a source must be a LlamaIndex retriever"):
         CalibratedFusionRetriever(vector=42)
 
 

@@ -11,6 +11,8 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.pipeline.checks import check_weights_mapping
 
+_GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
+
 
 def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
     """Weights of all sources by name, or None where nobody gave one."""
@@ -71,3 +73,18 @@ def needs_of(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tu
     if spec.needs is not None or not isinstance(declared, list | tuple):
         return ()
     return tuple(need for need in declared if need in specs and need != name)
+
+
+def kind_of(given: object) -> str:
+    """What was given in place of a retriever: its package and class, and what to make of it where that is a graph.
+
+    Examples
+    --------
+    >>> kind_of("a question"), kind_of(FusionPipeline())
+    ('str', 'phasegraph.FusionPipeline')
+    """
+    kind = type(given)
+    if kind.__module__ == "builtins":
+        return kind.__name__
+    hint = "; make an EntityGraphRetriever of it" if kind.__name__ in _GRAPHS else ""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}{hint}"

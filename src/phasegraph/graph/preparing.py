@@ -24,3 +24,22 @@ def prepare(source: object, /) -> None:
     """
     if isinstance(source, GraphSource | RestrictedGraphSource | SemFlowSource | ChunkGraphSource):
         source.prepare()
+
+
+def not_a_graph(given: object, /) -> str:
+    """What to say to somebody who gave something else than a graph, and what to do with it.
+
+    Parameters
+    ----------
+    given : object
+        In place of a graph or a source.
+
+    Examples
+    --------
+    >>> not_a_graph("corpus.jsonl")
+    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
+    """
+    kind = type(given).__name__
+    if kind in ("GraphIndex", "GraphRecords"):
+        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
+    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"

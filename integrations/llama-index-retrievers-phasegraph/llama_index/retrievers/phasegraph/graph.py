@@ -21,18 +21,19 @@ from llama_index.retrievers.phasegraph.reading import Found, Paths
 from llama_index.retrievers.phasegraph.searching import check_flag
 from llama_index.retrievers.phasegraph.seeding import Seeded, hits_of
 from llama_index.retrievers.phasegraph.sources import RetrieverSource
+from llama_index.retrievers.phasegraph.stored import FromNeo4j
 from llama_index.retrievers.phasegraph.writing import own_node
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.adapters.specs import SourceSpec
 from phasegraph.graph import EntityGraph, Extraction, GraphSource
 from phasegraph.graph.documents import graph_of_documents
-from phasegraph.graph.preparing import prepare
+from phasegraph.graph.preparing import not_a_graph, prepare
 from phasegraph.graph.source import passage_ids
 from phasegraph.pipeline.checks import check_count, check_query
 from phasegraph.sources import Given, Source
 
 
-class EntityGraphRetriever(BaseRetriever):
+class EntityGraphRetriever(FromNeo4j, BaseRetriever):
     """Passages by personalised PageRank over an entity graph, with the path to each of them.
 
     Parameters
@@ -95,7 +96,7 @@ class EntityGraphRetriever(BaseRetriever):
         if isinstance(graph, EntityGraph):
             source = GraphSource(graph, embedder=None if embed_model is None else embed_model.get_query_embedding)
         if not isinstance(source, Source):
-            raise InvalidTypeError(f"graph must be an EntityGraph or a source; got {type(graph).__name__}")
+            raise InvalidTypeError(not_a_graph(graph))
         self.needs: tuple[str, ...] = tuple(getattr(source, "needs", ()))
         self._lookup = None if nodes is None else as_lookup(nodes)
         self._source = source
@@ -154,7 +155,9 @@ class EntityGraphRetriever(BaseRetriever):
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match: others are neither walked through nor named."""
         if self._lookup is None:
-            raise InvalidInputError("filters must come with the nodes, whose metadata they test; none were given")
+            raise InvalidInputError(
+                "filters must come with EntityGraphRetriever(graph, nodes), whose metadata they test; got none"
+            )
         held = self._lookup(passage_ids(self._source))
         made, narrowed = copy.copy(self), cast(Any, self._source)
         made._source = narrowed.within(allowed_ids(held.values(), check_filters(filters)))

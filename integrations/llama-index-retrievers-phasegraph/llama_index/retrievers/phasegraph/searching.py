@@ -19,6 +19,7 @@ from llama_index.retrievers.phasegraph.exchange import Exchange, take
 from llama_index.retrievers.phasegraph.filtering import joined, only_matching
 from llama_index.retrievers.phasegraph.knowledge import is_knowledge, with_own_chunks
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.adapters.checks import kind_of
 from phasegraph.adapters.functions import drained, parameters_of
 from phasegraph.sources.answers import MalformedAnswerError
 
@@ -74,7 +75,7 @@ def as_retriever(given: object) -> Any:
     if callable(given) and not isinstance(given, type):
         return FunctionRetriever(given)
     raise InvalidTypeError(
-        f"a retriever must be a retriever, index, query engine, source or function; got {type(given).__name__}"
+        f"a source must be a LlamaIndex retriever, index, query engine, source or function; got {kind_of(given)}"
     )
 
 

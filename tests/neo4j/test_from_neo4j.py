@@ -1,0 +1,132 @@
+"""Each framework's graph retriever made of a graph in Neo4j: what it finds, brings and refuses."""
+
+import asyncio
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from corpus import records
+from foreign_graphs import erase, write_as
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
+from phasegraph.graph import GraphSource
+from phasegraph.graph.neo4j import Neo4jConnection, list_corpora, read_graph, write_graph
+from phasegraph.graph.source.stored import stored_graph
+
+COUNT = 60
+QUESTIONS = [f"What is {one.title}?" for one in records(COUNT)[:4]]
+LANGCHAIN, LLAMAINDEX = "langchain_phasegraph", "llama_index.retrievers.phasegraph"
+
+
+def made(framework, connection, *args, **options):
+    """An `EntityGraphRetriever` of that framework, which returns ten hits."""
+    cls = pytest.importorskip(framework).EntityGraphRetriever
+    return cls.from_neo4j(connection, *args, **{"k" if framework == LANGCHAIN else "similarity_top_k": 10}, **options)
+
+
+def hits(retriever, query, *, waiting=True):
+    """Id, title and text of what it returns, in order."""
+    if hasattr(retriever, "invoke"):
+        found = retriever.invoke(query) if waiting else asyncio.run(retriever.ainvoke(query))
+        return [(one.id, one.metadata.get("title", ""), one.page_content) for one in found]
+    found = retriever.retrieve(query) if waiting else asyncio.run(retriever.aretrieve(query))
+    return [(one.node_id, one.node.metadata.get("title", ""), one.text) for one in found]
+
+
+@pytest.fixture
+def corpus(connection):
+    write_graph(connection, records(COUNT), corpus="manuals")
+    return connection
+
+
+@pytest.mark.parametrize("load", [True, False])
+@pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
+def test_it_finds_what_the_walk_in_memory_finds_and_brings_its_texts(framework, load, corpus):
+    retriever = made(framework, corpus, "manuals", load=load)
+    held = {one.id: (one.title, one.text) for one in records(COUNT)}
+    beside = GraphSource(read_graph(corpus, corpus="manuals").graph())
+    for question in QUESTIONS:
+        wanted = [(name, *held[name]) for name in beside.search(question, 10, {}).ids]
+        assert wanted
+        assert hits(retriever, question) == wanted
+        assert hits(retriever, question, waiting=False) == wanted
+
+
+@pytest.mark.parametrize("load", [True, False])
+def test_documents_of_ones_own_take_the_place_of_its_texts_and_can_be_filtered(load, corpus):
+    documents = pytest.importorskip("langchain_core.documents")
+    own = [
+        documents.Document(f"own {row}", id=one.id, metadata={"tenant": ("red", "blue")[row % 2]})
+        for row, one in enumerate(records(COUNT))
+    ]
+    red = {one.id for one in own if one.metadata["tenant"] == "red"}
+    retriever = made(LANGCHAIN, corpus, "manuals", load=load, documents=own)
+    question = QUESTIONS[3]
+    found = hits(retriever, question)
+    assert all(text.startswith("own ") for _, _, text in found)
+    assert not {one[0] for one in found} <= red
+    seen = {one.id for one in retriever.invoke(question, filter={"tenant": "red"})}
+    assert seen
+    assert seen <= red
+    assert retriever.invoke(question, filter={"tenant": "green"}) == []
+
+
+@pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
+def test_the_graph_of_another_library_needs_no_name(framework, connection):
+    write_as(connection, "llama_index", records(COUNT))
+    try:
+        retriever = made(framework, connection)
+        named = made(framework, connection, schema="llama_index")
+    finally:
+        erase(connection, "llama_index")
+    found = [hits(retriever, question) for question in QUESTIONS]
+    assert found == [hits(named, question) for question in QUESTIONS]
+    texts = {one.text for one in records(COUNT)}
+    assert all(found)
+    assert {text for some in found for _, _, text in some} <= texts
+
+
+@pytest.mark.parametrize("load", [True, False])
+def test_a_corpus_that_is_not_there_is_refused_with_those_that_are(load, corpus):
+    for given in ("manual", None):
+        with pytest.raises(InvalidInputError, match=rf"corpus must be one of .*'manuals'.*; got {given!r}"):
+            stored_graph(corpus, given, load=load)
+    assert list_corpora(corpus) == ("manuals",)
+
+
+def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connection):
+    with pytest.raises(InvalidInputError, match=r"schema must be given, or a corpus: .*none of any preset"):
+        stored_graph(connection)
+    with pytest.raises(InvalidInputError, match="under the schema 'langchain' there are none"):
+        stored_graph(connection, schema="langchain")
+    with pytest.raises(InvalidInputError, match="it holds none"):
+        stored_graph(connection, "manuals")
+
+
+def test_what_cannot_be_walked_on_the_server_is_refused(corpus):
+    with pytest.raises(InvalidInputError, match="load=False needs a corpus written by write_graph"):
+        stored_graph(corpus, schema="llama_index", load=False)
+    with pytest.raises(InvalidInputError, match="embeddings must be None"):
+        stored_graph(corpus, "manuals", load=False, embed=len)
+
+
+@pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
+def test_an_address_in_place_of_a_connection_is_refused(framework):
+    with pytest.raises(InvalidTypeError, match=r"connection must be a Neo4jConnection .*; got str"):
+        made(framework, "bolt://localhost", "manuals")
+
+
+@pytest.mark.parametrize("load", [True, False])
+def test_a_server_that_is_not_there_is_noticed_within_the_deadline_of_one_read(load):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
+        with Neo4jConnection.connect(f"bolt://127.0.0.1:{taken.getsockname()[1]}", deadline=1.0) as connection:
+            began = time.monotonic()
+            with pytest.raises(StoreError, match=r"^unreachable"):
+                stored_graph(connection, "manuals", load=load)
+            assert time.monotonic() - began < 5.0
