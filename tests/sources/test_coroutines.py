@@ -168,3 +168,24 @@ def test_a_loop_that_was_blocked_by_others_still_takes_what_lies_ready(statuses)
         return statuses(await asked)
 
     assert asyncio.run(once()) == {"n": "ok"}
+
+
+def test_a_loop_that_was_blocked_once_does_not_put_off_what_is_due_later(statuses, source):
+    class Hangs:
+        async def asearch(self, query, limit, given):
+            await asyncio.sleep(30)
+
+    async def once():
+        settings = {"early": SourceSettings(deadline=0.02), "late": SourceSettings(), "there": SourceSettings()}
+        gatherer = Gatherer(settings, deadline=0.5)
+        began = time.monotonic()
+        sources = {"early": Hangs(), "late": Hangs(), "there": source("there")}
+        asked = asyncio.create_task(gatherer.agather(sources, "who?"))
+        await asyncio.sleep(0.001)
+        time.sleep(0.4)
+        found = await asked
+        return statuses(found), time.monotonic() - began
+
+    given_up, seconds = asyncio.run(once())
+    assert given_up == {"early": "timeout", "late": "timeout", "there": "ok"}
+    assert seconds < 0.75

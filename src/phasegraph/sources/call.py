@@ -56,7 +56,7 @@ class Call:
         self._ring = ring
         self._lock = threading.Lock()
         self._open = len(slots)
-        self._grace = 0.0
+        self._excused = 0.0
         self._started = monotonic()
         self._due = float("inf") if deadline is None else self._started + deadline
         self._patience = float("inf") if deadline is None else self._started + deadline / 2.0
@@ -102,31 +102,32 @@ class Call:
         for slot in self.slots:
             if not slot.settled:
                 due = min(due, slot.due if slot.launched else self._patience)
-        return None if due == float("inf") else max(0.0, due + self._grace - monotonic())
+        return None if due == float("inf") else max(0.0, max(due, self._excused) - monotonic())
 
     def advance(self) -> None:
         """Do what has become due: launch sources that waited long enough, give up on late ones."""
-        now = monotonic() - self._grace
+        now = monotonic()
         for slot in self.slots:
             if slot.settled:
                 continue
             due = min(self._due, slot.due)
-            if now >= due:
-                if self._was_held_up(now - due):
+            if now >= max(due, self._excused):
+                if self._was_held_up(now, due):
                     return
                 late = TimeoutError(f"source {slot.name!r} did not answer in time")
                 self._settle(slot, "timeout", "no answer within the deadline", None, late)
             elif not slot.launched and now >= self._patience:
                 self._launch(slot)
 
-    def _was_held_up(self, seconds: float) -> bool:
+    def _was_held_up(self, now: float, due: float) -> bool:
         """Whether we come late ourselves, for the first time: then answers may lie ready that nobody had time to take.
 
-        A process that gets no processor, or an event loop that something blocks, would else lose healthy sources.
+        A process that gets no processor, or an event loop that something blocks, would else lose healthy sources. For
+        a moment from `now` on nobody is given up; what is due later stays due then.
         """
-        if self._grace or seconds < _LATE_SECONDS:
+        if self._excused or now - due < _LATE_SECONDS:
             return False
-        self._grace = seconds + _GRACE_SECONDS
+        self._excused = now + _GRACE_SECONDS
         return True
 
     def close(self) -> None:
