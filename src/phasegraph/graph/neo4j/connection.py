@@ -166,7 +166,7 @@ class Neo4jConnection:
         ------
         StoreError
             If the server cannot be reached, refuses, or does not answer in time. The first word of the message
-            is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize or refused.
+            is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize, refused or closed.
         """
         seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
         if warm and seconds < BULK_FROM_SECONDS:
