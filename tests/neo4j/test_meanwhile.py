@@ -13,14 +13,16 @@ sys.path.insert(0, str(Path(__file__).parent))
 from corpus import questions, records
 
 from phasegraph.candidates import Ranking
-from phasegraph.errors import InvalidTypeError, StoreError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph import GraphSource
 from phasegraph.graph.neo4j import (
     Neo4jConnection,
     PassageRecord,
     drop_corpus,
     drop_schema,
+    list_corpora,
     list_schema,
+    read_changes,
     read_graph,
     remove_passages,
     write_graph,
@@ -51,13 +53,18 @@ class Interrupted(Neo4jConnection):
 
 
 class Killed(Neo4jConnection):
-    """A writer that dies in the transaction that would drop what nothing is left of."""
+    """A writer that dies in the transaction that would drop what nothing is left of, or a corpus itself."""
 
     def write_all(self, statements: Any, **named: Any) -> list[list[Any]]:
         fixed = list(statements)
         if any("NOT EXISTS" in statement for statement, _ in fixed):
             raise StoreError("unreachable: killed")
         return super().write_all(fixed, **named)
+
+    def write(self, statement: str, *rest: Any, **named: Any) -> list[list[Any]]:
+        if statement.endswith("DELETE c"):
+            raise StoreError("unreachable: killed")
+        return super().write(statement, *rest, **named)
 
 
 @pytest.mark.parametrize("method", ["neighbourhood", "gds"])
@@ -97,6 +104,20 @@ def test_names_that_only_a_removed_passage_mentioned_are_gone_when_a_writer_that
         remove_passages(Killed(driver), ["2"], corpus="k")
     remove_passages(connection, ["2"], corpus="k")
     assert sorted(connection.read("MATCH (e:PhasegraphEntity) RETURN e.name")) == [["ada"], ["bo"]]
+
+
+def test_what_is_kept_of_a_corpus_does_not_outlive_a_drop_that_ended_in_the_middle(driver, connection):
+    write_graph(connection, TWO, corpus="k")
+    since = read_graph(connection, corpus="k").revision
+    source = Neo4jGraphSource(connection, "k")
+    assert source.passage_ids() == ("1", "2")
+    with pytest.raises(StoreError):
+        drop_corpus(Killed(driver), "k")
+    assert source.passage_ids() == ()
+    with pytest.raises(InvalidInputError, match="read it whole"):
+        read_changes(connection, corpus="k", since=since)
+    drop_corpus(connection, "k")
+    assert list_corpora(connection) == ()
 
 
 def test_a_name_that_nothing_mentions_any_more_takes_no_mass(connection):

@@ -6,6 +6,11 @@ from phasegraph.graph.neo4j.checks import check_corpus
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.gds import drop_projections, has_gds
 
+# What is kept of a corpus does not outlive the first passage that is dropped, and no revision of it can be caught up
+# with: a drop may end in the middle.
+_FORSAKE = """\
+MATCH (c:`PhasegraphCorpus` {name: $corpus}) WITH c, coalesce(c.revision, 0) + 1 AS next
+SET c.stamp = coalesce(c.stamp, 0) + 1, c.revision = next, c.created = next"""
 _DROP_SOME = """\
 MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND
   n.corpus = $corpus
@@ -30,8 +35,9 @@ def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
         If the server fails; call again to resume.
     """
     check_corpus(corpus)
-    while connection.write(_DROP_SOME, {"corpus": corpus})[0][0] > 0:
+    values = {"corpus": corpus}
+    while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
         continue
-    connection.write(_DROP_CORPUS, {"corpus": corpus})
+    connection.write(_DROP_CORPUS, values)
     if has_gds(connection):
         drop_projections(connection, corpus)
