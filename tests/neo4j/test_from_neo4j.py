@@ -1,6 +1,7 @@
 """Each framework's graph retriever made of a graph in Neo4j: what it finds, brings and refuses."""
 
 import asyncio
+import re
 import socket
 import sys
 import time
@@ -15,9 +16,10 @@ from foreign_graphs import erase, write_as
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph import GraphSource
-from phasegraph.graph.neo4j import Neo4jConnection, list_corpora, read_graph, write_graph
+from phasegraph.graph.neo4j import Neo4jConnection, list_corpora, read_graph, records_from_extractions, write_graph
 from phasegraph.graph.source.stored import stored_graph
 
+PAGE = Path(__file__).parents[2] / "docs" / "neo4j.md"
 COUNT = 60
 QUESTIONS = [f"What is {one.title}?" for one in records(COUNT)[:4]]
 LANGCHAIN, LLAMAINDEX = "langchain_phasegraph", "llama_index.retrievers.phasegraph"
@@ -89,6 +91,25 @@ def test_the_graph_of_another_library_needs_no_name(framework, connection):
     texts = {one.text for one in records(COUNT)}
     assert all(found)
     assert {text for some in found for _, _, text in some} <= texts
+
+
+def test_the_program_of_the_page_runs_as_it_stands(connection):
+    core = pytest.importorskip("langchain_core")
+    pytest.importorskip(LANGCHAIN)
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    store.add_documents([core.documents.Document("Vertigo, as the store has it.", id="film")])
+    blocks = re.findall(r"```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    program = next(one for one in blocks if "GraphIndex.build" in one)
+    known = {"connection": connection, "store": store, "write_graph": write_graph}
+    known["records_from_extractions"] = records_from_extractions
+    exec(program, known)  # noqa: S102
+    assert list_corpora(connection) == ("manuals",)
+    found = known["retriever"].invoke("Who directed Vertigo?")
+    assert [one.page_content for one in found] == ["Vertigo, as the store has it."]
+    assert set(found[0].metadata["phasegraph"]["sources"]) == {"vector", "graph"}
 
 
 @pytest.mark.parametrize("load", [True, False])

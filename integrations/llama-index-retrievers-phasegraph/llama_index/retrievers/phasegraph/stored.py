@@ -44,7 +44,7 @@ class FromNeo4j:
             Embeds every passage and each query; with `load` only.
         **fields
             The other arguments of the retriever. Neo4j holds texts and titles: filters on other metadata need
-            ``nodes=`` (your index, say), which then take the place of its texts, also in a fusion.
+            ``nodes=`` (or a docstore), which then take the place of its texts, also in a fusion.
 
         Raises
         ------
