@@ -27,7 +27,8 @@ from phasegraph.graph.neo4j import (
     remove_passages,
     write_graph,
 )
-from phasegraph.graph.neo4j.gds import drop_projections, has_gds, list_projections, project
+from phasegraph.graph.neo4j.edges import STATE
+from phasegraph.graph.neo4j.gds import _CATALOG, drop_projections, has_gds, list_projections, project
 from phasegraph.graph.neo4j.guard import read_guarded
 from phasegraph.graph.neo4j.lookups import LOOKUP
 from phasegraph.graph.source.online import Neo4jGraphSource
@@ -40,13 +41,14 @@ TWO = (
 
 
 class Interrupted(Neo4jConnection):
-    """Somebody else acts after a search has looked its names up, once."""
+    """Somebody else acts after a search has read something, once; by default after it has looked its names up."""
 
+    after: str = LOOKUP
     act: Callable[[], object] | None = None
 
     def read(self, statement: str, *rest: Any, **named: Any) -> list[list[Any]]:
         rows = super().read(statement, *rest, **named)
-        if statement == LOOKUP and self.act is not None:
+        if statement == self.after and self.act is not None:
             act, self.act = self.act, None
             act()
         return rows
@@ -136,6 +138,26 @@ def test_a_projection_may_be_made_by_several_at_once(connection):
     with ThreadPoolExecutor(6) as pool:
         made = {each.name for each in pool.map(lambda _: project(connection, "k"), range(6))}
     assert list_projections(connection, "k") == tuple(made)
+
+
+@pytest.mark.parametrize("after", [STATE, _CATALOG], ids=["before_it_is_made", "before_it_is_walked"])
+def test_a_search_and_another_that_has_seen_a_later_corpus_do_not_take_each_others_projection(
+    driver, connection, after
+):
+    if not has_gds(connection):
+        pytest.skip("the server has no GDS")
+    write_graph(connection, TWO, corpus="k")
+    source = Neo4jGraphSource(interrupted := Interrupted(driver, deadline=20.0), "k", method="gds")
+    assert source.search("Who is Ada?", 5, {}).ids == ("1",)
+    others = []
+
+    def write_and_project() -> None:
+        remove_passages(connection, ["2"], corpus="k")
+        others.append(project(connection, "k").name)
+
+    interrupted.after, interrupted.act = after, write_and_project
+    assert source.search("Who is Ada?", 5, {}).ids == ("1",)
+    assert others[0] in list_projections(connection, "k")
 
 
 def test_what_is_run_again_after_an_outage_neither_drops_anything_nor_is_a_callers_own(driver, connection):

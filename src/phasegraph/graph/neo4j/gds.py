@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, StoreError
@@ -138,7 +139,7 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
             if name not in list_projections(connection, corpus):
                 raise
     for other in present:
-        if not other.startswith(f"{kin}-{stamp}-"):
+        if int(other.split("-")[2]) < stamp:  # a later one is another's, who has seen a later corpus
             connection.read(_DROP, {"graph": other}, warm=False)
     return Projection(name, corpus, passages, _takes_masses(str(version)))
 
@@ -221,6 +222,31 @@ def walk_projection(
     rows = connection.read(_WALK_WEIGHTED if projection.weighted else _WALK_SETS, values, deadline=deadline)
     walked = math.fsum(mass for _, mass in rows)
     return {name: mass / walked for name, mass in rows if name is not None}
+
+
+def walk_corpus(
+    connection: Neo4jConnection,
+    corpus: str,
+    weights: EdgeWeights | None,
+    passages: Mapping[str, float],
+    entities: Mapping[str, float],
+    *,
+    follow_probability: float,
+) -> tuple[Projection, dict[str, float]]:
+    """Project a corpus if need be and walk it, see `project` and `walk_projection`; return both results.
+
+    Where the corpus changes meanwhile and another client drops the projection for a newer one, that is walked.
+    """
+    walk = partial(walk_projection, passages=passages, entities=entities, follow_probability=follow_probability)
+    projection = project(connection, corpus, weights)
+    try:
+        return projection, walk(connection, projection)
+    except StoreError as error:
+        answered = str(error).startswith(("refused", "schema_missing"))
+        if not answered or projection.name in list_projections(connection, corpus):
+            raise
+    projection = project(connection, corpus, weights)
+    return projection, walk(connection, projection)
 
 
 def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:

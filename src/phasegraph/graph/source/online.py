@@ -16,7 +16,7 @@ from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
 from phasegraph.graph.neo4j.connection import Neo4jConnection
 from phasegraph.graph.neo4j.edges import corpus_state
-from phasegraph.graph.neo4j.gds import has_gds, project, walk_projection
+from phasegraph.graph.neo4j.gds import has_gds, project, walk_corpus
 from phasegraph.graph.neo4j.lookups import Stamp, look_up
 from phasegraph.graph.neo4j.neighbourhood import FetchSettings, LocalWalk, walk_neighbourhood
 from phasegraph.graph.neo4j.partial import PartialGraph
@@ -211,9 +211,13 @@ class Neo4jGraphSource:
         return self._ranked(walk, relevant, listed, view.count, limit)
 
     def _pushed_down(self, passages: Mapping[str, float], entities: Mapping[str, float], limit: int | None) -> Ranking:
-        projection = project(self.connection, self.corpus, self.weights)
-        found = walk_projection(
-            self.connection, projection, passages, entities, follow_probability=self.walk.follow_probability
+        projection, found = walk_corpus(
+            self.connection,
+            self.corpus,
+            self.weights,
+            passages,
+            entities,
+            follow_probability=self.walk.follow_probability,
         )
         ids, masses = list(found), np.array(list(found.values()))
         walked = PageRankResult(np.arange(len(ids), dtype=np.int32), masses, projection.passage_count, 0.0, 0, 0, 0)
