@@ -76,25 +76,48 @@ def test_a_law_that_is_broken_is_reported() -> None:
         LAWS["union"].check(Wrong(), [Ranking("v", ["a", "b"], [2.0, 1.0])])
 
 
+def _orders_before_and_after(found: list[Ranking], extra: int, weights: dict[str, float] | None) -> list[list[str]]:
+    """Documents that every source returned, as given and with worst hits at the end of every list."""
+    background = Background(location=0.2, scale=0.3)
+    everywhere = set.intersection(*(set(one.ids) for one in found))
+    orders = []
+    for count in (0, extra):
+        stated = [
+            Ranking(
+                one.source,
+                [*one.ids, *(f"worst{i}" for i in range(count))],
+                [*one.scores, *(one.scores[-1] - 1.0 - i for i in range(count))],
+                background=background,
+                size=1000,
+            )
+            for one in found
+        ]
+        result = FusionPipeline(weights=weights).decide(stated, k=100)
+        orders.append([i for i in result.ids if i in everywhere])
+    return orders
+
+
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(rankings(minimum=2, stated=False), st.integers(1, 5))
 def test_an_appended_worst_hit_changes_no_order_where_backgrounds_are_stated(found: list[Ranking], extra: int) -> None:
-    """I19, for the stated tier, among documents that every source returned."""
-    background = Background(location=0.2, scale=0.3)
-    stated = [Ranking(one.source, one.ids, one.scores, background=background, size=1000) for one in found]
-    longer = [
+    """I19, for the stated tier and weights that are given, among documents that every source returned."""
+    before, after = _orders_before_and_after(found, extra, {one.source: 1.0 for one in found})
+    assert before == after
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(rankings(minimum=2, stated=False), st.integers(1, 5))
+def test_a_worst_hit_behind_the_first_twenty_changes_no_default_weight(found: list[Ranking], extra: int) -> None:
+    """I19 for the default, whose weights look at twenty hits: a worst hit among these may move them."""
+    long = [
         Ranking(
             one.source,
-            [*one.ids, *(f"worst{i}" for i in range(extra))],
-            [*one.scores, *(one.scores[-1] - 1.0 - i for i in range(extra))],
-            background=background,
-            size=1000,
+            [*one.ids, *(f"{one.source}{i}" for i in range(20))],
+            [*one.scores, *(one.scores[-1] - 0.01 * (i + 1) for i in range(20))],
         )
-        for one in stated
+        for one in found
     ]
-    everywhere = set.intersection(*(set(one.ids) for one in stated))
-    before = [i for i in FusionPipeline().decide(stated, k=100).ids if i in everywhere]
-    after = [i for i in FusionPipeline().decide(longer, k=100).ids if i in everywhere]
+    before, after = _orders_before_and_after(long, extra, None)
     assert before == after
 
 
