@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 
+from langchain_phasegraph import EntityGraphRetriever
 from phasegraph import Ranking
 from phasegraph.demo.bundled import bundled_folder
 from phasegraph.evaluation.datasets import load_dataset
@@ -53,6 +54,11 @@ with Neo4jConnection.connect(os.environ["NEO4J_URI"], auth=auth, deadline=20.0) 
     print(question)
     for name, mass in zip(found.ids, found.scores, strict=True):
         print(f"  {mass:.3f}  {titles[name]}")
+
+    # The same as a retriever of LangChain, texts and all; LlamaIndex has one of the same name.
+    graph = EntityGraphRetriever.from_neo4j(connection, CORPUS, k=1)
+    for document in graph.invoke(question):
+        print(f"in LangChain: {document.metadata['title']}: {document.page_content[:60]}...")
 
     removed = remove_passages(connection, [found.ids[0]], corpus=CORPUS)
     changes = read_changes(connection, corpus=CORPUS, since=again.revision)

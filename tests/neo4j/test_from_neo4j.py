@@ -15,8 +15,15 @@ from corpus import records
 from foreign_graphs import erase, write_as
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
-from phasegraph.graph import GraphSource
-from phasegraph.graph.neo4j import Neo4jConnection, list_corpora, read_graph, records_from_extractions, write_graph
+from phasegraph.graph import GraphSource, build_graph
+from phasegraph.graph.neo4j import (
+    GraphRecords,
+    Neo4jConnection,
+    list_corpora,
+    read_graph,
+    records_from_extractions,
+    write_graph,
+)
 from phasegraph.graph.source.stored import stored_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "neo4j.md"
@@ -140,6 +147,24 @@ def test_what_cannot_be_walked_on_the_server_is_refused(corpus):
 def test_an_address_in_place_of_a_connection_is_refused(framework):
     with pytest.raises(InvalidTypeError, match=r"connection must be a Neo4jConnection .*; got str"):
         made(framework, "bolt://localhost", "manuals")
+
+
+@pytest.mark.parametrize(("framework", "other"), [(LANGCHAIN, LLAMAINDEX), (LLAMAINDEX, LANGCHAIN)])
+def test_what_is_no_retriever_of_the_framework_is_named_with_what_to_do(framework, other):
+    room, graph = pytest.importorskip(framework), build_graph([{"id": "a", "text": "Ada met Bo."}])
+    fused = room.PhaseGraphRetriever if framework == LANGCHAIN else room.CalibratedFusionRetriever
+    with pytest.raises(InvalidTypeError, match=r"got phasegraph\.EntityGraph; make an EntityGraphRetriever of it"):
+        fused(graph=graph)
+    with pytest.raises(InvalidTypeError, match=r"got str$"):
+        fused(graph="manuals")
+    with pytest.raises(InvalidTypeError, match=r"from_neo4j\); got Neo4jConnection"):
+        room.EntityGraphRetriever(graph=Neo4jConnection(None))
+    with pytest.raises(InvalidTypeError, match=r"got a GraphRecords: give its graph\(\)"):
+        room.EntityGraphRetriever(graph=GraphRecords(()))
+    if framework == LLAMAINDEX:
+        theirs = pytest.importorskip(other).EntityGraphRetriever(graph=graph)
+        with pytest.raises(InvalidTypeError, match=r"a LlamaIndex retriever.*got langchain_phasegraph\.Entity"):
+            fused(graph=theirs)
 
 
 @pytest.mark.parametrize("load", [True, False])
