@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import neo4j
 import numpy as np
 import pytest
 
@@ -31,6 +32,7 @@ from phasegraph.graph.neo4j.edges import STATE
 from phasegraph.graph.neo4j.gds import _CATALOG, drop_projections, has_gds, list_projections, project
 from phasegraph.graph.neo4j.guard import read_guarded
 from phasegraph.graph.neo4j.lookups import LOOKUP
+from phasegraph.graph.neo4j.warming import Recent
 from phasegraph.graph.source.online import Neo4jGraphSource
 
 COUNT = 60
@@ -172,6 +174,28 @@ def test_what_is_run_again_after_an_outage_neither_drops_anything_nor_is_a_calle
     kept = again._recent.take()
     assert LOOKUP in dict(kept)
     assert not [statement for statement, _ in kept if "drop" in statement or "$secret" in statement]
+
+
+def test_a_pool_that_is_exhausted_is_no_outage(address, connection):
+    with neo4j.GraphDatabase.driver(address.uri, auth=address.auth, max_connection_pool_size=1) as small:
+        narrow = Neo4jConnection(small, deadline=0.3)
+        with small.session() as busy:
+            busy.run("UNWIND range(1, 100000) AS i RETURN i")
+            with pytest.raises(StoreError, match="unreachable"):
+                narrow.read("RETURN 1")
+        assert narrow._recent.take() == []
+
+
+def test_what_is_run_again_is_run_once_at_a_time():
+    recent = Recent()
+    recent.note("RETURN 1", {})
+    recent.server_was_away()
+    with recent.again() as first:
+        recent.server_was_away()
+        with recent.again() as second:
+            assert (len(first), len(second)) == (1, 0)
+    with recent.again() as third:
+        assert len(third) == 1
 
 
 def test_an_index_over_nodes_is_not_taken_for_ours_over_relationships(driver, connection):

@@ -218,17 +218,19 @@ class Neo4jConnection:
         except Exception as error:
             if from_driver(error):
                 told = translated(error, seconds, self.database)
-                if str(told).startswith("unreachable"):
+                # Where all connections are taken, by ourselves, the server has enough to do.
+                if str(told).startswith("unreachable") and "from the pool" not in str(error):
                     self._recent.server_was_away()
                 raise told from error
             raise
 
     def _warm_up(self, settings: dict[str, Any]) -> None:
         """Let a server that is back plan what it will be asked; where it fails, somebody else will be told."""
-        for statement, values in self._recent.take():
-            work = _reading(statement, values, 1, None, WARM_SECONDS)
-            with contextlib.suppress(Exception):
-                run_managed(self._driver, "execute_read", work, WARM_SECONDS, settings)
+        with self._recent.again() as reads:
+            for statement, values in reads:
+                work = _reading(statement, values, 1, None, WARM_SECONDS)
+                with contextlib.suppress(Exception):
+                    run_managed(self._driver, "execute_read", work, WARM_SECONDS, settings)
 
 
 def _reading(

@@ -7,9 +7,10 @@ more, by the worker of a read that was given up, with time enough.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 WARM_SECONDS = 20.0
@@ -21,6 +22,7 @@ class Recent:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._reads: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._away = False
 
@@ -35,6 +37,17 @@ class Recent:
     def server_was_away(self) -> None:
         """Note that it could not be reached."""
         self._away = True
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
+        """What `take` gives, for one at a time: a server that is slow for everybody must not get more to do."""
+        if not self._turn.acquire(blocking=False):
+            yield []
+            return
+        try:
+            yield self.take()
+        finally:
+            self._turn.release()
 
     def take(self) -> list[tuple[str, Mapping[str, Any]]]:
         """The reads to run once more, oldest first: none unless the server was away, and once for each time it was."""
