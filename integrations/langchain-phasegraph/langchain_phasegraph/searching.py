@@ -133,7 +133,8 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
         return _with_fallbacks(retriever)
     if isinstance(retriever, Runnable):
         return retriever
-    if isinstance(retriever, Source) and not isinstance(retriever, type):
+    # With a `retrieve` it is LlamaIndex's: its walk could be asked, but no document would have a text.
+    if isinstance(retriever, Source) and not isinstance(retriever, type) and not hasattr(retriever, "retrieve"):
         return EntityGraphRetriever(graph=retriever, name=getattr(retriever, "name", None))
     if callable(retriever) and not isinstance(retriever, type):
         name = getattr(retriever, "__name__", type(retriever).__name__)
