@@ -21,7 +21,7 @@ from phasegraph.sources import Gatherer, SourceSettings
 
 DEADLINE, LATE = 0.2, 0.05
 # Of each fault; all of them at the same time, except the flood, whose rows keep a processor busy by themselves.
-CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", "200"))
+CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", "40"))
 TOGETHER = tuple(fault for fault in FAULTS if fault != "flood")
 KINDS = {
     "refuse": "unreachable",
