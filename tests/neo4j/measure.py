@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -20,24 +21,26 @@ from measure_reading import CORPUS, connected, measure
 from phasegraph.graph import GraphSource, WalkSettings
 from phasegraph.graph.neo4j import drop_corpus, write_graph
 from phasegraph.graph.neo4j.gds import drop_projections, has_gds
-from phasegraph.graph.neo4j.neighbourhood import FetchSettings
 from phasegraph.graph.source.online import Neo4jGraphSource
 
 
-def compare(label: str, online: Neo4jGraphSource, local: GraphSource, asked: list) -> None:
-    """Both on every question."""
-    common, same, spent = [], 0, []
+def compare(label: str, online: Neo4jGraphSource, beside: dict[str, GraphSource], asked: list) -> None:
+    """The walk in Neo4j on every question, and the walks in memory beside it."""
+    found, spent = [], []
     for question, ranking in asked:
         began = time.perf_counter()
-        found = online.search(question, 20, {"vector": ranking})
+        found.append(online.search(question, 20, {"vector": ranking}))
         spent.append(time.perf_counter() - began)
-        wanted = local.search(question, 20, {"vector": ranking})
-        common.append(len({*found.ids} & {*wanted.ids}) / max(len(wanted.ids), 1))
-        same += {*found.ids} == {*wanted.ids}
-    print(
-        f"{label}: the same first 20 in {same} of {len(asked)}, {np.mean(common):.2%} in common (least "
-        f"{min(common):.0%}); {np.median(spent) * 1000:.0f} ms median, {np.max(spent) * 1000:.0f} ms most"
-    )
+    print(f"{label}: {np.median(spent) * 1000:.0f} ms median, {np.max(spent) * 1000:.0f} ms most")
+    for name, local in beside.items():
+        wanted = [local.search(question, 20, {"vector": ranking}) for question, ranking in asked]
+        pairs = list(zip(found, wanted, strict=True))
+        same = sum({*one.ids} == {*other.ids} for one, other in pairs)
+        common = [len({*one.ids} & {*other.ids}) / max(len(other.ids), 1) for one, other in pairs]
+        print(
+            f"  the same first 20 as {name}: {same} of {len(asked)}, in order {sum(a.ids == b.ids for a, b in pairs)}; "
+            f"{np.mean(common):.2%} in common, least {min(common):.0%}"
+        )
 
 
 def main() -> None:
@@ -46,14 +49,16 @@ def main() -> None:
     with connected() as connection:
         graph = measure(connection, records()).graph()
         write_graph(connection, records(), corpus=CORPUS)
-        usual, static = WalkSettings(), WalkSettings(relevance=False)
-        for fetch in (FetchSettings(), FetchSettings(4000, 1000, 0.002)):
-            online = Neo4jGraphSource(connection, CORPUS, walk=usual, fetch=fetch)
-            compare(f"fetched, {fetch.nodes} nodes at most", online, GraphSource(graph, walk=usual), asked)
+        compare("fetched", Neo4jGraphSource(connection, CORPUS), {"in memory": GraphSource(graph)}, asked)
         if has_gds(connection):
+            static = WalkSettings(relevance=False)
             online = Neo4jGraphSource(connection, CORPUS, method="gds", walk=static)
             online.verify()
-            compare("GDS, no relevance", online, GraphSource(graph, walk=static), asked[: max(len(asked) // 10, 1)])
+            local = {
+                f"in memory to {tolerance:g}": GraphSource(graph, walk=replace(static, tolerance=tolerance))
+                for tolerance in (1e-9, static.tolerance)
+            }
+            compare("GDS, no relevance", online, local, asked)
             drop_projections(connection)
         drop_corpus(connection, CORPUS)
 
