@@ -181,7 +181,7 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         ids = passage_ids(self._source)
         if self.documents is None:
             raise InvalidInputError(
-                "a filter needs EntityGraphRetriever(graph=..., documents=...), whose metadata it tests; got none"
+                "a filter needs the documents of the graph: EntityGraphRetriever(graph=..., documents=...); got none"
             )
         held = self._fetch(ids)
         narrowed: Any = self._source

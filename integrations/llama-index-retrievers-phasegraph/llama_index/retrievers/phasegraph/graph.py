@@ -156,7 +156,7 @@ class EntityGraphRetriever(FromNeo4j, BaseRetriever):
         """The same retriever for nodes that match: others are neither walked through nor named."""
         if self._lookup is None:
             raise InvalidInputError(
-                "filters must come with EntityGraphRetriever(graph, nodes), whose metadata they test; got none"
+                "filters must come with the nodes of the graph: EntityGraphRetriever(graph, nodes); none were given"
             )
         held = self._lookup(passage_ids(self._source))
         made, narrowed = copy.copy(self), cast(Any, self._source)
