@@ -18,6 +18,13 @@ class Record(list[Any]):
         return list(self)
 
 
+class Unasked:
+    """Stands where a driver would, for what has to be refused before anything is sent."""
+
+    def session(self, **settings: Any) -> Any:
+        raise AssertionError("nothing may be asked of the server")
+
+
 class Recorder:
     """Stands where a `neo4j.Driver` would and answers nothing; `sent` holds (text, parameters) of every statement.
 

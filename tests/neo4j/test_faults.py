@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import neo4j
 from fake_bolt import CATALOGUE, FAULTS, fake_bolt
 from fault_runs import VECTOR, Metronome, ask, ask_all, connected, graph_source
+from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph.neo4j import Neo4jConnection
@@ -244,4 +245,4 @@ def test_closing_while_searches_hang_neither_raises_nor_waits():
 
 def test_a_deadline_must_be_seconds():
     with pytest.raises(InvalidInputError, match="deadline must be"):
-        Neo4jConnection(None, deadline=0.0)
+        Neo4jConnection(Unasked(), deadline=0.0)

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from corpus import records
 from foreign_graphs import erase, write_as
+from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph import GraphSource, build_graph
@@ -158,7 +159,7 @@ def test_what_is_no_retriever_of_the_framework_is_named_with_what_to_do(framewor
     with pytest.raises(InvalidTypeError, match=r"got str$"):
         fused(graph="manuals")
     with pytest.raises(InvalidTypeError, match=r"from_neo4j\); got Neo4jConnection"):
-        room.EntityGraphRetriever(graph=Neo4jConnection(None))
+        room.EntityGraphRetriever(graph=Neo4jConnection(Unasked()))
     with pytest.raises(InvalidTypeError, match=r"got a GraphRecords: give its graph\(\)"):
         room.EntityGraphRetriever(graph=GraphRecords(()))
     theirs = pytest.importorskip(other).EntityGraphRetriever(graph=graph)

@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from corpus import questions, records
+from recording import Unasked
 
 from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -166,12 +167,12 @@ def test_restrictions_join_and_nothing_may_be_left(connection):
 @pytest.mark.parametrize("allowed", ["a", 3])
 def test_what_is_neither_a_function_nor_ids_is_refused(allowed):
     with pytest.raises(InvalidTypeError, match="allowed"):
-        Neo4jGraphSource(Neo4jConnection(None), "c").within(allowed)
+        Neo4jGraphSource(Neo4jConnection(Unasked()), "c").within(allowed)
 
 
 def test_a_walk_on_the_server_is_not_restricted_silently():
     with pytest.raises(InvalidInputError, match="method must be 'neighbourhood'"):
-        Neo4jGraphSource(Neo4jConnection(None), "c", method="gds").within({"a"})
+        Neo4jGraphSource(Neo4jConnection(Unasked()), "c", method="gds").within({"a"})
 
 
 @pytest.mark.parametrize("framework", ["langchain", "llama_index"])

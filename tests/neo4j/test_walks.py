@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from corpus import questions, records
+from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import EdgeWeights, GraphSource, WalkSettings
@@ -282,7 +283,7 @@ def test_an_empty_corpus_cannot_be_walked(stored):
 )
 def test_a_source_names_the_field_that_is_wrong(field, value, error):
     with pytest.raises(error, match=field):
-        Neo4jGraphSource(Neo4jConnection(None), **{"corpus": "c", field: value})
+        Neo4jGraphSource(Neo4jConnection(Unasked()), **{"corpus": "c", field: value})
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,8 @@ BULK_ROWS, ONLINE_ROWS, BULK_FROM_SECONDS = 10_000, 1000, 30.0
 # connection lives on.
 CUT_SECONDS = 2.5
 _FIRST_DELAY, _LONGEST_DELAY = 1 / 16, 1.0
+# A change of leader is over by then; whoever loads a corpus from an address that is wrong waits no longer.
+LONGEST_TRYING = 15.0
 
 
 def in_time(work: Callable[[], _Answer], seconds: float, afterwards: Callable[[], None]) -> _Answer:
@@ -75,7 +77,7 @@ def in_time(work: Callable[[], _Answer], seconds: float, afterwards: Callable[[]
 def run_managed(
     driver: Any, method: str, work: Callable[[Any], _Answer], seconds: float, settings: dict[str, Any]
 ) -> _Answer:
-    """Run a transaction function and try again what may be tried again, while half of `seconds` is left.
+    """Run a transaction function, and again what may be tried again, for half of `seconds`, 15 at most.
 
     Parameters
     ----------
@@ -104,7 +106,7 @@ def run_managed(
                 return answer
         except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError) as error:
             pause = delay * random.uniform(0.8, 1.2)  # so that clients do not all come back at once
-            if not error.is_retryable() or monotonic() - began + pause > seconds / 2:
+            if not error.is_retryable() or monotonic() - began + pause > min(seconds / 2, LONGEST_TRYING):
                 raise
         sleep(pause)
         delay *= 2

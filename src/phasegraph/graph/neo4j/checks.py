@@ -25,6 +25,10 @@ def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) 
     check_corpus(corpus)
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise InvalidInputError(f"batch must be an integer of at least 1; {batch!r:.40} was given")
+    if not isinstance(passages, Iterable):
+        raise InvalidTypeError(
+            f"passages must hold PassageRecord (see records_from_extractions); {type(passages).__name__} was given"
+        )
     records = list(passages)
     seen: set[str] = set()
     for record in records:

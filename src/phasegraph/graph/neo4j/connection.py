@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import urlsplit
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
+from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError
+from phasegraph.graph.neo4j.arguments import check_uri, checked_database, checked_driver, checked_seconds
 from phasegraph.graph.neo4j.attempts import BULK_FROM_SECONDS, close_driver, in_time, run_managed
 from phasegraph.graph.neo4j.failures import from_driver, late, translated
 from phasegraph.graph.neo4j.warming import WARM_SECONDS, Recent
@@ -27,7 +27,6 @@ from phasegraph.graph.neo4j.warming import WARM_SECONDS, Recent
 Row: TypeAlias = list[Any]
 _Answer = TypeVar("_Answer")
 
-SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
 BULK_SECONDS = 120.0
 MOST_ROWS = 500_000
 
@@ -54,6 +53,11 @@ class Neo4jConnection:
     deadline : float, default 2.0
         Seconds that one online read may take, > 0.
 
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If `driver` is none, or an asynchronous one, or another argument is out of range.
+
     Examples
     --------
     >>> Neo4jConnection.connect("bolt://me:secret@localhost")
@@ -63,9 +67,9 @@ class Neo4jConnection:
     """
 
     def __init__(self, driver: Any, *, database: str | None = None, deadline: float = 2.0) -> None:
-        self._driver = driver
-        self.database = _checked_database(database)
-        self.deadline = _checked_seconds(deadline, "deadline")
+        self._driver = checked_driver(driver)
+        self.database = checked_database(database)
+        self.deadline = checked_seconds(deadline, "deadline")
         self._owned = False
         self._recent = Recent()
 
@@ -98,9 +102,9 @@ class Neo4jConnection:
         MissingDependencyError
             If the driver is not installed.
         """
-        _check_uri(uri)
-        seconds = _checked_seconds(deadline, "deadline")
-        checked = _checked_database(database)
+        check_uri(uri)
+        seconds = checked_seconds(deadline, "deadline")
+        checked = checked_database(database)
         driver = driver_module().GraphDatabase.driver(
             uri,
             auth=auth,
@@ -168,7 +172,7 @@ class Neo4jConnection:
             If the server cannot be reached, refuses, or does not answer in time. The first word of the message
             is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize, refused or closed.
         """
-        seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
+        seconds = self.deadline if deadline is None else checked_seconds(deadline, "deadline")
         if warm and seconds < BULK_FROM_SECONDS:
             self._recent.note(statement, parameters or {})
         most = MOST_ROWS if limit is None and deadline is None else None
@@ -198,7 +202,7 @@ class Neo4jConnection:
         return self._managed("execute_read", work, deadline)
 
     def _managed(self, method: str, work: Callable[[Any], _Answer], deadline: float | None) -> _Answer:
-        seconds = self.deadline if deadline is None else _checked_seconds(deadline, "deadline")
+        seconds = self.deadline if deadline is None else checked_seconds(deadline, "deadline")
         neo4j = driver_module()
         reads = method == "execute_read"
         settings = {
@@ -270,30 +274,3 @@ def _writing(statements: Iterable[tuple[str, Mapping[str, Any]]]) -> Callable[[A
         return rows
 
     return work
-
-
-def _check_uri(uri: str) -> None:
-    if not isinstance(uri, str):
-        raise InvalidTypeError(f"uri must be a str; {type(uri).__name__} was given")
-    try:
-        parts = urlsplit(uri)
-    except ValueError as error:
-        raise InvalidInputError("uri must be an address like neo4j://host:7687; what was given is none") from error
-    if "@" in uri:
-        raise InvalidInputError("uri must not hold a user or password (give auth=); one with them was given")
-    if parts.scheme not in SCHEMES or not parts.hostname:
-        raise InvalidInputError(f"uri must start with one of {', '.join(SCHEMES)} and name a host; it does not")
-
-
-def _checked_database(database: str | None) -> str | None:
-    if database is not None and (not isinstance(database, str) or not database.strip()):
-        raise InvalidInputError("database must be a name or None; a blank or another type was given")
-    return database
-
-
-def _checked_seconds(value: float, field: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidTypeError(f"{field} must be a number of seconds; {type(value).__name__} was given")
-    if not 0.0 < value < float("inf"):
-        raise InvalidInputError(f"{field} must be a finite number of seconds above 0; {value!r} was given")
-    return float(value)

@@ -17,12 +17,14 @@ _ABSENT = ("ProcedureNotFound", "IndexNotFound", "DatabaseNotFound", "Constraint
 # What is missing stands behind the words "index:", else in backticks or quotes.
 _OBJECTS = (re.compile(r"index: ?([A-Za-z_][\w.\-]{0,99})"), re.compile(r"[`'\"]([A-Za-z_][\w.\-]{0,99})"))
 _NO_INDEX = re.compile(r"no such (?:\w+[ -])?(?:schema )?index", re.IGNORECASE)
+_UNRESOLVED = "Cannot resolve address"
 _DIMENSIONS = re.compile(r"\b(\d{1,6})\b\D+\b(\d{1,6})\b")
 
 
 def from_driver(error: BaseException) -> bool:
     """Whether an error is the driver's or the network's; a failed handshake comes from a private module of it."""
-    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] == "neo4j"
+    ours = isinstance(error, OSError) or type(error).__module__.partition(".")[0] == "neo4j"
+    return ours or (isinstance(error, ValueError) and _UNRESOLVED in str(error))
 
 
 def translated(error: BaseException, seconds: float, database: str | None = None) -> StoreError:
@@ -41,6 +43,8 @@ def translated(error: BaseException, seconds: float, database: str | None = None
             f"unreachable: Neo4j must answer within {seconds:g} s; no router did, or none with a certificate that is "
             f"trusted here ({name}; without routing, as bolt:// or bolt+s://, the reason is told)"
         )
+    if _UNRESOLVED in str(error):
+        return StoreError(f"unreachable: the host of the address must be known; it could not be resolved ({name})")
     if name in _AWAY or isinstance(error, OSError):
         return StoreError(f"unreachable: Neo4j must answer within {seconds:g} s; it could not be reached ({name})")
     if code:

@@ -7,6 +7,7 @@ from typing import Any
 
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph.weights import HOME_LEAD, HOME_TITLE
+from phasegraph.graph.neo4j.arguments import check_connection
 from phasegraph.graph.neo4j.checks import check_corpus
 from phasegraph.graph.neo4j.columns import columns_of, each_line, each_node, joined, line, read_together
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
@@ -64,6 +65,7 @@ def read_graph(
     StoreError
         If the server fails.
     """
+    check_connection(connection)
     chosen = detect_schema(connection) if schema is None else schema_named(schema)
     _check_corpus(chosen, corpus)
     if chosen == PHASEGRAPH:

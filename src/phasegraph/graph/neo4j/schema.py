@@ -161,5 +161,7 @@ def detect_schema(connection: Neo4jConnection) -> GraphSchema:
     found = [name for name, edges in counted.items() if edges > 0]
     if len(found) != 1:
         listed = ", ".join(f"{name}: {counted[name]}" for name in found) or "none of any preset"
-        raise InvalidInputError(f"the database must hold provenance edges of exactly one preset; it holds {listed}")
+        raise InvalidInputError(
+            f"the database must hold provenance edges of exactly one preset; it holds {listed} (schema= names one)"
+        )
     return SCHEMAS[found[0]]

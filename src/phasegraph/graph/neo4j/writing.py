@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from phasegraph.errors import InvalidInputError
+from phasegraph.graph.neo4j.arguments import check_connection
 from phasegraph.graph.neo4j.checks import checked_records
 from phasegraph.graph.neo4j.connection import BULK_SECONDS, Neo4jConnection
 from phasegraph.graph.neo4j.constraints import ensure_schema
@@ -125,6 +126,7 @@ def write_graph(
     StoreError
         If the server fails; call again to resume.
     """
+    check_connection(connection)
     records = checked_records(passages, corpus, batch)
     ensure_schema(connection)
     stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))

@@ -14,6 +14,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.checks import check_names
 from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
+from phasegraph.graph.neo4j.arguments import check_connection
 from phasegraph.graph.neo4j.connection import Neo4jConnection
 from phasegraph.graph.neo4j.edges import corpus_state
 from phasegraph.graph.neo4j.gds import has_gds, project, walk_corpus
@@ -81,6 +82,7 @@ class Neo4jGraphSource:
     _memory: CorpusMemory = field(default_factory=CorpusMemory, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_connection(self.connection)
         for label in ("corpus", "name"):
             value = getattr(self, label)
             if not isinstance(value, str) or not value.strip():
