@@ -14,7 +14,7 @@ from phasegraph import Ranking
 from phasegraph.demo.bundled import bundled_folder
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.graph import Extraction, RuleExtractor
-from phasegraph.graph.neo4j import (
+from phasegraph.neo4j import (
     Neo4jConnection,
     drop_corpus,
     list_corpora,
@@ -23,7 +23,7 @@ from phasegraph.graph.neo4j import (
     remove_passages,
     write_graph,
 )
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j.source import Neo4jGraphSource
 
 CORPUS = "neo4j-example"  # another corpus in the same database is never walked into
 

@@ -19,7 +19,7 @@ from phasegraph import (
     Ranking,
     SourceReport,
 )
-from phasegraph.adapters import (
+from phasegraph.retrieval import (
     Direction,
     Identities,
     check_queries,

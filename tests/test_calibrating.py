@@ -6,18 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from phasegraph import (
-    DegradedError,
-    FusionPipeline,
-    InvalidInputError,
-    InvalidTypeError,
-    PhasegraphWarning,
-    Ranking,
-)
-from phasegraph.adapters import calibration_queries
-from phasegraph.adapters.fingerprint import fingerprint_of
-from phasegraph.adapters.planning import Plan, with_fitted
-from phasegraph.adapters.specs import SourceSpec
+from phasegraph import DegradedError, FusionPipeline, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
+from phasegraph.retrieval import calibration_queries
+from phasegraph.retrieval.engine import Plan, with_fitted
+from phasegraph.retrieval.source_config import SourceSpec, fingerprint_of
 from phasegraph.sources import CallableSource
 
 

@@ -11,7 +11,7 @@ from tiny import QUERIES, many_queries, write_dataset
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.cli import main
-from phasegraph.evaluation.parts import split_by_id
+from phasegraph.evaluation.datasets import split_by_id
 from phasegraph.evaluation.runs import read_run
 from phasegraph.pipeline import FusionPipeline
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from phasegraph import DegradedError, FusionPipeline, Ranking, SourceReport
-from phasegraph.cli import demo, main
+from phasegraph.cli import main
+from phasegraph.cli.demo import _show
 from phasegraph.cli.output import console
 from phasegraph.demo import Demonstration, run_demo
 from phasegraph.demo.run import SYSTEMS, check_sources
@@ -85,9 +86,9 @@ def test_a_question_is_only_shown_where_vectors_alone_do_not_answer_it(
     done: Demonstration, capsys: pytest.CaptureFixture[str]
 ) -> None:
 
-    demo._show(replace(done, chosen=None), console())
+    _show(replace(done, chosen=None), console())
     assert "do not answer" not in capsys.readouterr().out
-    demo._show(replace(done, chosen=0), console())
+    _show(replace(done, chosen=0), console())
     assert "vectors alone do not answer" in capsys.readouterr().out
 
 

@@ -9,10 +9,10 @@ import pytest
 from numpydoc.validate import validate
 
 PACKAGES = [
-    "phasegraph", "phasegraph.candidates", "phasegraph.calibration", "phasegraph.fusion", "phasegraph.priors",
-    "phasegraph.acceptance", "phasegraph.selection", "phasegraph.persistence", "phasegraph.pipeline",
+    "phasegraph", "phasegraph.ranking", "phasegraph.calibration", "phasegraph.fusion", "phasegraph.priors",
+    "phasegraph.acceptance", "phasegraph.selection", "phasegraph.serialization", "phasegraph.pipeline",
     "phasegraph.sources", "phasegraph.graph", "phasegraph.graph.pagerank", "phasegraph.evaluation.experiment",
-    "phasegraph.evaluation.significance", "phasegraph.report", "phasegraph.demo",
+    "phasegraph.evaluation.significance", "phasegraph.evaluation.report", "phasegraph.demo",
 ]  # fmt: skip
 CODES = {"GL07", "GL08", "PR01", "PR02", "PR10", "RT01", "YD01", "SS01"}
 

@@ -15,8 +15,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import AllSourcesFailed, InvalidInputError
+from phasegraph.ranking import Ranking
 from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 from phasegraph.testing import FAILING, FAULTS, HARMLESS, FaultPlan, FaultySource
 

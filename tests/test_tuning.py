@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from phasegraph.calibration import BackgroundCalibrator
-from phasegraph.candidates import Background, Ranking
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure
-from phasegraph.evaluation.parts import split_by_id
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Background, Ranking
 from phasegraph.tuning import Candidate, calibrated_pipeline, candidates, learn_weights, tune
 
 IDS = [f"p{i:02d}" for i in range(40)]

@@ -1,7 +1,8 @@
 """Calibrated fusion of unlike retrievers: the public names and nothing else."""
 
-from phasegraph.calibration import BackgroundCalibrator, ListCalibrator, ReferenceECDF, fit_reference_ecdf
-from phasegraph.candidates import Background, Candidates, Ranking, SourceReport
+from phasegraph.calibration.background import BackgroundCalibrator
+from phasegraph.calibration.per_list import ListCalibrator
+from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
 from phasegraph.errors import (
     AllSourcesFailed,
     DegradedError,
@@ -16,9 +17,13 @@ from phasegraph.errors import (
     StoreError,
 )
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.pipeline import Context, Evidence, FusionPipeline, Result, SourceEvidence
-from phasegraph.priors import ExactMatchBonus, RecencyPrior, UnitPrior
-from phasegraph.sources import BreakerSettings, CallableSource, Gathered, Gatherer, Source, SourceSettings
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import Context, ExactMatchBonus, RecencyPrior, UnitPrior
+from phasegraph.ranking import Background, Candidates, Ranking, SourceReport
+from phasegraph.result import Evidence, Result, SourceEvidence
+from phasegraph.sources.gatherer import Gathered, Gatherer
+from phasegraph.sources.protocol import CallableSource, Source
+from phasegraph.sources.settings import BreakerSettings, SourceSettings
 
 __all__ = [
     "FUSION_RULES",

@@ -17,7 +17,7 @@ from phasegraph.acceptance import (
     fit_threshold,
     judge,
 )
-from phasegraph.acceptance.orientation import rank_correlation
+from phasegraph.acceptance.judged import rank_correlation
 
 
 def drawn(queries=60, hits=12, *, strength=1.5, seed=0, source=""):

@@ -30,7 +30,7 @@ from phasegraph.acceptance import (
 )
 from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.legs import Bench, search_legs
+from phasegraph.evaluation.source_runs import Bench, search_legs
 
 Judged = Mapping[str, JudgedScores]
 Values = Mapping[str, float]

@@ -19,14 +19,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from phasegraph.candidates import Ranking
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.legs import Bench, search_legs
 from phasegraph.evaluation.measures import recall
+from phasegraph.evaluation.source_runs import Bench, search_legs
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
-from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, ChunkSettings, build_chunk_graph
-from phasegraph.graph.chunk_graph.graph import KINDS
+from phasegraph.graph.chunk_graph import KINDS, ChunkGraph, ChunkGraphSource, ChunkSettings, build_chunk_graph
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
 
 
 @dataclass(frozen=True, eq=False)

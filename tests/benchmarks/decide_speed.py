@@ -24,9 +24,10 @@ from llama_index.core.llms import MockLLM  # noqa: E402
 from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever  # noqa: E402
 from llama_index.core.schema import NodeWithScore, TextNode  # noqa: E402
 
-from langchain_phasegraph.reading import Reader, Reading  # noqa: E402
+from langchain_phasegraph.conversion import Reader  # noqa: E402
 from phasegraph import Background, FusionPipeline, Ranking, Result  # noqa: E402
-from phasegraph.adapters import Direction, provenance  # noqa: E402
+from phasegraph.retrieval import Direction, provenance  # noqa: E402
+from phasegraph.retrieval.source_config import Reading  # noqa: E402
 
 TEXT = "A passage of about eight hundred characters, as passages are. " * 13
 DEPTHS = {"vector": 200, "graph": 2000}

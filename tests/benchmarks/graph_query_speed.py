@@ -20,10 +20,10 @@ from typing import Any
 import igraph
 import numpy as np
 
-from phasegraph.candidates import Ranking, top_order
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.graph import EntityGraph, GraphSource, WalkSettings, build_graph
 from phasegraph.graph.linking import link
+from phasegraph.ranking import Ranking, top_order
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, Any]:

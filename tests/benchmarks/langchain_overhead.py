@@ -21,9 +21,10 @@ from langchain_core.documents import Document  # noqa: E402
 from langchain_core.retrievers import BaseRetriever  # noqa: E402
 
 from langchain_phasegraph import PhaseGraphRetriever  # noqa: E402
-from langchain_phasegraph.reading import Reader, Reading  # noqa: E402
+from langchain_phasegraph.conversion import Reader  # noqa: E402
 from phasegraph import Context, FusionPipeline  # noqa: E402
-from phasegraph.adapters import Direction, provenance  # noqa: E402
+from phasegraph.retrieval import Direction, provenance  # noqa: E402
+from phasegraph.retrieval.source_config import Reading  # noqa: E402
 
 TEXT = "A passage of about eight hundred characters, as passages are. " * 13
 BARS = {

@@ -19,9 +19,10 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from llama_index.retrievers.phasegraph.reading import Reader, Reading
+from llama_index.retrievers.phasegraph.conversion import Reader
 from phasegraph import Context, FusionPipeline
-from phasegraph.adapters import Direction, provenance
+from phasegraph.retrieval import Direction, provenance
+from phasegraph.retrieval.source_config import Reading
 
 TEXT = "A passage of about eight hundred characters, as passages are. " * 13
 

@@ -13,8 +13,8 @@ import numpy as np
 from phasegraph import FusionPipeline, ListCalibrator
 from phasegraph.calibration import Calibrator
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.legs import Bench, Leg, search_legs
 from phasegraph.evaluation.measures import full_support, last_hop, recall
+from phasegraph.evaluation.source_runs import Bench, Leg, search_legs
 from phasegraph.fusion import FUSION_RULES
 
 SCALES = {"bounded": "min_max", "percentile": "percentile", "order": "raw"}

@@ -19,9 +19,9 @@ import numpy as np
 from phasegraph import FusionPipeline
 from phasegraph._typing import FloatArray
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.legs import Bench, search_legs
 from phasegraph.evaluation.measures import full_support, recall
 from phasegraph.evaluation.significance import bootstrap_intervals, mcnemar_exact, wins_and_losses
+from phasegraph.evaluation.source_runs import Bench, search_legs
 from phasegraph.selection import SelectionPolicy, scaled_relevance, unit_rows, vendi_score
 
 POLICIES: dict[str, list[SelectionPolicy]] = {

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from graph_quality import measures
 
-from phasegraph.candidates import Ranking
-from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.facts import load_facts
-from phasegraph.evaluation.walks import FlowWalk, as_ranking
+from phasegraph.evaluation.datasets import Dataset, load_dataset, load_facts
+from phasegraph.evaluation.source_runs import FlowWalk, as_ranking
 from phasegraph.graph import Extraction, SemFlowSource, build_graph, graph_from_extractions
 from phasegraph.graph.linking import FactIndex
+from phasegraph.ranking import Ranking
 
 
 def report(data: Dataset, label: str, search: Callable[[int], Ranking]) -> None:

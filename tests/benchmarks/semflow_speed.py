@@ -16,8 +16,7 @@ import numpy as np
 from scipy import sparse
 from synthetic import entity_passage_graph, entity_seeds
 
-from phasegraph.graph.abstractness import abstractness, truncated_min_max
-from phasegraph.graph.pagerank import SemanticFlow
+from phasegraph.graph.experimental.semflow import SemanticFlow, abstractness, truncated_min_max
 
 
 class Reweighting:

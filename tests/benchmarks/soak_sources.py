@@ -22,9 +22,10 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import AllSourcesFailed
-from phasegraph.sources import BreakerSettings, Gathered, Gatherer, SourceSettings, workers
+from phasegraph.ranking import Ranking
+from phasegraph.sources import BreakerSettings, Gathered, Gatherer, SourceSettings
+from phasegraph.sources.workers import pool
 from phasegraph.testing import FAILING, FAULTS, FaultPlan, FaultySource
 
 NAMES = ("graph", "lexical", "vector")
@@ -237,7 +238,7 @@ def main() -> None:
         "S3": clean(n),
         "S4": concurrency(max(50, n // 2)),
         "S5": hang(max(100, n // 10)),
-        "threads_left": workers.pool().threads,
+        "threads_left": pool().threads,
         "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
     text = json.dumps(table, indent=2)

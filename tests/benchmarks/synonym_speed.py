@@ -14,7 +14,7 @@ import time
 import numpy as np
 from scipy import sparse
 
-from phasegraph.graph.abstractness import abstractness
+from phasegraph.graph.experimental.semflow import abstractness
 from phasegraph.graph.synonyms import _bounds, _unit, synonym_pairs
 
 

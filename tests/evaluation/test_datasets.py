@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from tiny import QUERIES, write_dataset
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import load_dataset, read_corpus
-from phasegraph.evaluation.parts import check_disjoint, split_by_id
+from phasegraph.evaluation.datasets import check_disjoint, load_dataset, read_corpus, split_by_id
 
 
 def edit(path, line, change):

@@ -8,12 +8,10 @@ import pytest
 from scipy import stats
 
 from phasegraph.errors import InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import Answers, compare, run_systems
-from phasegraph.evaluation.judgements import Judgement
-from phasegraph.evaluation.legs import Bench, search_legs
+from phasegraph.evaluation.datasets import Judgement, load_dataset
+from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, System, compare, leg_system, run_systems
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
-from phasegraph.evaluation.systems import OWN_SYSTEMS, System, leg_system
+from phasegraph.evaluation.source_runs import Bench, search_legs
 
 L5 = Measure("LastHop", 5)
 JUDGED = [Judgement(f"q{i:03d}", ((f"a{i}",), (f"b{i}",))) for i in range(40)]

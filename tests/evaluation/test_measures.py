@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.measures import (
     DEFAULT_MEASURES,
     MEASURES,
@@ -17,6 +16,7 @@ from phasegraph.evaluation.measures import (
     score_run,
     surrogate_scores,
 )
+from phasegraph.ranking import Ranking
 
 TWO_HOPS = Judgement("q", (("a",), ("b",)))
 

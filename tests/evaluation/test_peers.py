@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from phasegraph.candidates import Ranking
 from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.experiment import min_max_sum
 from phasegraph.evaluation.peers import PEERS
-from phasegraph.evaluation.systems import min_max_sum
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
 
 
 @pytest.fixture

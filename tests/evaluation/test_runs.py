@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.runs import Run, check_judged, read_qrels, read_run, write_run
+from phasegraph.ranking import Ranking
 
 
 def put(path, text):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.spans import Span, covers, judgement_from_spans
+from phasegraph.evaluation.measures import Span, covers, judgement_from_spans
 
 
 def test_half_is_of_the_span_and_not_of_the_passage():

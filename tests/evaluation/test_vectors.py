@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.facts import load_facts
-from phasegraph.evaluation.vectors import read_packed, read_vectors
+from phasegraph.evaluation.datasets import load_dataset, load_facts, read_packed, read_vectors
 
 LINES = "corpus.jsonl"
 

@@ -7,12 +7,9 @@ import pytest
 from scipy import sparse
 
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import run_systems
-from phasegraph.evaluation.facts import Facts, load_facts, normalised
-from phasegraph.evaluation.legs import Bench, search_legs
-from phasegraph.evaluation.systems import OWN_SYSTEMS
-from phasegraph.evaluation.walks import fact_seeds, hippo_adjacency
+from phasegraph.evaluation.datasets import Facts, load_dataset, load_facts, normalised
+from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
+from phasegraph.evaluation.source_runs import Bench, fact_seeds, hippo_adjacency, search_legs
 from phasegraph.graph.pagerank import personalized_pagerank
 
 # Entities A, B, C, D over passages p0 to p4; facts A-B, A-C, A-D, B-C.

@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from phasegraph.candidates import Ranking
-from phasegraph.evaluation.runs import Run, write_run
-from phasegraph.evaluation.writing import write_text
+from phasegraph.evaluation.runs import Run, write_run, write_text
+from phasegraph.ranking import Ranking
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch):

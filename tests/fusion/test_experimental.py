@@ -26,7 +26,7 @@ from phasegraph.fusion import (
     tsallis,
     wasserstein_temperature,
 )
-from phasegraph.fusion.copula import copula_theta
+from phasegraph.fusion.experimental import copula_theta
 
 N = np.nan
 IDS = "abcdefg"

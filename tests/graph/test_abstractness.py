@@ -10,7 +10,7 @@ from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import Extraction, graph_from_extractions
-from phasegraph.graph.abstractness import abstractness, entity_relevance, graph_abstractness, truncated_min_max
+from phasegraph.graph.experimental.semflow import abstractness, entity_relevance, graph_abstractness, truncated_min_max
 
 PASSAGES = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])
 MENTIONS = sparse.csr_array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1], [0, 0, 0, 1]])

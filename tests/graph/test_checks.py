@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
+from phasegraph._validation import check_range
 from phasegraph.graph import (
     EdgeWeights,
     Extraction,
@@ -19,7 +20,6 @@ from phasegraph.graph import (
     WalkSettings,
     build_graph,
 )
-from phasegraph.graph.checks import check_range
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.synonyms import synonym_pairs
 

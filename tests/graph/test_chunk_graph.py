@@ -6,8 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, Ranking
-from phasegraph.graph.chunk_graph import ChunkGraphSource, ChunkSettings, build_chunk_graph
-from phasegraph.graph.chunk_graph.links import identifiers, looks_like_code, markers, references, semantic, sequential
+from phasegraph.graph.chunk_graph import (
+    ChunkGraphSource,
+    ChunkSettings,
+    build_chunk_graph,
+    identifiers,
+    looks_like_code,
+    markers,
+    references,
+    semantic,
+    sequential,
+)
 from phasegraph.graph.storage import save_graph
 from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 from phasegraph.testing.contracts import SourceContract

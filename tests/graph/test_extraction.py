@@ -7,18 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.extraction import (
-    Extraction,
-    Gazetteer,
-    RuleExtractor,
-    build_graph,
-    find_names,
-    lead_name,
-    normalise_name,
-    split_words,
-    title_names,
-)
+from phasegraph.graph.building import build_graph
+from phasegraph.graph.entity_graph import Extraction
 from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.rules import RuleExtractor, find_names, lead_name, title_names
+from phasegraph.graph.words import Gazetteer, normalise_name, split_words
 
 NONE = Gazetteer()
 WORDS = st.sampled_from(

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from phasegraph import IntegrityError, InvalidInputError
 from phasegraph.graph import EntityGraph, Extraction, build_graph
-from phasegraph.graph import index as index_module
-from phasegraph.graph.entity_graph.words import Words
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.storage import load_graph, save_graph
+from phasegraph.graph.words import Words, split_words
 
 TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
 TEXTS = [
@@ -143,13 +142,13 @@ def test_records_handed_over_in_any_order_are_updated_as_they_are_built() -> Non
 
 def test_an_update_splits_no_text_again_that_it_does_not_touch(monkeypatch: pytest.MonkeyPatch) -> None:
     split: list[str] = []
-    plain = index_module.split_words
+    plain = split_words
 
     def counted(text: str) -> Words:
         split.append(text)
         return plain(text)
 
-    monkeypatch.setattr(index_module, "split_words", counted)
+    monkeypatch.setattr("phasegraph.graph.index.split_words", counted)
     passages = [_passage(n, 6, n % 4) for n in range(8)]
     index = GraphIndex.build(passages[:6]).add(passages[6:7])
     split.clear()

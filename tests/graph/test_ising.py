@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, NotConvergedError
-from phasegraph.graph.ising import entity_links, ising_rerank, mean_field
+from phasegraph.graph.experimental.ising import entity_links, ising_rerank, mean_field
 
 Z = np.array([0.8, 0.2, -0.4, -0.9])
 

@@ -20,8 +20,8 @@ from phasegraph.graph.linking import (
     query_entities,
     relevance,
     reset_by_name,
+    similarities,
 )
-from phasegraph.graph.linking.seeds import similarities
 from phasegraph.graph.pagerank import WalkOperator
 
 GRAPH = build_graph(

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError
 from phasegraph.graph import build_graph
-from phasegraph.graph.extraction import ModelSettings, extract_with_model
-from phasegraph.graph.extraction.model.answers import read_entities, read_triples, values_in
-from phasegraph.graph.extraction.model.prompts import entity_prompt, triple_prompt
+from phasegraph.graph.experimental.llm_extraction import (
+    ModelSettings,
+    entity_prompt,
+    extract_with_model,
+    read_entities,
+    read_triples,
+    triple_prompt,
+    values_in,
+)
 
 PASSAGES = [{"id": f"p{n}", "title": "", "text": f"Ada{n} met Bo{n}."} for n in range(12)]
 QUIET = ModelSettings(sleep=lambda seconds: None)

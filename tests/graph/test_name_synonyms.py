@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph import EntityGraph, Extraction, GraphSource, NameSynonyms, build_graph, graph_from_extractions
 from phasegraph.graph.index import GraphIndex
-from phasegraph.persistence import read_bundle, write_bundle
+from phasegraph.serialization import read_bundle, write_bundle
 
 TITLES = ["Ada", "Bo Diddley", "Paris", "The Seine (river)", "Ada Lovelace", "Order of the Seine", "", "Bo"]
 TEXTS = [

@@ -7,7 +7,7 @@ import pytest
 
 from phasegraph import InvalidInputError
 from phasegraph.graph import Extraction, build_graph
-from phasegraph.graph.extraction import read_openie
+from phasegraph.graph.building import read_openie
 from phasegraph.graph.index import GraphIndex
 
 BUNDLED = Path(__file__).parents[2] / "data" / "musique-openie"

@@ -8,14 +8,10 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from phasegraph.errors import (
-    InvalidInputError,
-    InvalidTypeError,
-    MissingDependencyError,
-    NotConvergedError,
-)
-from phasegraph.graph import pagerank
-from phasegraph.graph.pagerank import PushWorkspace, WalkOperator, kernels, personalized_pagerank
+from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, NotConvergedError
+from phasegraph.graph.experimental.semflow import FlowParameters
+from phasegraph.graph.pagerank import PushWorkspace, WalkOperator, personalized_pagerank
+from phasegraph.graph.pagerank.kernels import _machine
 
 RING = sparse.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
 PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
@@ -112,16 +108,16 @@ def test_a_push_that_did_not_settle_leaves_its_workspace_clean():
 
 def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "phasegraph.graph.pagerank.machine", raising=False)
-    monkeypatch.delattr(pagerank, "machine", raising=False)
-    kernels._machine.cache_clear()
+    monkeypatch.delitem(sys.modules, "phasegraph.graph.pagerank._numba_kernels", raising=False)
+    monkeypatch.delattr("phasegraph.graph.pagerank._numba_kernels", raising=False)
+    _machine.cache_clear()
     try:
         walk = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push")
         assert walk.mass.sum() + walk.residual == pytest.approx(1.0)
         with pytest.raises(MissingDependencyError, match=r"phasegraph\[graph\]"):
             personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", kernel="compiled")
     finally:
-        kernels._machine.cache_clear()
+        _machine.cache_clear()
 
 
 @pytest.mark.parametrize("method", ["power", "chebyshev", "push"])
@@ -165,4 +161,4 @@ def test_a_walk_that_hardly_restarts_ends_without_an_answer():
 )
 def test_the_numbers_of_a_flow_are_numbers(field, value):
     with pytest.raises(InvalidTypeError, match=f"{field} must"):
-        pagerank.FlowParameters(**{field: value})
+        FlowParameters(**{field: value})

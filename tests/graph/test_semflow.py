@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.abstractness import abstractness, truncated_min_max
-from phasegraph.graph.linking.relevance import RelevanceRows
-from phasegraph.graph.pagerank import (
+from phasegraph.graph.experimental.semflow import (
     SEMFLOW_PARAMETERS,
     FlowParameters,
     SemanticFlow,
-    WalkOperator,
-    personalized_pagerank,
+    abstractness,
+    truncated_min_max,
 )
-from phasegraph.graph.pagerank.reset import as_seeds
+from phasegraph.graph.linking import RelevanceRows
+from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
+from phasegraph.graph.pagerank.push import as_seeds
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 
 PASSAGES = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])

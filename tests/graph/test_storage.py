@@ -12,7 +12,7 @@ import pytest
 from phasegraph import IntegrityError, InvalidTypeError
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
 from phasegraph.graph.storage import DirectoryStore, GraphStore, load_graph, save_graph
-from phasegraph.persistence import read_bundle, write_bundle
+from phasegraph.serialization import read_bundle, write_bundle
 
 NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo"]
 

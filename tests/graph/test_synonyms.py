@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph import synonyms
-from phasegraph.graph.synonyms import synonym_pairs
+from phasegraph.graph.synonyms import _bounds, _unit, synonym_pairs
 
 
 def names(n, dimensions=64, seed=0, dtype=np.float32):
@@ -47,8 +46,8 @@ def test_every_pair_is_found_with_its_cosine_and_no_other(n, threshold):
 
 def test_the_bound_saves_most_of_the_work_and_never_hides_a_pair():
     vectors = names(5000)
-    unit = synonyms._unit(vectors, np.linalg.norm(vectors.astype(float), axis=1))
-    bounds = synonyms._bounds(unit, 0.85)
+    unit = _unit(vectors, np.linalg.norm(vectors.astype(float), axis=1))
+    bounds = _bounds(unit, 0.85)
     assert bounds.head.shape[1] < unit.shape[1]
     cosines = unit[:600].astype(float) @ unit.T.astype(float)
     products = bounds.head[:600] @ bounds.head.T

@@ -136,7 +136,7 @@ def test_what_lancedb_cannot_keep_is_refused(data, servers, monkeypatch):
     mmr = PhaseGraphRetriever(vector=opened.given.as_retriever(search_type="mmr"), deadline=None)
     with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
         mmr.invoke(data.questions[0], filter={"tenant": "red"})
-    monkeypatch.setattr("langchain_phasegraph.filtering._MOST_ROWS", 99)
+    monkeypatch.setattr("langchain_phasegraph.filters._MOST_ROWS", 99)
     with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
         PhaseGraphRetriever(vector=opened.given, deadline=None).invoke(data.questions[0], filter={"tenant": "red"})
     opened.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from real_servers import Address, skip_or_fail
 
-from phasegraph.graph.neo4j import Neo4jConnection
+from phasegraph.neo4j import Neo4jConnection
 
 if TYPE_CHECKING:
     import neo4j

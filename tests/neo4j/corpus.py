@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.candidates import Ranking
 from phasegraph.graph import Extraction, RuleExtractor
-from phasegraph.graph.neo4j import PassageRecord, records_from_extractions
+from phasegraph.neo4j import PassageRecord, records_from_extractions
+from phasegraph.ranking import Ranking
 
 FOLDER = Path(__file__).parents[2] / "data" / "musique-openie"
 

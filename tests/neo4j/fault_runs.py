@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import neo4j
 from fake_bolt import FAULTS, FakeBolt, fake_bolt
 
-from phasegraph.graph.neo4j import Neo4jConnection
+from phasegraph.neo4j import Neo4jConnection
 from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
 
 VECTOR = CallableSource("vector", lambda query, limit: [("v", 1.0)])

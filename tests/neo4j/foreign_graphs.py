@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from phasegraph.graph.neo4j import Neo4jConnection, PassageRecord
+from phasegraph.neo4j import Neo4jConnection, PassageRecord
 
 # Label and key of passages, key of entities, the edge between them, and whether a relation names its passage.
 LIBRARIES = {

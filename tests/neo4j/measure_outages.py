@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from outages import Client, SpareServer, fill, spare_server, walk
 
-from phasegraph.graph.neo4j import Neo4jConnection
+from phasegraph.neo4j import Neo4jConnection
 
 DEADLINE, AWAY_SECONDS = 2.0, 3.0
 

@@ -25,7 +25,7 @@ from foreign_graphs import LIBRARIES, erase, write_as
 from neo4j_process import running
 
 from phasegraph.graph import GraphIndex, load_graph, save_graph
-from phasegraph.graph.neo4j import (
+from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
     PassageRecord,

@@ -17,9 +17,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "neo4j_server"))
 from neo4j_jars import ServerUnavailable, resolve
 from neo4j_process import Neo4jProcess, free_port
 
-from phasegraph.candidates import Ranking
-from phasegraph.graph.neo4j import Neo4jConnection, PassageRecord, write_graph
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, PassageRecord, write_graph
+from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
 
 TLS = """\

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from phasegraph.graph.neo4j.constraints import CREATED
+from phasegraph.neo4j.writing import CREATED
 
 
 class Record(list[Any]):

@@ -7,8 +7,8 @@ import pytest
 
 from phasegraph.errors import InvalidTypeError, StoreError
 from phasegraph.graph import build_graph
-from phasegraph.graph.neo4j import Neo4jConnection, read_graph, write_graph
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, read_graph, write_graph
+from phasegraph.neo4j.source import Neo4jGraphSource
 
 
 def test_an_address_is_no_driver():
@@ -51,9 +51,8 @@ def test_a_host_that_is_unknown_is_unreachable_and_not_repeated(scheme):
 
 
 def test_loading_from_a_wrong_address_gives_up_long_before_the_time_for_loading(monkeypatch):
-    from phasegraph.graph.neo4j import attempts
 
-    monkeypatch.setattr(attempts, "LONGEST_TRYING", 0.5)
+    monkeypatch.setattr("phasegraph.neo4j.transactions.LONGEST_TRYING", 0.5)
     tried = []
     with Neo4jConnection.connect("bolt://127.0.0.1:9") as connection:
         session = connection._driver.session

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph.neo4j import (
+from phasegraph.neo4j import (
     Neo4jConnection,
     PassageRecord,
     SchemaObject,
@@ -17,7 +17,7 @@ from phasegraph.graph.neo4j import (
     read_graph,
     write_graph,
 )
-from phasegraph.graph.neo4j.constraints import CREATED
+from phasegraph.neo4j.writing import CREATED
 
 NAMES = tuple(each.name for each in CREATED)
 SMALL = [PassageRecord("a", text="x", mentions=(("ada", 1),))]

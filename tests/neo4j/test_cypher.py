@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.neo4j.cypher import quote, render
+from phasegraph.neo4j.schema import quote, render
 
 HOSTILE = (
     "a`b", "`", "a\\u0060b", "a\nb", "a\x00b", "a//b", "a/*b", "a'b", 'a"b', "a)-[:X]-(b", "a}b", "", " a", "a ", "1a",

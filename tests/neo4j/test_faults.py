@@ -16,8 +16,8 @@ from fault_runs import VECTOR, Metronome, ask, ask_all, connected, graph_source
 from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.graph.neo4j import Neo4jConnection
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection
+from phasegraph.neo4j.source import Neo4jGraphSource
 from phasegraph.sources import Gatherer, SourceSettings
 
 DEADLINE, LATE = 0.2, 0.05
@@ -111,7 +111,7 @@ def test_a_flood_of_rows_is_left_to_itself_at_the_deadline():
 
 
 def test_an_online_read_has_an_end_however_many_rows_there_are(monkeypatch):
-    monkeypatch.setattr("phasegraph.graph.neo4j.connection.MOST_ROWS", 3000)
+    monkeypatch.setattr("phasegraph.neo4j.connection.MOST_ROWS", 3000)
     auth = ("a", "b")
     with fake_bolt("flood") as server, Neo4jConnection.connect(server.uri, auth=auth, deadline=20.0) as connection:
         with pytest.raises(StoreError, match=r"^oversize: an online read must have at most 3000 rows"):

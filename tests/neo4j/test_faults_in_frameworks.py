@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fake_bolt import FAULTS, fake_bolt
 from fault_runs import Metronome, connected
 
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j.source import Neo4jGraphSource
 from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 
 DEADLINE, LATE = 0.3, 0.05

@@ -17,7 +17,7 @@ from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph import GraphSource, build_graph
-from phasegraph.graph.neo4j import (
+from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
     list_corpora,
@@ -25,7 +25,7 @@ from phasegraph.graph.neo4j import (
     records_from_extractions,
     write_graph,
 )
-from phasegraph.graph.source.stored import stored_graph
+from phasegraph.neo4j.source import stored_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "neo4j.md"
 COUNT = 60

@@ -13,7 +13,8 @@ from corpus import questions, records
 
 from phasegraph.errors import StoreError
 from phasegraph.graph import GraphSource, WalkSettings
-from phasegraph.graph.neo4j import (
+from phasegraph.graph.pagerank import personalized_pagerank
+from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
     PassageRecord,
@@ -22,9 +23,8 @@ from phasegraph.graph.neo4j import (
     list_projections,
     write_graph,
 )
-from phasegraph.graph.neo4j.gds import DIGITS, Projection, has_gds, project, seed_sets, walk_projection
-from phasegraph.graph.pagerank import personalized_pagerank
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j.gds import DIGITS, Projection, has_gds, project, seed_sets, walk_projection
+from phasegraph.neo4j.source import Neo4jGraphSource
 
 SLICE = 150
 SMALL = [

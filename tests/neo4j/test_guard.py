@@ -3,7 +3,7 @@
 import pytest
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
-from phasegraph.graph.neo4j import read_guarded
+from phasegraph.neo4j import read_guarded
 
 WRITES = (
     "CREATE (:Evil)",

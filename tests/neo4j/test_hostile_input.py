@@ -11,10 +11,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from recording import Recorder, Watcher
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.graph.entity_graph import EdgeWeights
-from phasegraph.graph.neo4j import (
+from phasegraph.neo4j import (
     GraphSchema,
     Neo4jConnection,
     PassageRecord,
@@ -25,8 +24,9 @@ from phasegraph.graph.neo4j import (
     write_graph,
     write_synonyms,
 )
-from phasegraph.graph.neo4j.neighbourhood import walk_neighbourhood
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j.remote_walk import walk_neighbourhood
+from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.ranking import Ranking
 
 PAYLOADS = (
     "`) DETACH DELETE n //", "x`]->() DETACH DELETE n //", "'}) DETACH DELETE p //", '"}) CREATE (:Evil) //',

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from phasegraph.graph.neo4j.kept_edges import KeptEdges, KnownEdges
+from phasegraph.neo4j.edge_cache import KeptEdges, KnownEdges
 
 
 def known(names, edges):

@@ -13,10 +13,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from corpus import questions, records
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError
 from phasegraph.graph import GraphSource
-from phasegraph.graph.neo4j import (
+from phasegraph.neo4j import (
     Neo4jConnection,
     PassageRecord,
     drop_corpus,
@@ -28,12 +27,12 @@ from phasegraph.graph.neo4j import (
     remove_passages,
     write_graph,
 )
-from phasegraph.graph.neo4j.edges import STATE
-from phasegraph.graph.neo4j.gds import _CATALOG, drop_projections, has_gds, list_projections, project
-from phasegraph.graph.neo4j.guard import read_guarded
-from phasegraph.graph.neo4j.lookups import LOOKUP
-from phasegraph.graph.neo4j.warming import Recent
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j.connection import Recent
+from phasegraph.neo4j.gds import _CATALOG, STATE, drop_projections, has_gds, list_projections, project
+from phasegraph.neo4j.reading import read_guarded
+from phasegraph.neo4j.remote_walk import LOOKUP
+from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.ranking import Ranking
 
 COUNT = 60
 TWO = (

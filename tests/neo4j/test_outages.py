@@ -15,7 +15,7 @@ from outages import Client, fill, spare_server, walk
 from real_servers import skip_or_fail
 
 from phasegraph.errors import StoreError
-from phasegraph.graph.neo4j import Neo4jConnection, read_graph
+from phasegraph.neo4j import Neo4jConnection, read_graph
 
 pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(600)]
 SCHEMES = ("bolt", "neo4j")

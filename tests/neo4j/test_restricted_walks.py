@@ -11,11 +11,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from corpus import questions, records
 from recording import Unasked
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.neo4j import Neo4jConnection, PassageRecord, write_graph, write_synonyms
 from phasegraph.graph.source import passage_ids
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, PassageRecord, write_graph, write_synonyms
+from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.ranking import Ranking
 
 SLICE = 160
 

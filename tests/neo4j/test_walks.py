@@ -15,17 +15,10 @@ from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import EdgeWeights, GraphSource, WalkSettings
-from phasegraph.graph.neo4j import (
-    GraphRecords,
-    Neo4jConnection,
-    PassageRecord,
-    drop_corpus,
-    write_graph,
-    write_synonyms,
-)
-from phasegraph.graph.neo4j.gds import drop_projections, has_gds, list_projections, project
-from phasegraph.graph.neo4j.neighbourhood import FetchSettings, walk_neighbourhood
-from phasegraph.graph.source.online import Neo4jGraphSource
+from phasegraph.neo4j import GraphRecords, Neo4jConnection, PassageRecord, drop_corpus, write_graph, write_synonyms
+from phasegraph.neo4j.gds import drop_projections, has_gds, list_projections, project
+from phasegraph.neo4j.remote_walk import FetchSettings, walk_neighbourhood
+from phasegraph.neo4j.source import Neo4jGraphSource
 
 SLICE = 200
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.neo4j import changes_between, detect_schema, read_graph
-from phasegraph.graph.neo4j.schema import LANGCHAIN, LLAMA_INDEX
+from phasegraph.neo4j import changes_between, detect_schema, read_graph
+from phasegraph.neo4j.schema import LANGCHAIN, LLAMA_INDEX
 
 ADA = "Ada Lovelace worked with Charles Babbage."
 ENGINE = "Charles Babbage built the Analytical Engine."

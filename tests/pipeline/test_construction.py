@@ -12,7 +12,7 @@ from phasegraph import FusionPipeline, InvalidInputError, ListCalibrator
 from phasegraph.calibration import BackgroundCalibrator, fit_reference_ecdf
 from phasegraph.errors import InvalidTypeError
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.persistence import write_document
+from phasegraph.serialization import write_document
 
 
 @pytest.mark.parametrize("temperature", [-1, 0, float("nan"), "x", [1.0]])

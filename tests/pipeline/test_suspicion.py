@@ -7,7 +7,7 @@ import pytest
 
 from phasegraph import DegradedError, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.calibration import fit_reference_ecdf
-from phasegraph.pipeline.suspicion import fit_agreement_floor
+from phasegraph.diagnostics import fit_agreement_floor
 
 IDS = [f"p{i:02d}" for i in range(40)]
 
@@ -120,7 +120,7 @@ def test_a_query_like_the_others_seldom_has_a_score_outside():
 
 
 def test_a_source_that_states_its_background_does_not_drift():
-    from phasegraph.candidates import Background
+    from phasegraph.ranking import Background
 
     own = replace(answer([30.0, 20.0])[0], background=Background(0.0, 1.0))
     assert fitted(strict=True).decide([own]).reports[0].outside == 0.0

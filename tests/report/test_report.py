@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from phasegraph import Background, FusionPipeline, InvalidInputError, Ranking
-from phasegraph.evaluation.experiment import compare
-from phasegraph.evaluation.experiment.running import Answers
-from phasegraph.evaluation.judgements import Judgement
-from phasegraph.report import (
+from phasegraph.evaluation.datasets import Judgement
+from phasegraph.evaluation.experiment import Answers, compare
+from phasegraph.evaluation.report import (
     Picture,
     contribution_bars,
     coverage_curve,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tiny import many_queries, write_dataset
 
-from phasegraph.candidates import Ranking
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.legs import Leg
+from phasegraph.evaluation.source_runs import Leg
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
 from phasegraph.reproduce.robust import robust_page, standings
 
 VECTOR_ONLY = FusionPipeline(weights={"vector": 1.0, "graph": 0.0})

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tiny import many_queries, write_dataset
 
-from phasegraph.candidates import Ranking
 from phasegraph.cli import main
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.legs import Bench, Leg, search_legs
-from phasegraph.evaluation.systems import TWO
+from phasegraph.evaluation.experiment import TWO
+from phasegraph.evaluation.source_runs import Bench, Leg, search_legs
+from phasegraph.ranking import Ranking
 from phasegraph.reproduce.paper import paper_page
 from phasegraph.reproduce.running import reproduce, run_study
 from phasegraph.reproduce.studies import STUDIES, configuration

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from phasegraph.candidates import Ranking
+from phasegraph.ranking import Ranking
 from phasegraph.sources import CallableSource, Gathered, Gatherer
 
 Ask = Callable[[Gatherer, Mapping[str, Any], str], Gathered]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
-from phasegraph.sources.breaker import Breaker
+from phasegraph.sources.settings import Breaker
 
 
 def _fail(breaker, times, now=0.0):

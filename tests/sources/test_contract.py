@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from phasegraph.candidates import Ranking
+from phasegraph.ranking import Ranking
 from phasegraph.sources import AsyncCallableSource, CallableSource
 from phasegraph.testing import SourceContract
 

@@ -8,16 +8,9 @@ import time
 
 import pytest
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import PhasegraphError
-from phasegraph.sources import (
-    AsyncCallableSource,
-    AsyncSource,
-    BreakerSettings,
-    Gatherer,
-    Source,
-    SourceSettings,
-)
+from phasegraph.ranking import Ranking
+from phasegraph.sources import AsyncCallableSource, AsyncSource, BreakerSettings, Gatherer, Source, SourceSettings
 
 
 def test_asearch_is_awaited_on_the_callers_loop_and_search_runs_elsewhere():

@@ -10,11 +10,8 @@ import sys
 import threading
 import time
 
-from phasegraph.candidates import Ranking
-from phasegraph.sources import (
-    Gatherer,
-    SourceSettings,
-)
+from phasegraph.ranking import Ranking
+from phasegraph.sources import Gatherer, SourceSettings
 
 
 def test_rankings_and_reports_come_in_name_order_whatever_finishes_first(ask, slow):

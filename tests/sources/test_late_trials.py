@@ -4,7 +4,7 @@ import threading
 import time
 
 from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
-from phasegraph.sources.breaker import Breaker
+from phasegraph.sources.settings import Breaker
 
 
 def opened():

@@ -6,12 +6,9 @@ import time
 
 import pytest
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import DegradedError
-from phasegraph.sources import (
-    Gatherer,
-    SourceSettings,
-)
+from phasegraph.ranking import Ranking
+from phasegraph.sources import Gatherer, SourceSettings
 
 
 def test_a_need_is_handed_over_when_it_has_settled(ask, slow):

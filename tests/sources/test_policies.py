@@ -7,11 +7,7 @@ import time
 import pytest
 
 from phasegraph.errors import AllSourcesFailed, DegradedError
-from phasegraph.sources import (
-    BreakerSettings,
-    Gatherer,
-    SourceSettings,
-)
+from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
 
 
 @pytest.mark.parametrize("kind", [MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit])

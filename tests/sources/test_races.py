@@ -8,7 +8,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from phasegraph.candidates import Ranking
+from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
 
 NAMES = ("a", "b", "c", "d")

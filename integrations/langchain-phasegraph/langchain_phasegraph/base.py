@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError
-from phasegraph.pipeline.checks import check_count
+from phasegraph._validation import check_count
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
 Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]

@@ -8,13 +8,11 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
-from langchain_phasegraph.documents import check_documents
-from langchain_phasegraph.reading import Reader
-from langchain_phasegraph.writing import Winner, documents_of, winners_of
+from langchain_phasegraph.conversion import Reader, Winner, check_documents, documents_of, winners_of
 from phasegraph import FusionPipeline, Result
-from phasegraph.adapters import Direction, with_text_warnings
-from phasegraph.adapters.lists import check_readings, decide_lists, list_pipeline
-from phasegraph.adapters.specs import Reading
+from phasegraph.retrieval import Direction, with_text_warnings
+from phasegraph.retrieval.engine import check_readings, decide_lists, list_pipeline
+from phasegraph.retrieval.source_config import Reading
 
 
 class _Lists:

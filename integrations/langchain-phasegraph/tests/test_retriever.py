@@ -11,13 +11,7 @@ from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_stores import Listed, ids_of, listed, pairs
 
 from langchain_phasegraph import PhaseGraphRetriever, SourceSpec, __all__
-from phasegraph import (
-    Context,
-    FusionPipeline,
-    PhasegraphWarning,
-    Result,
-    UnitPrior,
-)
+from phasegraph import Context, FusionPipeline, PhasegraphWarning, Result, UnitPrior
 
 
 def two(**more):

@@ -16,14 +16,7 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextN
 from llamaindex_stores import Listed, hits, ids_of, listed, simple
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec, text_model
-from phasegraph import (
-    FusionPipeline,
-    IntegrityError,
-    InvalidInputError,
-    InvalidTypeError,
-    PhasegraphWarning,
-    Ranking,
-)
+from phasegraph import FusionPipeline, IntegrityError, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
 
 EIGHT = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 BACK = {f"p{i}": float(i) for i in range(7, -1, -1)}

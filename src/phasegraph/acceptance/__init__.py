@@ -5,22 +5,25 @@ a certificate or conformal control; an :class:`AcceptancePolicy` turns threshold
 (accept, ambiguous, reject) and says which promises hold for the answer at hand.
 """
 
-from phasegraph.acceptance.bounds import betting, hoeffding_bentkus, queries_needed
-from phasegraph.acceptance.certified import certify_sources, certify_threshold
-from phasegraph.acceptance.conformal import conformal_threshold, three_way
+from phasegraph.acceptance.certified import (
+    betting,
+    certify_sources,
+    certify_threshold,
+    conformal_threshold,
+    hoeffding_bentkus,
+    queries_needed,
+    three_way,
+)
 from phasegraph.acceptance.drift import DriftReport, check_drift, revoke_on_drift
 from phasegraph.acceptance.fitting import (
     area_under_curve,
+    fit_global_threshold,
     fit_grid,
     fit_threshold,
     sscc_threshold,
 )
-from phasegraph.acceptance.judged import JudgedScores, judge
-from phasegraph.acceptance.losses import query_losses
-from phasegraph.acceptance.orientation import check_orientation, check_orientations
-from phasegraph.acceptance.outcome import AcceptanceOutcome, Certificate
-from phasegraph.acceptance.policy import AcceptancePolicy
-from phasegraph.acceptance.pooled import fit_global_threshold
+from phasegraph.acceptance.judged import JudgedScores, check_orientation, check_orientations, judge, query_losses
+from phasegraph.acceptance.policy import AcceptanceOutcome, AcceptancePolicy, Certificate
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
 
 __all__ = [

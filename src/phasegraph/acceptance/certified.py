@@ -1,9 +1,4 @@
-"""Thresholds with a promise about queries nobody has judged.
-
-For n judged queries drawn like the future ones, the chosen threshold's risk is at most `alpha` with
-probability at least 1 - `delta` over the draw of the judged queries. The unit is the query: losses are
-averaged inside a query first, so hits that succeed and fail together are not counted as many experiments.
-"""
+"""Thresholds with a promise about queries nobody has judged: certified, and conformal."""
 
 from __future__ import annotations
 
@@ -15,13 +10,134 @@ from typing import Literal
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.acceptance.bounds import betting, check_level, hoeffding_bentkus, queries_needed
 from phasegraph.acceptance.fitting import reference_of
-from phasegraph.acceptance.judged import JudgedScores, require_separate
-from phasegraph.acceptance.losses import Risk, query_losses
-from phasegraph.acceptance.orientation import check_orientation
-from phasegraph.acceptance.thresholds import Threshold
+from phasegraph.acceptance.judged import JudgedScores, Risk, check_orientation, query_losses, require_separate
+from phasegraph.acceptance.thresholds import NO_PROMISE, Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
+
+_BETS = np.array([0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
+
+
+def hoeffding_bentkus(losses: FloatArray, level: float, /) -> FloatArray:
+    """P-value per column by the tighter of Hoeffding's and Bentkus's inequality.
+
+    Parameters
+    ----------
+    losses : (n, t) array of float
+        In [0, 1]; NaN where the row does not count in that column.
+    level : float
+        In (0, 1).
+
+    Returns
+    -------
+    (t,) array of float
+        In [0, 1]; 1 where nothing counts.
+
+    References
+    ----------
+    .. [1] Bates et al., Distribution-free, risk-controlling prediction sets, arXiv:2101.02703, section 3.1.
+
+    Examples
+    --------
+    >>> hoeffding_bentkus(np.zeros((14, 1)), 0.2).round(4)
+    array([0.044])
+    """
+    from scipy.special import bdtr
+
+    check_level("level", level)
+    counted = ~np.isnan(losses)
+    count = counted.sum(axis=0)
+    total = np.where(counted, losses, 0.0).sum(axis=0)
+    mean = total / np.maximum(count, 1)
+    hoeffding = np.exp(-count * _divergence(np.minimum(mean, level), level))
+    successes = np.minimum(np.ceil(total - 1e-9), np.maximum(count, 1))
+    bentkus = math.e * np.asarray(bdtr(np.maximum(successes, 0), np.maximum(count, 1), level))
+    values = np.minimum(np.minimum(hoeffding, bentkus), 1.0)
+    return np.where((count == 0) | (mean >= level), 1.0, values)
+
+
+def betting(losses: FloatArray, level: float, /) -> FloatArray:
+    """P-value per column from an average of seven fixed bets against the hypothesis.
+
+    Parameters
+    ----------
+    losses : (n, t) array of float
+        In [0, 1]; NaN where the row does not count in that column.
+    level : float
+        In (0, 1).
+
+    Returns
+    -------
+    (t,) array of float
+        In [0, 1]; 1 where nothing counts.
+
+    Notes
+    -----
+    A bet b turns each loss x into the factor ``1 + b (level - x) / (1 - level)``, whose mean is at most 1
+    under the hypothesis; by Markov's inequality the reciprocal of the average of the products is a p-value.
+    The bets of [1]_ adapt as losses arrive and depend on their order; fixed ones do not, at little cost.
+    Much tighter than :func:`hoeffding_bentkus` where losses vary little, slightly looser where they are 0 or 1.
+
+    References
+    ----------
+    .. [1] Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, arXiv:2010.09686.
+    """
+    check_level("level", level)
+    gains = np.where(np.isnan(losses), 0.0, (level - losses) / (1 - level))
+    wealth = np.stack([np.log1p(bet * gains).sum(axis=0) for bet in _BETS])
+    best = wealth.max(axis=0)
+    average = best + np.log(np.exp(wealth - best).mean(axis=0))
+    return np.asarray(np.exp(np.minimum(-average, 0.0)))
+
+
+def queries_needed(level: float, delta: float, /, *, risk: float = 0.0) -> int:
+    """Queries with which a mean loss of `risk` is expected to be certified below `level`.
+
+    Parameters
+    ----------
+    level : float
+        The bound to certify, in (0, 1).
+    delta : float
+        Probability of being wrong, in (0, 1).
+    risk : float, default 0
+        Observed mean loss, in [0, level); 0 gives the least number with which anything can be certified.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    InvalidInputError
+        If `risk` is not below `level`: then no number of labels is enough.
+
+    Examples
+    --------
+    >>> [queries_needed(level, 0.05) for level in (0.2, 0.1, 0.05, 0.01)]
+    [14, 29, 59, 299]
+    """
+    check_level("level", level)
+    check_level("delta", delta)
+    if not 0 <= risk < level:
+        raise InvalidInputError(f"risk must be in [0, {level!r}); got {risk!r}")
+    divergence = float(_divergence(np.array([risk]), level)[0])
+    return max(1, math.ceil(math.log(1 / delta) / divergence - 1e-9))
+
+
+def check_level(name: str, value: float) -> None:
+    """Refuse a level that is not strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0 < value < 1:
+        raise InvalidInputError(f"{name} must be in (0, 1); got {value!r}")
+
+
+def _divergence(mean: FloatArray, level: float) -> FloatArray:
+    """Kullback–Leibler divergence of a coin with `mean` from a coin with `level`, in nats."""
+    rest = 1 - mean
+    first = np.where(mean > 0, mean * np.log(np.where(mean > 0, mean, 1.0) / level), 0.0)
+    second = np.where(rest > 0, rest * np.log(np.where(rest > 0, rest, 1.0) / (1 - level)), 0.0)
+    return np.asarray(first + second)
+
 
 Bound = Literal["betting", "hoeffding-bentkus"]
 _BOUNDS: Mapping[str, Callable[[FloatArray, float], FloatArray]] = {
@@ -279,3 +395,159 @@ def _shortfall(choice: _Choice, judged: JudgedScores, alpha: float, delta: float
         f"{start} with probability {1 - delta:g}: with the observed risk of {choice.risk:.3f} it would need "
         f"about {max(needed, judged.query_count + 1)} judged queries; got {judged.query_count}"
     )
+
+
+_PROMISE = {
+    "query": (
+        "On average over judged samples, the expected share of a query's relevant returned hits that is not "
+        "accepted is at most {rate:g}."
+    ),
+    "passage": (
+        "On average over judged samples, a new relevant hit that is exchangeable with the judged relevant hits "
+        "is accepted with probability at least {kept:g}."
+    ),
+}
+
+
+def conformal_threshold(
+    judged: JudgedScores,
+    /,
+    *,
+    miss_rate: float,
+    unit: Literal["query", "passage"] = "query",
+    sources: tuple[str, ...] = (),
+) -> Threshold:
+    """Highest threshold with the expected miss rate under control.
+
+    Parameters
+    ----------
+    judged : JudgedScores
+        In the source's own unit.
+    miss_rate : float
+        Highest expected share missed, in (0, 1).
+    unit : {"query", "passage"}, default "query"
+        ``query``: conformal risk control [1]_ of the share missed per query, valid for queries drawn like the
+        future ones. ``passage``: split conformal prediction over relevant hits, value = the k-th smallest
+        score of a relevant hit with k = floor(miss_rate * (n + 1)); valid only where relevant hits are
+        exchangeable, which hits of one query are not with hits of another.
+    sources : tuple of str
+        Sources whose answers the scores were made of.
+
+    Returns
+    -------
+    Threshold
+
+    Raises
+    ------
+    InsufficientDataError
+        If n is too small for `miss_rate`; the message says how many it takes.
+    InvalidInputError
+        If `miss_rate` is outside (0, 1) or `unit` is unknown; if relevant hits score lower than the others
+        (:func:`check_orientation`).
+
+    References
+    ----------
+    .. [1] Angelopoulos et al., Conformal risk control, arXiv:2208.02814.
+
+    Examples
+    --------
+    >>> scores = [0.1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 1.0]
+    >>> judged = JudgedScores(scores, [0] + [1] * 9)
+    >>> conformal_threshold(judged, miss_rate=0.2, unit="passage").value
+    0.3
+    """
+    check_level("miss_rate", miss_rate)
+    if unit not in _PROMISE:
+        raise InvalidInputError(f"unit must be 'query' or 'passage'; got {unit!r}")
+    check_orientation(judged)
+    value = _by_passage(judged, miss_rate) if unit == "passage" else _by_query(judged, miss_rate)
+    return Threshold(
+        value,
+        method=f"conformal-{unit}",
+        level=miss_rate,
+        queries=judged.query_count,
+        hits=len(judged),
+        promise=_PROMISE[unit].format(rate=miss_rate, kept=1 - miss_rate),
+        sources=sources,
+        statistics={
+            "positives": judged.positives,
+            "observed_recall": float((judged.scores[judged.labels] >= value).mean()),
+            "observed_rejection": float((judged.scores[~judged.labels] < value).mean()),
+        },
+        reference=reference_of(judged),
+    )
+
+
+def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
+    """One threshold with an ambiguous band: below `floor` rejected, from `accept` on accepted.
+
+    Parameters
+    ----------
+    floor : Threshold
+        Keeps what is relevant (a recall target, or control of the miss rate).
+    accept : Threshold
+        Keeps out what is not (a precision target, or a certificate).
+
+    Returns
+    -------
+    Threshold
+        With what either promises, and no promise where neither does; without a band where `floor` is not below
+        `accept`.
+
+    Examples
+    --------
+    >>> from phasegraph.acceptance.thresholds import Threshold
+    >>> band = three_way(Threshold(0.2), Threshold(0.6))
+    >>> band.floor, band.value, band.certified
+    (0.2, 0.6, False)
+    """
+    sources = tuple(sorted({*floor.sources, *accept.sources}))
+    return Threshold(
+        accept.value,
+        lower=floor.value if floor.value < accept.value else None,
+        method=f"three-way({floor.method}, {accept.method})",
+        level=accept.level,
+        confidence=accept.confidence,
+        queries=min(floor.queries, accept.queries),
+        hits=min(floor.hits, accept.hits),
+        promise=_both(accept, floor),
+        sources=sources,
+        statistics={
+            **{f"floor_{name}": number for name, number in floor.statistics.items()},
+            **{f"accept_{name}": number for name, number in accept.statistics.items()},
+        },
+        reference=accept.reference,
+        revoked=accept.revoked or floor.revoked,
+    )
+
+
+def _both(accept: Threshold, floor: Threshold) -> str:
+    """The promises of the parts that make one."""
+    parts = (("Accepted", accept), ("Not rejected", floor))
+    return " ".join(f"{what}: {one.promise}" for what, one in parts if one.promises) or NO_PROMISE
+
+
+def _by_passage(judged: JudgedScores, miss_rate: float) -> float:
+    relevant = np.sort(judged.scores[judged.labels])
+    rank = math.floor(miss_rate * (len(relevant) + 1) + 1e-9)
+    if rank == 0:
+        needed = math.ceil(1 / miss_rate - 1e-9) - 1
+        raise InsufficientDataError(
+            f"a miss rate of {miss_rate:g} needs at least {needed} relevant judged hits; got {len(relevant)}"
+        )
+    return float(relevant[rank - 1])
+
+
+def _by_query(judged: JudgedScores, miss_rate: float) -> float:
+    thresholds = candidate_thresholds(judged, most=len(judged) + 1)
+    losses = query_losses(judged, thresholds, risk="missed")
+    count = int((~np.isnan(losses[:, 0])).sum())
+    inflated = (np.nansum(losses, axis=0) + 1) / (count + 1)
+    safe = inflated <= miss_rate + 1e-12
+    if not safe[0]:
+        needed = math.ceil(1 / miss_rate - 1e-9) - 1
+        raise InsufficientDataError(
+            f"a miss rate of {miss_rate:g} needs at least {needed} judged queries with something relevant; got {count}"
+        )
+    last = int(np.argmin(safe)) - 1 if not safe.all() else len(safe) - 1
+    return float(thresholds[last])

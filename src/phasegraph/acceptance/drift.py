@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.acceptance.bounds import check_level
+from phasegraph.acceptance.certified import check_level
 from phasegraph.acceptance.judged import number_queries
 from phasegraph.acceptance.thresholds import Threshold
 from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, PhasegraphWarning

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 
-from phasegraph.candidates.copying import by_fields
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.ranking import by_fields
 
 NO_PROMISE = "No promise for new queries: the value was given or fitted to the queries at hand."
 

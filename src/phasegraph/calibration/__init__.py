@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from phasegraph.calibration.background import BackgroundCalibrator
-from phasegraph.calibration.base import Calibrated, Calibrator, order_statistic
-from phasegraph.calibration.lists import (
+from phasegraph.calibration.per_list import (
+    ListCalibrator,
     log_z_score,
     max_normalise,
     min_max,
@@ -20,7 +20,7 @@ from phasegraph.calibration.lists import (
     theoretical_min_max,
     z_score,
 )
-from phasegraph.calibration.per_list import ListCalibrator
+from phasegraph.calibration.protocol import Calibrated, Calibrator, order_statistic
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
 from phasegraph.errors import InvalidInputError
 

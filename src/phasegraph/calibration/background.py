@@ -15,9 +15,9 @@ from functools import lru_cache
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.calibration.base import Calibrated, order_statistic, order_statistics
-from phasegraph.candidates import Ranking, tied_ranks
+from phasegraph.calibration.protocol import Calibrated, order_statistic, order_statistics
 from phasegraph.errors import InvalidInputError
+from phasegraph.ranking import Ranking, tied_ranks
 
 ASSUMED_SIZE = 1_000_000
 INFORMATIVE_HITS = 5

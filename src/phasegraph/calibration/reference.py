@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.calibration.base import Calibrated, normal_quantile, order_statistic
-from phasegraph.candidates import Ranking
+from phasegraph.calibration.protocol import Calibrated, normal_quantile, order_statistic
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
+from phasegraph.ranking import Ranking
 
 MINIMUM_REFERENCE = 20
 _KNOTS = 4096

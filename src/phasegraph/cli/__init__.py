@@ -8,7 +8,9 @@ from importlib.util import find_spec
 
 from phasegraph.errors import PhasegraphError
 
-__all__ = ["main"]
+__all__ = [
+    "main",
+]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,8 +13,7 @@ from phasegraph.cli.explain import show_result
 from phasegraph.cli.output import console, progress, show_table, write_json
 from phasegraph.demo import Demonstration, ask, run_demo
 from phasegraph.errors import MissingDependencyError
-from phasegraph.evaluation.datasets import Query
-from phasegraph.evaluation.judgements import Judgement
+from phasegraph.evaluation.datasets import Judgement, Query
 
 
 def demo(
@@ -61,9 +60,8 @@ def _show(done: Demonstration, to: Console) -> None:
 
 
 def _draw(done: Demonstration, picture: Path, to: Console) -> None:
+    from phasegraph.evaluation.report import calibrated_scores, score_distributions
     from phasegraph.pipeline import FusionPipeline
-    from phasegraph.report import score_distributions
-    from phasegraph.report.story import calibrated_scores
 
     try:
         figure = score_distributions(*calibrated_scores(done.rankings, FusionPipeline()))

@@ -1,31 +1,162 @@
-"""``phasegraph evaluate``: the table of a data set."""
+"""``phasegraph evaluate``: every system on the same lists, in one table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from phasegraph.cli.calibrated import calibrated
-from phasegraph.cli.options import DatasetDir, GraphDir, JsonTo, Limit, PipelineFile, measure_of, names_in
-from phasegraph.cli.output import check_outputs, console, p_text, percent, progress, show_table, write_json
-from phasegraph.cli.pictures import write_pictures
-from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import Row, Table, compare, run_systems
-from phasegraph.evaluation.legs import DEFAULT_LIMIT, Bench, search_legs
+from phasegraph.cli.output import (
+    DatasetDir,
+    GraphDir,
+    JsonTo,
+    Limit,
+    PipelineFile,
+    check_outputs,
+    console,
+    measure_of,
+    names_in,
+    p_text,
+    percent,
+    progress,
+    show_table,
+    write_json,
+)
+from phasegraph.errors import InsufficientDataError, MissingDependencyError
+from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_by_id
+from phasegraph.evaluation.experiment import (
+    OWN_SYSTEMS,
+    TWO,
+    Answer,
+    Batch,
+    Row,
+    System,
+    Table,
+    compare,
+    pipeline_system,
+    run_systems,
+)
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
-from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO, System, pipeline_system
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, Bench, search_legs
 from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import Context
+from phasegraph.ranking import Ranking
+from phasegraph.tuning import calibrated_pipeline
+
+
+def write_pictures(
+    target: Path, bench: Bench, table: Table, title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]
+) -> Path:
+    """Write the page and its pictures.
+
+    Parameters
+    ----------
+    target : path
+        Folder; made if missing.
+    bench : Bench
+    table : Table
+    title : str
+    columns, cells
+        The table as text.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    try:
+        from phasegraph.evaluation.report import evaluation_pictures, write_report
+    except ImportError as error:
+        raise MissingDependencyError("--report needs matplotlib; pip install 'phasegraph[viz]'") from error
+    data, pipeline = bench.dataset, FusionPipeline()
+    legs = search_legs(bench, TWO)
+    rankings = {name: legs[name].rankings for name in TWO}
+    results = [
+        pipeline.decide([rankings[name][row] for name in TWO], Context(query=query.text))
+        for row, query in enumerate(data.queries)
+    ]
+    labels = {passage.id: passage.title or passage.id for passage in data.passages}
+    shown = next((row for row, result in enumerate(results) if len(result)), 0)
+    pictures = evaluation_pictures(
+        table, rankings, results, data.judgements, pipeline=pipeline, chosen=shown, labels=labels
+    )
+    lead = "Percentages; p is the exact McNemar test on LastHop, corrected by Holm over the whole table."
+    return write_report(
+        target,
+        title=title,
+        lead=lead,
+        columns=columns,
+        rows=cells,
+        marked=["default"],
+        pictures=pictures,
+        notes=[f"left out: {line}" for line in table.left_out],
+    )
+
+
+def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
+    """The system fitted on a folder's queries, whose labels are not looked at.
+
+    Where the folder is the very one that is evaluated, each half of the queries (by the MD5 of their ids) is
+    answered by a pipeline fitted on the other half. Too few queries leave the row out, with the reason.
+    """
+    if dataset.path is not None and folder.resolve() == dataset.path.resolve():
+        return System("calibrated", TWO, _crosswise, "default, each half fitted on the other")
+    other = load_dataset(folder)
+    check_disjoint(other, dataset)
+    legs = search_legs(Bench(other, limit, progress=progress), TWO)
+    rankings = {name: leg.rankings for name, leg in legs.items()}
+    try:
+        fitted = _fitted(rankings, other, "the queries")
+    except InsufficientDataError as error:
+        return System("calibrated", TWO, _refusing(error), f"default, not fitted on {other.name}")
+    return pipeline_system("calibrated", fitted, TWO, f"default, fitted on {other.name}")
+
+
+def _crosswise(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+    ids = [query.id for query in dataset.queries]
+    halves = [split_by_id(ids, "tune").tolist(), split_by_id(ids, "confirm").tolist()]
+    out: list[tuple[str, ...]] = [()] * len(ids)
+    for own, other in (halves, halves[::-1]):
+        fitted = _fitted(_rows(batch, other), dataset, "half of the queries")
+        system = pipeline_system("calibrated", fitted, TWO)
+        for row, found in zip(own, system.answer(dataset.subset(own), _rows(batch, own), k), strict=True):
+            out[row] = found
+    return out
+
+
+def _fitted(rankings: Mapping[str, Sequence[Ranking]], dataset: Dataset, what: str) -> FusionPipeline:
+    try:
+        return calibrated_pipeline(rankings, sizes=dict.fromkeys(rankings, len(dataset.passages)))
+    except InsufficientDataError as error:
+        raise InsufficientDataError(f"{what} of {dataset.name}: {error}") from error
+
+
+def _refusing(reason: InsufficientDataError) -> Answer:
+    """What a system that could not be fitted answers, so that its row is left out and says why."""
+
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+        raise reason
+
+    return answer
+
+
+def _rows(batch: Batch, rows: Sequence[int]) -> Mapping[str, Sequence[Ranking]]:
+    return {name: [batch[name][row] for row in rows] for name in TWO}
+
 
 KNOWN = {**OWN_SYSTEMS, **PEERS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum")
 USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
-
 CalibrateOn = Annotated[
     Path | None,
     typer.Option(

@@ -7,15 +7,25 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from phasegraph.cli.options import DatasetDir, JsonTo, Limit, PipelineFile
-from phasegraph.cli.output import check_outputs, console, progress, show_table, write_json
+from phasegraph.cli.output import (
+    DatasetDir,
+    JsonTo,
+    Limit,
+    PipelineFile,
+    check_outputs,
+    console,
+    progress,
+    show_table,
+    write_json,
+)
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
-from phasegraph.evaluation.legs import DEFAULT_LIMIT, Bench, search_legs
-from phasegraph.evaluation.systems import TWO
+from phasegraph.evaluation.experiment import TWO
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, Bench, search_legs
 from phasegraph.graph.source import Trail
-from phasegraph.pipeline import Evidence, FusionPipeline, Result
+from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
+from phasegraph.result import Evidence, Result
 
 WHY_EMPTY = {
     "nothing_found": "every source looked and none found anything",

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from phasegraph.candidates import Ranking
-from phasegraph.cli.options import PipelineFile
-from phasegraph.cli.output import check_outputs, console
+from phasegraph.cli.output import PipelineFile, check_outputs, console
 from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.experiment import min_max_sum
 from phasegraph.evaluation.runs import Run, read_run, write_run
-from phasegraph.evaluation.systems import min_max_sum
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
 
 RULES: dict[str, Callable[[], FusionPipeline]] = {
     "default": FusionPipeline,

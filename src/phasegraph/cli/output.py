@@ -1,4 +1,4 @@
-"""What the commands write: tables for people, JSON for machines, progress on a terminal only."""
+"""What the commands share: options, errors, tables and progress."""
 
 from __future__ import annotations
 
@@ -7,15 +7,44 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
+import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from phasegraph.adapters import with_progress
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.writing import write_text
+from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.runs import write_text
+from phasegraph.retrieval import with_progress
+
+DatasetDir = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATASET_DIR", help="A folder with corpus, queries and embeddings.", exists=True, file_okay=False
+    ),
+]
+Limit = Annotated[int, typer.Option(min=1, help="Hits asked of every source.")]
+JsonTo = Annotated[str | None, typer.Option("--json", help="Write it as JSON ('-': standard output).")]
+PipelineFile = Annotated[Path | None, typer.Option(help="A saved pipeline.", exists=True, dir_okay=False)]
+GraphDir = Annotated[
+    Path | None, typer.Option(help="A saved entity graph of this corpus (see index).", exists=True, file_okay=False)
+]
+
+
+def names_in(text: str) -> list[str]:
+    """The names of a comma-separated list, each once, in order."""
+    return list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def measure_of(text: str) -> Measure:
+    """A measure, or the command line's own error."""
+    try:
+        return Measure.parse(text)
+    except InvalidInputError as error:
+        raise typer.BadParameter(str(error)) from error
+
 
 T = TypeVar("T")
 WIDE = 200

@@ -7,10 +7,21 @@ from typing import Annotated
 
 import typer
 
-from phasegraph.cli.options import DatasetDir, JsonTo, Limit, measure_of, names_in
-from phasegraph.cli.output import check_outputs, console, percent, progress, show_table, write_json
+from phasegraph.cli.output import (
+    DatasetDir,
+    JsonTo,
+    Limit,
+    check_outputs,
+    console,
+    measure_of,
+    names_in,
+    percent,
+    progress,
+    show_table,
+    write_json,
+)
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.legs import DEFAULT_LIMIT, LEGS, Bench, search_legs
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, LEGS, Bench, search_legs
 from phasegraph.tuning import Tuning
 from phasegraph.tuning import tune as tune_pipeline
 

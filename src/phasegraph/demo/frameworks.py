@@ -11,7 +11,7 @@ from phasegraph.demo.bundled import passage_text, precomputed, question_embedder
 from phasegraph.errors import MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.graph import EntityGraph
-from phasegraph.pipeline import Result
+from phasegraph.result import Result
 
 LIMIT = 50
 

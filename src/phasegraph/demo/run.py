@@ -8,15 +8,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from phasegraph.candidates import Ranking
 from phasegraph.demo.bundled import load_bundled
 from phasegraph.demo.frameworks import LIMIT, Side, langchain_side, llamaindex_side
 from phasegraph.errors import DegradedError, PhasegraphError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import Answers, Table, compare
+from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, Table, compare
 from phasegraph.evaluation.peers import PEERS
-from phasegraph.evaluation.systems import OWN_SYSTEMS
-from phasegraph.pipeline import FusionPipeline, Result
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
+from phasegraph.result import Result
 
 K = 10
 SYSTEMS = ("vector", "graph", "rrf", "ensemble", "fusion-reciprocal", "fusion-relative", "phasegraph", "default")
@@ -112,8 +112,8 @@ def ask(question: str, folder: Path | None = None) -> tuple[Dataset, Result]:
     MissingDependencyError
         If the embedding model is needed and not installed.
     """
+    from phasegraph._validation import check_query
     from phasegraph.demo.bundled import question_embedder
-    from phasegraph.pipeline import check_query
 
     dataset, graph = load_bundled(folder)
     question_embedder(dataset)(check_query(question))  # fails early, and says what to install

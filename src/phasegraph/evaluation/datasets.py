@@ -1,20 +1,221 @@
-"""Data sets in our folder format: passages, judged queries, their embeddings, and triples where there are any."""
+"""Data sets in our folder format: passages, judged queries, embeddings, facts, and parts that must not meet."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, Literal
 
 import numpy as np
+from numpy.lib import format as npy_format
+from scipy import sparse
 
-from phasegraph._typing import Float32Array, IntArray
-from phasegraph.evaluation.judgements import Judgement
-from phasegraph.evaluation.reading import flag_field, id_list, objects_of, text_field, wrong
-from phasegraph.evaluation.vectors import read_vectors
-from phasegraph.graph.entity_graph.records import Triple
-from phasegraph.graph.extraction import read_openie
+from phasegraph._typing import Float32Array, FloatArray, IntArray
+from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph.graph.building import read_openie
+from phasegraph.graph.entity_graph import Triple
+
+
+def wrong(path: Path, line: int | None, message: str) -> InvalidInputError:
+    """The error to raise for a line of a file: ``file:line: what must hold; what was given``."""
+    where = f"{path}:{line}" if line is not None else f"{path}"
+    return InvalidInputError(f"{where}: {message}")
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, with their number from 1."""
+    if not path.is_file():
+        raise wrong(path, None, "the file must exist; there is none")
+    with path.open("rb") as handle:
+        for number, raw in enumerate(handle, start=1):
+            try:
+                text = raw.decode("utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise wrong(path, number, f"the line must be UTF-8 text; byte {error.start} is not") from error
+            if text:
+                yield number, text
+
+
+def objects_of(path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """The JSON objects of a JSONL file, with their line number."""
+    for number, text in lines_of(path):
+        try:
+            row = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise wrong(path, number, f"the line must be one JSON object; {error}") from error
+        if not isinstance(row, dict):
+            raise wrong(path, number, f"the line must be one JSON object; got {type(row).__name__}")
+        yield number, row
+
+
+def text_field(path: Path, line: int, row: Mapping[str, object], name: str, default: str | None = None) -> str:
+    """A field that must hold text; not blank where it has no default."""
+    value = row.get(name, default)
+    if not isinstance(value, str) or (default is None and not value.strip()):
+        raise wrong(path, line, f"{name!r} must be text that is not blank; got {value!r}")
+    return value
+
+
+def flag_field(path: Path, line: int, row: Mapping[str, object], name: str, default: bool) -> bool:
+    """A field that must be true or false."""
+    value = row.get(name, default)
+    if not isinstance(value, bool):
+        raise wrong(path, line, f"{name!r} must be true or false; got {value!r}")
+    return value
+
+
+def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = False) -> tuple[str, ...]:
+    """A field that must be a list of at least one id, each at most once unless `repeats`."""
+    if not isinstance(value, list) or not value:
+        raise wrong(path, line, f"{name!r} must be a list of at least one id; got {value!r}")
+    for item in value:
+        if not isinstance(item, str) or not item:
+            raise wrong(path, line, f"{name!r} must hold ids (text); got {item!r}")
+    if not repeats and len(set(value)) != len(value):
+        raise wrong(path, line, f"{name!r} must not repeat an id; got {value!r}")
+    return tuple(value)
+
+
+UNIT = 2e-3
+"""A row whose length differs from 1 by at most this is unit length as half precision can hold it."""
+
+
+def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
+    """Read embeddings, one row per line of a JSONL file.
+
+    Parameters
+    ----------
+    path : path
+        An ``.npy`` file holding a (rows, d) array of floats.
+    rows : int
+        How many lines there are.
+    lines_in : str
+        The name of the file with the lines, for the message.
+
+    Returns
+    -------
+    (rows, d) array of float32
+        Read-only, L2-normalised: a row of unit length up to half precision's rounding stays to the bit.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is missing, is no such array, has another number of rows, or a row is not finite in float32 or
+        holds nothing but zeros.
+    """
+    file = Path(path)
+    array = _array(file, "f", "a (rows, d) array of floats", (2,))
+    _check_rows(file, len(array), rows, lines_in)
+    with np.errstate(over="ignore"):
+        vectors = np.array(array, dtype=np.float32)
+    lengths = _lengths(file, vectors)
+    off = np.flatnonzero(np.abs(lengths - 1.0) > UNIT)
+    vectors[off] = vectors[off] / lengths[off, None]
+    vectors.setflags(write=False)
+    return vectors
+
+
+def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: str) -> Float32Array:
+    """Read embeddings kept as whole numbers with one scale per row.
+
+    Parameters
+    ----------
+    numbers, scales : path
+        ``.npy`` files holding a (rows, d) array of integers and a (rows,) or (rows, 1) array of floats; row i is
+        the product of both.
+    rows : int
+    lines_in : str
+        As for :func:`read_vectors`.
+
+    Returns
+    -------
+    (rows, d) array of float32
+        Read-only; unit length as far as the whole numbers can hold it.
+
+    Raises
+    ------
+    InvalidInputError
+        As for :func:`read_vectors`, naming the file.
+    """
+    file, beside = Path(numbers), Path(scales)
+    array = _array(file, "i", "a (rows, d) array of whole numbers", (2,))
+    factors = _array(beside, "f", "a (rows,) or (rows, 1) array of floats", (1, 2))
+    _check_rows(file, len(array), rows, lines_in)
+    _check_rows(beside, factors.size, rows, lines_in)
+    with np.errstate(over="ignore"):
+        scale = np.array(factors, dtype=np.float32).reshape(-1, 1)
+        bad = np.flatnonzero(~np.isfinite(scale))
+        if len(bad):
+            raise wrong(beside, None, f"scales must be finite; row {bad[0]} (line {bad[0] + 1}) is not")
+        vectors: Float32Array = np.array(array, dtype=np.float32) * scale
+    _lengths(file, vectors)
+    vectors.setflags(write=False)
+    return vectors
+
+
+def _array(file: Path, kind: str, what: str, dimensions: tuple[int, ...]) -> Any:
+    if not file.is_file():
+        raise wrong(file, None, "the file must exist; there is none")
+    try:
+        array = npy_format.open_memmap(file, mode="r")
+    except (ValueError, OSError, EOFError) as error:
+        raise wrong(file, None, f"must be a complete .npy array of numbers; {error}") from error
+    if array.ndim not in dimensions or array.dtype.kind != kind or 0 in array.shape[1:]:
+        raise wrong(file, None, f"must hold {what}; got {array.shape} {array.dtype}")
+    return array
+
+
+def _check_rows(file: Path, got: int, rows: int, lines_in: str) -> None:
+    if got != rows:
+        raise wrong(file, None, f"must have one row per line of {lines_in} ({rows}); got {got}")
+
+
+def _lengths(file: Path, vectors: Float32Array) -> Any:
+    """L2 norm of every row, in double precision."""
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise wrong(file, None, f"embeddings must be finite; row {bad[0]} (line {bad[0] + 1}) is not in float32")
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    empty = np.flatnonzero(lengths == 0)
+    if len(empty):
+        raise wrong(file, None, f"an embedding must not be all zeros; row {empty[0]} (line {empty[0] + 1}) is")
+    return lengths
+
+
+_NO_GRADES: Mapping[str, float] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What counts as found for one query.
+
+    Parameters
+    ----------
+    query : str
+        Id of the query.
+    hops : tuple of tuple of str
+        Per hop the ids of the passages that satisfy it (usually one).
+    last_hop_known : bool, default True
+        Whether the last of `hops` is the last one to follow; if not, LastHop leaves the query out.
+    grades : mapping of str to float, optional
+        Gain per id for nDCG; default 1 for the first passage of each hop.
+    """
+
+    query: str
+    hops: tuple[tuple[str, ...], ...]
+    last_hop_known: bool = True
+    grades: Mapping[str, float] = field(default_factory=lambda: _NO_GRADES)
+
+    @property
+    def passages(self) -> frozenset[str]:
+        """Ids of all passages of all hops."""
+        return frozenset(passage for hop in self.hops for passage in hop)
+
 
 _EMPTY: Mapping[str, object] = MappingProxyType({})
 
@@ -198,3 +399,169 @@ def _read_triples(file: Path, passages: tuple[Passage, ...]) -> Mapping[str, tup
     """Triples by passage, as the graph reads them; one that is not three texts is an error here."""
     found = read_openie(file, passages, entities=False, strict=True)
     return {one.passage_id: tuple(one.triples) for one in found.extractions}
+
+
+_PLAIN = re.compile(r"[^A-Za-z0-9 ]")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Facts:
+    """Facts over entities and passages, as HippoRAG 2 builds them.
+
+    Parameters
+    ----------
+    entities : tuple of str
+        The E subjects and objects, normalised, ascending.
+    pairs : (F, 2) array of int
+        Subject and object of each fact, rows of `entities`.
+    vectors : (F, d) array of float32
+        Embedding of "subject predicate object".
+    mentions : (P, E) sparse array
+        1 where a passage states a fact about the entity.
+    links : (E, E) sparse array
+        In how many passages' triples two entities stand together, both directions, none with itself.
+    """
+
+    entities: tuple[str, ...]
+    pairs: IntArray
+    vectors: Float32Array
+    mentions: Any
+    links: Any
+
+    @property
+    def frequency(self) -> FloatArray:
+        """(E,) array: number of passages that state something about each entity."""
+        counted: FloatArray = np.asarray(self.mentions.sum(axis=0), dtype=np.float64).ravel()
+        return counted
+
+
+def normalised(text: str) -> str:
+    """Lower case, everything but letters, digits and spaces a space, ends stripped: HippoRAG's names."""
+    return _PLAIN.sub(" ", text.lower()).strip()
+
+
+def load_facts(dataset: Dataset) -> Facts:
+    """The facts of a data set that has triples and their embeddings.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Read from a folder with ``triples.jsonl`` and ``facts.f16.npy``, or ``facts.i8.npy`` with
+        ``facts.scale.f16.npy``; row i is the i-th of the sorted unique normalised triples without an empty part.
+
+    Returns
+    -------
+    Facts
+
+    Raises
+    ------
+    InsufficientDataError
+        If the data set has no triples or no embeddings of them.
+    InvalidInputError
+        Naming the file: if the embeddings do not have one row per fact, or the width of the queries', or are
+        damaged.
+    """
+    if dataset.triples is None or dataset.path is None:
+        raise InsufficientDataError(f"this walk needs triples; {dataset.name} has none")
+    plain = {name: [_plain(triple) for triple in triples] for name, triples in dataset.triples.items()}
+    stated = {name: [triple for triple in triples if all(triple)] for name, triples in plain.items()}
+    unique = sorted({triple for triples in stated.values() for triple in triples})
+    if not unique:
+        raise InsufficientDataError(f"this walk needs triples with a name at both ends; {dataset.name} has none")
+    vectors = _vectors(dataset, dataset.path, len(unique))
+    names = tuple(sorted({end for subject, _, obj in unique for end in (subject, obj)}))
+    place = {name: row for row, name in enumerate(names)}
+    pairs = np.array([(place[subject], place[obj]) for subject, _, obj in unique], dtype=np.intp)
+    mentions, links = _matrices(dataset, stated, place)
+    return Facts(names, pairs, vectors, mentions, links)
+
+
+def _plain(triple: Triple) -> Triple:
+    return normalised(triple[0]), normalised(triple[1]), normalised(triple[2])
+
+
+def _vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
+    whole, packed = folder / "facts.f16.npy", folder / "facts.i8.npy"
+    rows_of = "unique normalised triples"
+    if whole.is_file():
+        file, vectors = whole, read_vectors(whole, count, rows_of)
+    elif packed.is_file():
+        file, vectors = packed, read_packed(packed, folder / "facts.scale.f16.npy", count, rows_of)
+    else:
+        raise InsufficientDataError(f"this walk needs embeddings of the facts; {dataset.name} has none")
+    width = dataset.query_vectors.shape[1]
+    if vectors.shape[1] != width:
+        raise wrong(file, None, f"must have as many columns as queries.f16.npy ({width}); got {vectors.shape[1]}")
+    return vectors
+
+
+def _matrices(dataset: Dataset, stated: Mapping[str, list[Triple]], place: Mapping[str, int]) -> tuple[Any, Any]:
+    """Mentions (0 or 1) and links (counted) as sparse arrays."""
+    mentioned: list[tuple[int, int]] = []
+    linked: list[tuple[int, int]] = []
+    for row, passage in enumerate(dataset.passages):
+        for subject, _, obj in stated.get(passage.id, ()):
+            ends = place[subject], place[obj]
+            mentioned += [(row, end) for end in ends]
+            if ends[0] != ends[1]:
+                linked += [ends, ends[::-1]]
+    mentions = _counted(mentioned, (len(dataset.passages), len(place)))
+    mentions.data[:] = 1.0
+    return mentions, _counted(linked, (len(place), len(place)))
+
+
+def _counted(entries: list[tuple[int, int]], shape: tuple[int, int]) -> Any:
+    array = np.array(entries, dtype=np.intp).reshape(-1, 2)
+    return sparse.coo_array((np.ones(len(array)), (array[:, 0], array[:, 1])), shape=shape).tocsr()
+
+
+def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:
+    """Rows of the queries of one part; which part is decided by the MD5 of the id alone.
+
+    Parameters
+    ----------
+    ids : sequence of str
+    part : {"tune", "confirm"}
+    share : float, default 0.5
+        Expected share of the tuning part, in (0, 1).
+
+    Returns
+    -------
+    array of int
+        The two parts are disjoint and together complete, whatever other queries there are.
+
+    Raises
+    ------
+    InvalidInputError
+        For another part or a share outside (0, 1).
+
+    Examples
+    --------
+    >>> split_by_id(["a", "b", "c", "d"], "tune"), split_by_id(["a", "b", "c", "d"], "confirm")
+    (array([0, 2]), array([1, 3]))
+    """
+    if part not in ("tune", "confirm") or not 0 < share < 1:
+        raise InvalidInputError(f"part must be 'tune' or 'confirm', share in (0, 1); got {part!r}, {share!r}")
+    tuning = [_unit(name) < share for name in ids]
+    return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))
+
+
+def _unit(name: str) -> float:
+    digest = hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:
+    """Raise where a query stands in both data sets: what is fitted on must not be scored.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line of the first such query.
+    """
+    scored = {query.id for query in scored_on.queries}
+    for query in fitted_on.queries:
+        if query.id in scored:
+            file = Path(fitted_on.name if fitted_on.path is None else fitted_on.path) / "queries.jsonl"
+            message = f"a query must stand in one of the two sets only; {query.id!r} is also in {scored_on.name}"
+            raise wrong(file, query.line or None, message)

@@ -8,10 +8,10 @@ from types import MappingProxyType
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.systems import TWO, Answer, Batch, System
+from phasegraph.evaluation.experiment import TWO, Answer, Batch, System
+from phasegraph.ranking import Ranking
 
 
 def _needs(module: str, package: str) -> None:

@@ -1,19 +1,39 @@
-"""Runs (all rankings of one system) and judgements on disk: TREC's formats and JSONL."""
+"""Runs (all rankings of one system) and judgements on disk, in TREC's formats."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from stat import S_IMODE
 
 import numpy as np
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.judgements import Judgement
-from phasegraph.evaluation.reading import id_list, lines_of, objects_of, text_field, wrong
-from phasegraph.evaluation.writing import write_text
+from phasegraph.evaluation.datasets import Judgement, id_list, lines_of, objects_of, text_field, wrong
+from phasegraph.ranking import Ranking
+from phasegraph.serialization import replace_file
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write text in one step; a link is followed, and a device or a pipe simply takes it."""
+    file = Path(path).resolve()
+    if file.exists() and not file.is_file():
+        with Path(path).open("w", encoding="utf-8") as handle:
+            handle.write(text)
+    else:
+        mode = file.stat().st_mode if file.exists() else _new_mode()
+        replace_file(file, text.encode("utf-8"))
+        file.chmod(S_IMODE(mode))
+
+
+def _new_mode() -> int:
+    """Who may read a new file, as for any other program's."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 @dataclass(frozen=True, slots=True)

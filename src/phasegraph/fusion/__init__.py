@@ -8,12 +8,30 @@ from types import MappingProxyType
 from typing import Literal
 
 from phasegraph._typing import FloatArray
-from phasegraph.fusion.basic import comb_mnz, comb_sum, linear, linear_terms, reciprocal_rank
-from phasegraph.fusion.boltzmann import boltzmann, boltzmann_temperature
-from phasegraph.fusion.copula import gumbel_copula, normal_scores, wasserstein_temperature
-from phasegraph.fusion.field_rules import borda, comb_anz, comb_med, dbsf, inverse_square_rank
-from phasegraph.fusion.percentile_rules import interference, log_linear, power_mean, tsallis
-from phasegraph.fusion.plackett_luce import plackett_luce
+from phasegraph.fusion.experimental import (
+    gumbel_copula,
+    interference,
+    log_linear,
+    normal_scores,
+    plackett_luce,
+    power_mean,
+    tsallis,
+    wasserstein_temperature,
+)
+from phasegraph.fusion.rules import (
+    boltzmann,
+    boltzmann_temperature,
+    borda,
+    comb_anz,
+    comb_med,
+    comb_mnz,
+    comb_sum,
+    dbsf,
+    inverse_square_rank,
+    linear,
+    linear_terms,
+    reciprocal_rank,
+)
 
 __all__ = [
     "FUSION_RULES",
@@ -38,6 +56,7 @@ __all__ = [
     "tsallis",
     "wasserstein_temperature",
 ]
+
 
 Expects = Literal["calibrated", "bounded", "percentile", "order"]
 
@@ -211,5 +230,4 @@ _RULES = (
         reference="PhaseGraph, arXiv:2603.28886, appendix C",
     ),
 )
-
 FUSION_RULES: Mapping[str, FusionRule] = MappingProxyType({rule.name: rule for rule in _RULES})

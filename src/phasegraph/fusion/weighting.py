@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.candidates import Ranking
+from phasegraph.ranking import Ranking
 
 VECTOR, GRAPH = "vector", "graph"
 DEPTH, PERSISTENCE = 20, 0.8

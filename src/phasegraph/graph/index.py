@@ -13,18 +13,22 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._validation import check_names
 from phasegraph.errors import IntegrityError, InvalidInputError
-from phasegraph.graph.checks import check_names
-from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
-from phasegraph.graph.entity_graph.graph import checked_embeddings
-from phasegraph.graph.entity_graph.update import replace_passages
-from phasegraph.graph.entity_graph.words import normalise_name, split_words
-from phasegraph.graph.extraction.corpus import Triples, by_passage, read_passages
-from phasegraph.graph.extraction.gazetteer import Gazetteer
-from phasegraph.graph.extraction.rules import RuleExtractor, title_names
-from phasegraph.graph.name_synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
+from phasegraph.graph.building import Triples, by_passage, read_passages
+from phasegraph.graph.entity_graph import (
+    EdgeWeights,
+    EntityGraph,
+    Extraction,
+    checked_embeddings,
+    graph_from_extractions,
+    replace_passages,
+)
+from phasegraph.graph.rules import RuleExtractor, title_names
 from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed, unpacked
-from phasegraph.persistence import read_bundle, write_bundle
+from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
+from phasegraph.graph.words import Gazetteer, normalise_name, split_words
+from phasegraph.serialization import read_bundle, write_bundle
 
 Row = tuple[str, str, str]
 

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph
-from phasegraph.persistence import read_bundle, write_bundle
+from phasegraph.serialization import read_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
 _MATRICES = ("mentions", "homes", "facts", "synonyms")

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from phasegraph.candidates import Ranking
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.legs import Bench, Leg
+from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO, pipeline_system
 from phasegraph.evaluation.measures import Measure, score_run
-from phasegraph.evaluation.systems import OWN_SYSTEMS, TWO, pipeline_system
+from phasegraph.evaluation.source_runs import Bench, Leg
 from phasegraph.pipeline import FusionPipeline
-from phasegraph.pipeline.parts import cap_ranking
+from phasegraph.ranking import Ranking, cap_ranking
 from phasegraph.reproduce.page import Page, share, table
 
 LIMITS = (20, 50, 200)

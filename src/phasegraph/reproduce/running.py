@@ -9,14 +9,12 @@ from pathlib import Path
 
 from phasegraph._typing import IntArray
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import Table, compare, run_systems
-from phasegraph.evaluation.legs import Bench, Leg, search_legs
+from phasegraph.evaluation.datasets import Dataset, load_dataset, split_by_id
+from phasegraph.evaluation.experiment import THREE, TWO, Table, compare, run_systems
 from phasegraph.evaluation.measures import Measure
-from phasegraph.evaluation.parts import split_by_id
-from phasegraph.evaluation.systems import THREE, TWO
-from phasegraph.evaluation.writing import write_text
-from phasegraph.pipeline.parts import cap_ranking
+from phasegraph.evaluation.runs import write_text
+from phasegraph.evaluation.source_runs import Bench, Leg, search_legs
+from phasegraph.ranking import cap_ranking
 from phasegraph.reproduce.findings import FINDINGS
 from phasegraph.reproduce.page import Page, p_value, share, table
 from phasegraph.reproduce.paper import paper_page

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from phasegraph.calibration import Calibrator, ListCalibrator, fit_reference_ecdf
-from phasegraph.candidates import Ranking
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.systems import (
+from phasegraph.evaluation.experiment import (
     OWN_SYSTEMS,
     THREE,
     TWO,
@@ -22,6 +21,7 @@ from phasegraph.evaluation.systems import (
     weighted_rrf,
 )
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
 
 Rankings = Mapping[str, Sequence[Ranking]]
 PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}

@@ -5,11 +5,9 @@ rankings and one report each, in name order, whatever order they came in. One th
 costs the others nothing.
 """
 
-from phasegraph.sources.gather import Gatherer
-from phasegraph.sources.gathered import Gathered
+from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import AsyncCallableSource, AsyncSource, CallableSource, Given, Source
-from phasegraph.sources.settings import BreakerSettings, SourceSettings
-from phasegraph.sources.state import SourceHealth
+from phasegraph.sources.settings import BreakerSettings, SourceHealth, SourceSettings
 
 __all__ = [
     "AsyncCallableSource",

@@ -1,13 +1,126 @@
-"""What a source is: an object with ``search``, or ``asearch``, or both."""
+"""What a source is: an object with ``search``, or ``asearch``, or both; and what its answer must be."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from phasegraph.candidates import Ranking
-from phasegraph.sources.answers import as_ranking
+from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError
+from phasegraph.ranking import Ranking
+
+_MOST_LAZY_HITS = 1_000_000
+_LONGEST_REASON = 200
+
+
+class MalformedAnswerError(InvalidTypeError):
+    """A source returned something that is not a ranking."""
+
+
+def as_ranking(name: str, value: object) -> Ranking:
+    """The answer of the source `name` as a ranking.
+
+    Parameters
+    ----------
+    name : str
+        The name the source is registered under.
+    value : Ranking or iterable of (str, object)
+        What it returned; pairs are (id, score), higher is better.
+
+    Returns
+    -------
+    Ranking
+        `value` itself where it is one.
+
+    Raises
+    ------
+    InvalidTypeError
+        For anything else, with a message that begins with ``malformed:``.
+
+    Examples
+    --------
+    >>> as_ranking("v", [("a", 1.0), ("b", float("nan"))]).dropped
+    1
+    >>> as_ranking("v", None)
+    Traceback (most recent call last):
+        ...
+    phasegraph.sources.protocol.MalformedAnswerError: malformed: a source must return a Ranking or (id, score) pairs; \
+got NoneType
+    """
+    if isinstance(value, Ranking):
+        if value.source != name:
+            raise MalformedAnswerError(
+                f"malformed: a ranking must carry the name its source is registered under; got {value.source!r}"
+            )
+        return value
+    if inspect.iscoroutine(value):
+        value.close()
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise MalformedAnswerError(
+            f"malformed: a source must return a Ranking or (id, score) pairs; got {type(value).__name__}"
+        )
+    ids, scores = _unpack(value)
+    try:
+        return Ranking.from_hits(name, ids, scores)
+    except InvalidInputError as error:
+        raise MalformedAnswerError(f"malformed: {error}") from error
+
+
+def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
+    """Ids and scores of the pairs; an iterator that never ends is stopped."""
+    ids: list[str] = []
+    scores: list[object] = []
+    try:
+        for pair in value if hasattr(value, "__len__") else islice(value, _MOST_LAZY_HITS + 1):
+            if not isinstance(pair, tuple | list) or len(pair) != 2:
+                raise MalformedAnswerError(
+                    f"malformed: a hit must be a pair (id, score); got {_shape(pair)} at position {len(ids)}"
+                )
+            ids.append(pair[0])
+            scores.append(pair[1])
+    except (MalformedAnswerError, MemoryError):
+        raise
+    except Exception as error:
+        raise MalformedAnswerError(
+            f"malformed: {type(error).__name__} raised after {len(ids)} hits of an iterator"
+        ) from error
+    if len(ids) > _MOST_LAZY_HITS and not hasattr(value, "__len__"):
+        raise MalformedAnswerError(f"malformed: an iterator of hits must end within {_MOST_LAZY_HITS}; it went on")
+    return ids, scores
+
+
+def _shape(pair: object) -> str:
+    kind = type(pair).__name__
+    return f"{kind} of {len(pair)}" if isinstance(pair, tuple | list) else kind
+
+
+def best_hits(ranking: Ranking, limit: int) -> Ranking:
+    """The first `limit` hits of a ranking."""
+    raw = ranking.raw if ranking.raw is None else ranking.raw[:limit]
+    return replace(ranking, ids=ranking.ids[:limit], scores=ranking.scores[:limit], raw=raw)
+
+
+def is_fatal(error: BaseException) -> bool:
+    """Whether an error is not the source's to have: it passes through instead of being reported."""
+    return isinstance(error, MemoryError) or not isinstance(error, Exception)
+
+
+def reason_of(error: BaseException) -> str:
+    """One line that may be logged: the message only where the error is this library's own."""
+    if not isinstance(error, PhasegraphError):
+        return type(error).__name__
+    return one_line(str(error)) or type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """The first line of `text`, cut at 200 characters."""
+    if not text:
+        return ""
+    first = text.splitlines()[0]
+    return first if len(first) <= _LONGEST_REASON else first[: _LONGEST_REASON - 1] + "…"
+
 
 Given: TypeAlias = Mapping[str, Ranking | None]
 Hits: TypeAlias = Ranking | Iterable[tuple[str, object]]

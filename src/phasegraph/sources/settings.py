@@ -1,14 +1,16 @@
-"""How each source is asked: limit, deadline, what to do when it fails."""
+"""How each source is asked: limit, deadline, what to do when it fails, and what is remembered of it between calls."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from time import monotonic
 from typing import Literal, TypeAlias
 
+from phasegraph._validation import check_count, check_seconds
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.pipeline.checks import check_count, check_number
 
 OnError: TypeAlias = Literal["skip", "raise"]
 
@@ -140,14 +142,6 @@ def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSe
     return {name: settings[name] for name in sorted(settings)}
 
 
-def check_seconds(field: str, value: object) -> None:
-    """Raise unless `value` is None or a finite number of seconds above 0."""
-    if value is None:
-        return
-    if check_number(field, value) == 0:
-        raise InvalidInputError(f"{field} must be > 0; got {value!r}")
-
-
 def _names(field: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, tuple | list):
         raise InvalidTypeError(f"{field} must be a sequence of names; got {value!r}")
@@ -157,3 +151,161 @@ def _names(field: str, value: object) -> tuple[str, ...]:
     if len(set(value)) != len(value):
         raise InvalidInputError(f"{field} must not name a source twice; got {tuple(value)!r}")
     return tuple(value)
+
+
+BreakerState: TypeAlias = Literal["closed", "open", "probing"]
+
+
+class Breaker:
+    """Opens after `failures` consecutive failures; after `probe_interval` seconds one search may try again.
+
+    Parameters
+    ----------
+    failures : int
+        Consecutive failures that open it, >= 1.
+    probe_interval : float
+        Seconds between a failure and the next trial, > 0, on the monotonic clock that `now` is read from.
+
+    Notes
+    -----
+    Not locked: whoever holds it guards it. A search that is neither a success nor a failure (the caller
+    went away) is given back with :meth:`release`. A trial that missed its deadline and ended well all the same
+    is followed by another at once: what has just come back is slow at first, and an interval would be lost.
+
+    Examples
+    --------
+    >>> breaker = Breaker(failures=2, probe_interval=30.0)
+    >>> for now in (0.0, 1.0):
+    ...     breaker.record(succeeded=False, now=now)
+    >>> breaker.allows(2.0), breaker.allows(31.0)
+    (False, True)
+    """
+
+    __slots__ = ("_began", "_early", "_failed", "_failures", "_opened", "_probe_interval", "_probing", "_was_early")
+
+    def __init__(self, failures: int, probe_interval: float) -> None:
+        self._failures = failures
+        self._probe_interval = probe_interval
+        self._failed = 0
+        self._opened: float | None = None
+        self._probing = False
+        self._early = self._was_early = False
+        self._began: float | None = None
+
+    @property
+    def state(self) -> BreakerState:
+        """``closed``, ``open`` or ``probing`` (one trial is under way)."""
+        if self._opened is None:
+            return "closed"
+        return "probing" if self._probing else "open"
+
+    def allows(self, now: float) -> bool:
+        """Whether a search may begin at `now` (seconds)."""
+        if self._opened is None:
+            return True
+        return not self._probing and (self._early or now - self._opened >= self._probe_interval)
+
+    def begin(self, now: float | None = None) -> bool:
+        """Note that a search begins; True if it is the trial of an open breaker.
+
+        From `now` on the interval to the next trial is counted; without it, from this one's end.
+        """
+        if self._opened is None:
+            return False
+        self._probing = True
+        self._was_early, self._early = self._early, False
+        self._began = now
+        return True
+
+    def record(self, *, succeeded: bool, now: float, probe: bool = True) -> None:
+        """Count a search that ended; one that began before the breaker opened cannot close or renew it."""
+        if self._opened is not None and not probe:
+            return
+        self._probing = False
+        if succeeded:
+            self._failed = 0
+            self._opened = self._began = None
+            self._early = False
+            return
+        self._failed += 1
+        if self._failed >= self._failures:
+            tried = self._opened is not None and self._began is not None
+            self._opened = self._began if tried else now
+
+    def succeeded_late(self) -> None:
+        """Note that a trial which was given up has ended well; one more may begin, but not a third in a row."""
+        if self._opened is not None and not self._probing:
+            self._early = not self._was_early
+
+    def release(self) -> None:
+        """Give back a trial that came to no end; the next search may be one."""
+        self._probing = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """How a source stands between calls.
+
+    Parameters
+    ----------
+    in_flight : int
+        Searches running now, those that outlived their call included.
+    breaker : {"closed", "open", "probing"}
+        ``open``: it is not asked; ``probing``: one search is trying again.
+    """
+
+    in_flight: int
+    breaker: BreakerState
+
+
+class SourceState:
+    """Admission of searches to one source; safe for any number of threads."""
+
+    __slots__ = ("_breaker", "_in_flight", "_lock", "_most")
+
+    def __init__(self, settings: SourceSettings) -> None:
+        self._lock = threading.Lock()
+        self._most = settings.max_in_flight
+        self._in_flight = 0
+        breaker = settings.breaker
+        self._breaker = None if breaker is None else Breaker(breaker.failures, breaker.probe_interval)
+
+    def enter(self) -> tuple[str, bool]:
+        """Begin a search: ("", whether it is a trial), or the reason why it may not begin."""
+        with self._lock:
+            breaker = self._breaker
+            if breaker is not None and breaker.state != "closed" and not breaker.allows(monotonic()):
+                return "breaker open", False
+            if self._in_flight >= self._most:
+                return "busy", False
+            self._in_flight += 1
+            return "", breaker is not None and breaker.begin(monotonic())
+
+    def leave(self) -> None:
+        """Note that a search has ended, in time or late."""
+        with self._lock:
+            self._in_flight -= 1
+
+    def record(self, *, succeeded: bool, probe: bool) -> None:
+        """Tell the breaker how an admitted search ended for its call."""
+        if self._breaker is not None:
+            with self._lock:
+                self._breaker.record(succeeded=succeeded, now=monotonic(), probe=probe)
+
+    def succeeded_late(self) -> None:
+        """Tell the breaker that a trial which was given up has ended well."""
+        if self._breaker is not None:
+            with self._lock:
+                self._breaker.succeeded_late()
+
+    def give_back(self, *, probe: bool) -> None:
+        """Tell the breaker that the call ended without an answer of this source, for no fault of its own."""
+        if probe and self._breaker is not None:
+            with self._lock:
+                self._breaker.release()
+
+    @property
+    def health(self) -> SourceHealth:
+        """A snapshot."""
+        with self._lock:
+            return SourceHealth(self._in_flight, "closed" if self._breaker is None else self._breaker.state)

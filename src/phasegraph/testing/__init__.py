@@ -3,4 +3,12 @@
 from phasegraph.testing.contracts import SourceContract
 from phasegraph.testing.faults import FAILING, FAULTS, HARMLESS, FaultPlan, FaultySource, InjectedError
 
-__all__ = ["FAILING", "FAULTS", "HARMLESS", "FaultPlan", "FaultySource", "InjectedError", "SourceContract"]
+__all__ = [
+    "FAILING",
+    "FAULTS",
+    "HARMLESS",
+    "FaultPlan",
+    "FaultySource",
+    "InjectedError",
+    "SourceContract",
+]

@@ -21,7 +21,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phasegraph.candidates import Ranking
+from phasegraph.ranking import Ranking
 from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.protocol import AnySource, Given, asearch_of, search_of
 

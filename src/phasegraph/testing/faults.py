@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import InvalidInputError
+from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Given, Source
 
 Fault = Callable[[Ranking, float], object]
@@ -105,7 +105,6 @@ FAILING: Mapping[str, Fault] = MappingProxyType(
     }
 )
 """Faults after which a source counts as failed."""
-
 HARMLESS: Mapping[str, Fault] = MappingProxyType(
     {
         "nan": _extra(float("nan")),
@@ -118,7 +117,6 @@ HARMLESS: Mapping[str, Fault] = MappingProxyType(
     }
 )
 """Faults that must leave the ranking as it would have been."""
-
 FAULTS: Mapping[str, Fault] = MappingProxyType({**FAILING, **HARMLESS, "empty": _empty, "hang": _hang})
 """Every fault by name: called with the healthy ranking and the seconds a hang lasts, answers in its place."""
 

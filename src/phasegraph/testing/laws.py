@@ -13,9 +13,10 @@ from types import MappingProxyType
 
 import numpy as np
 
-from phasegraph.candidates import Ranking
 from phasegraph.errors import PhasegraphError
-from phasegraph.pipeline import FusionPipeline, Result
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
+from phasegraph.result import Result
 
 _TOLERANCE = 1e-9
 
@@ -269,11 +270,9 @@ _LAWS = (
     extra_evidence, appended_worst, replayed,
     affine, bounded, constant_source, union, prefix, inputs_unchanged, weight_scale, explained, saved_and_loaded,
 )  # fmt: skip
-
 LAWS: Mapping[str, Law] = MappingProxyType(
     {law.__name__: Law(law.__name__, (law.__doc__ or "").strip(), law) for law in _LAWS}
 )
-
 _RAW = "scores are used as given, so their unit counts"
 KNOWN_EXCEPTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {

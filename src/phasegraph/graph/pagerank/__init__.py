@@ -7,9 +7,7 @@ graph. :class:`SemanticFlow` is the directed walk whose edge weights depend on t
 """
 
 from phasegraph.graph.pagerank.operator import WalkOperator
-from phasegraph.graph.pagerank.parameters import SEMFLOW_PARAMETERS, FlowParameters
-from phasegraph.graph.pagerank.result import PageRankResult
-from phasegraph.graph.pagerank.semflow import SemanticFlow
+from phasegraph.graph.pagerank.push import PageRankResult
 from phasegraph.graph.pagerank.solve import (
     RANKING_TOLERANCE,
     SCORE_TOLERANCE,
@@ -21,11 +19,8 @@ from phasegraph.graph.pagerank.workspace import PushWorkspace
 __all__ = [
     "RANKING_TOLERANCE",
     "SCORE_TOLERANCE",
-    "SEMFLOW_PARAMETERS",
-    "FlowParameters",
     "PageRankResult",
     "PushWorkspace",
-    "SemanticFlow",
     "WalkOperator",
     "personalized_pagerank",
     "personalized_pagerank_batch",

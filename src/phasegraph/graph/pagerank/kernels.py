@@ -42,7 +42,7 @@ def machine() -> ModuleType:
 @cache
 def _machine() -> ModuleType | None:
     try:
-        from phasegraph.graph.pagerank import machine as compiled
+        from phasegraph.graph.pagerank import _numba_kernels as compiled
     except ImportError:
         return None
     return compiled

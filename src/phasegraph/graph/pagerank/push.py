@@ -1,36 +1,269 @@
-"""Forward push: follow the mass from the seeds outwards, and stop where there is too little to matter.
-
-Every node holds `gained` mass, which has stopped there, and `left` mass, which still has to be pushed on. In a
-round all nodes with ``left > threshold * out-edges`` let the share (1 - f) stop and send the share f along
-their edges. A push of a node with d edges settles more than (1 - f) * threshold * d, so that the rounds read
-at most 1 / ((1 - f) * threshold) edges, whatever the size of the graph. What is left at the end would let at
-least the share (1 - f) stop where it is: that free half step makes the values a closer lower bound.
-
-The rest of it is spread over very many nodes, each with less than its out-edges' worth, which is nearly how
-a walk without restarts spreads in an undirected graph: in proportion to the weighted degree. Such a walk
-stays as it is, so the rest will stop in that proportion, too. Completing the values with it takes the errors
-of scores down by a factor of five or more, at the price of the lower bound. The nodes with most mass, hubs
-among them, to which many small rests flow, get the next step exactly.
-
-References
-----------
-Andersen, R., Chung, F., Lang, K. (2006). Local graph partitioning using PageRank vectors.
-doi:10.1109/FOCS.2006.44
-"""
+"""Forward push: follow the mass from the seeds outwards, and stop where little is left."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
-from phasegraph.errors import NotConvergedError
-from phasegraph.graph.pagerank.reset import Seeds
-from phasegraph.graph.pagerank.result import PageRankResult
+from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
+from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.operator import WalkOperator
 from phasegraph.graph.pagerank.workspace import PushWorkspace, State
+
+Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+DENSE_SHARE = 0.25
+"""A round that would read more than this share of all edges is done as one sparse product."""
+
+
+def ranges(starts: Positions, counts: Positions) -> Positions:
+    """The concatenation of ``arange(start, start + count)``.
+
+    Examples
+    --------
+    >>> ranges(np.array([5, 0, 9]), np.array([2, 0, 3]))
+    array([ 5,  6,  9, 10, 11])
+    """
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    out: Positions = np.repeat(starts - ends + counts, counts)
+    out += np.arange(total)
+    return out
+
+
+@dataclass(frozen=True)
+class StaticRows:
+    """The rows of a prepared graph."""
+
+    graph: WalkOperator
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return self.graph.size
+
+    @property
+    def dense_edges(self) -> int:
+        """Above this many edges a round is dense."""
+        return int(DENSE_SHARE * self.graph.edges)
+
+    @property
+    def edge_counts(self) -> Int32Array:
+        """(n,) array of int32: out-edges."""
+        return self.graph.out_degrees
+
+    @property
+    def costs(self) -> Int32Array:
+        """(n,) array of int32: the same, at least 1."""
+        return self.graph.costs
+
+    @property
+    def stationary(self) -> FloatArray | None:
+        """(n,) array of float: each node's share of all weight; None if an edge goes one way only."""
+        return self.graph.stationary if self.graph.symmetric else None
+
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Targets and what each gets."""
+        graph = self.graph
+        starts = graph.indptr.take(nodes)
+        counts = graph.out_degrees.take(nodes).astype(np.int64)
+        edges = ranges(starts, counts)
+        values = np.repeat(amounts * graph.inverse_out.take(nodes), counts)
+        values *= graph.weights.take(edges)
+        return graph.indices.take(edges).astype(np.intp), values
+
+    def inflow(self, nodes: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
+        """What flows into `nodes`; of an undirected graph, so that out-edges serve."""
+        graph = self.graph
+        counts = graph.out_degrees.take(nodes).astype(np.int64)
+        edges = ranges(graph.indptr.take(nodes), counts)
+        sources = graph.indices.take(edges).astype(np.intp)
+        shares = graph.inverse_out.take(sources) * graph.weights.take(edges)
+        return sources, shares, np.repeat(np.arange(len(nodes)), counts)
+
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """One sparse product."""
+        arrived: FloatArray = self.graph.pull() @ amounts
+        return arrived
+
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds over this graph."""
+        graph = self.graph
+        bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
+        return partial(machine().static_rounds, *bound)
+
+
+Reset: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Seeds:
+    """Distinct nodes, ascending, and positive weights that sum to 1."""
+
+    nodes: Int32Array
+    weights: FloatArray
+
+    def dense(self, size: int) -> FloatArray:
+        """The (n,) array."""
+        out = np.zeros(size)
+        out[self.nodes] = self.weights
+        return out
+
+
+def as_seeds(reset: Reset, size: int) -> Seeds:
+    """Check a reset distribution and bring it to one form.
+
+    Parameters
+    ----------
+    reset : (n,) array of float, or a pair (nodes, weights)
+        Finite weights, not negative, with a positive sum; divided by it. A node given twice counts twice.
+    size : int
+        How many nodes the graph has.
+
+    Returns
+    -------
+    Seeds
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If it is anything else.
+    """
+    if isinstance(reset, tuple):
+        if len(reset) != 2:
+            raise InvalidInputError(f"reset must be an array or (nodes, weights); got {len(reset)} parts")
+        nodes, weights = _nodes(reset[0], size), _weights(reset[1])
+        if len(nodes) != len(weights):
+            raise InvalidInputError(
+                f"reset must have one weight per node; got {len(nodes)} nodes and {len(weights)} weights"
+            )
+    else:
+        weights = _weights(reset)
+        if len(weights) != size:
+            raise InvalidInputError(f"reset must have one weight per node ({size}); got {len(weights)}")
+        nodes = np.flatnonzero(weights)
+        weights = weights[nodes]
+    distinct, place = np.unique(nodes, return_inverse=True)
+    summed = np.bincount(place, weights=weights, minlength=len(distinct))
+    total = float(summed.sum())
+    if not 0 < total < np.inf:
+        raise InvalidInputError(f"reset must have a positive finite sum; got {total}")
+    shares: FloatArray = summed / total
+    held = shares > 0
+    return Seeds(distinct[held].astype(np.int32), shares[held])
+
+
+def _nodes(given: Any, size: int) -> np.ndarray[Any, np.dtype[np.integer[Any]]]:
+    nodes = np.asarray(given)
+    if nodes.ndim != 1:
+        raise InvalidInputError(f"reset nodes must be one-dimensional; got shape {nodes.shape}")
+    if not len(nodes):
+        raise InvalidInputError("reset must name at least one node; got none")
+    if nodes.dtype.kind not in "iu":
+        raise InvalidTypeError(f"reset nodes must be integers; got {nodes.dtype}")
+    if nodes.min() < 0 or nodes.max() >= size:
+        raise InvalidInputError(f"reset nodes must lie in [0, {size}); got {nodes.min()} to {nodes.max()}")
+    return nodes
+
+
+def _weights(given: Any) -> FloatArray:
+    try:
+        weights = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"reset weights must be numbers; got {given!r:.80}") from error
+    if weights.ndim != 1:
+        raise InvalidInputError(f"reset weights must be one-dimensional; got shape {weights.shape}")
+    bad = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
+    if len(bad):
+        raise InvalidInputError(
+            f"reset weights must be finite and not negative; got {weights[bad[0]]} at position {bad[0]}"
+        )
+    return weights
+
+
+@dataclass(frozen=True, eq=False)
+class PageRankResult:
+    """The stationary mass of one walk, and what it cost.
+
+    Parameters
+    ----------
+    nodes : (t,) array of int32
+        The nodes the walk reached; every other node has mass 0.
+    values : (t,) array of float
+        Their mass, in [0, 1].
+    size : int
+        How many nodes the graph has.
+    residual : float
+        Bound on the L1 distance to the exact mass. For a push, the mass not placed exactly: if not completed,
+        the values are lower bounds and add up to 1 - `residual`, which is the distance; if completed, the
+        distance is at most twice that and commonly a small part of it.
+    iterations : int
+        Steps of an iteration, rounds of a push.
+    edges_scanned, nodes_touched : int
+        Exact counts: edges read, and nodes that held mass at some time.
+    converged : bool
+        Always True: a walk that does not converge raises instead.
+    """
+
+    nodes: Int32Array = field(repr=False)
+    values: FloatArray = field(repr=False)
+    size: int
+    residual: float
+    iterations: int
+    edges_scanned: int
+    nodes_touched: int
+    converged: bool = True
+
+    @cached_property
+    def mass(self) -> FloatArray:
+        """(n,) array of float: the mass of every node, laid out at first use (O(n)); read-only."""
+        dense = np.zeros(self.size)
+        dense[self.nodes] = self.values
+        dense.flags.writeable = False
+        return dense
+
+    def top(self, k: int, *, first: int = 0, stop: int | None = None) -> tuple[IntArray, FloatArray]:
+        """The nodes with most mass, by (mass descending, node ascending), in O(touched).
+
+        Parameters
+        ----------
+        k : int
+            How many at most; nodes without mass are never returned.
+        first, stop : int
+            Only nodes in [first, stop); by default all. Passages, say, where they follow the entities.
+
+        Returns
+        -------
+        nodes : (at most k,) array of int
+        masses : (at most k,) array of float
+
+        Raises
+        ------
+        InvalidInputError
+            If `k` is negative.
+
+        Examples
+        --------
+        >>> walk = PageRankResult(np.array([3, 1, 0], np.int32), np.array([0.2, 0.2, 0.6]), 5, 0.0, 1, 2, 3)
+        >>> walk.top(2)[0].tolist(), walk.top(2, first=1)[0].tolist()
+        ([0, 1], [1, 3])
+        """
+        if k < 0:
+            raise InvalidInputError(f"k must be at least 0; got {k}")
+        end = self.size if stop is None else stop
+        held = (self.nodes >= first) & (self.nodes < end) & (self.values > 0)
+        nodes, values = self.nodes[held], self.values[held]
+        if k < len(values):
+            cut = np.partition(values, len(values) - k)[len(values) - k] if k else np.inf
+            kept = values >= cut
+            nodes, values = nodes[kept], values[kept]
+        order = np.lexsort((nodes, -values))[:k]
+        return nodes[order].astype(np.intp), values[order]
 
 
 class Rows(Protocol):

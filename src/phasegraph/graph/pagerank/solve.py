@@ -1,4 +1,4 @@
-"""The public entry: which solver, with which tolerance, for one query or many."""
+"""Personalised PageRank: which solver, with which tolerance, for one query or many."""
 
 from __future__ import annotations
 
@@ -6,26 +6,89 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.checks import check_range
-from phasegraph.graph.pagerank.iterate import chebyshev, power
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count, check_flag, check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
 from phasegraph.graph.pagerank.kernels import Kernel, use_compiled
 from phasegraph.graph.pagerank.operator import Precision, WalkOperator
-from phasegraph.graph.pagerank.push import PushSettings, Rows, push
-from phasegraph.graph.pagerank.reset import Reset, Seeds, as_seeds
-from phasegraph.graph.pagerank.result import PageRankResult
-from phasegraph.graph.pagerank.rows import StaticRows
+from phasegraph.graph.pagerank.push import PageRankResult, PushSettings, Reset, Rows, Seeds, StaticRows, as_seeds, push
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
-from phasegraph.pipeline.checks import check_count, check_flag
+
+
+def power(
+    graph: WalkOperator, seeds: Seeds, follow: float, tolerance: float, limit: int, precision: Precision
+) -> PageRankResult:
+    """Repeat x ← f M x + (1 - sum of that) r, which moves dangling mass to the reset distribution.
+
+    Between distributions the map contracts L1 distances by f, so that f / (1 - f) times the last step bounds
+    the error.
+    """
+    step = graph.pull(precision)
+    restart = seeds.dense(graph.size).astype(precision)
+    mass, bound = restart, math.inf
+    for iteration in range(1, limit + 1):
+        moved = step @ mass
+        moved *= follow
+        moved += (1.0 - float(moved.sum(dtype=np.float64))) * restart
+        bound = follow / (1.0 - follow) * float(np.abs(moved - mass).sum(dtype=np.float64))
+        mass = moved
+        if bound <= tolerance:
+            return _whole(mass, bound, iteration, graph)
+    raise _unconverged("power", limit, bound, tolerance)
+
+
+def chebyshev(
+    graph: WalkOperator, seeds: Seeds, follow: float, tolerance: float, limit: int, precision: Precision
+) -> PageRankResult:
+    """Chebyshev's semi-iteration for y = f M y + (1 - f) r, then y / sum(y).
+
+    M is similar to a symmetric matrix with spectrum in [-1, 1] when the graph is undirected, and only then.
+    Isolated nodes leak in y; dividing by its sum sends what they leak to the reset distribution.
+    """
+    if not graph.symmetric:
+        raise InvalidInputError('method="chebyshev" needs an undirected graph; got one with one-way edges')
+    step = graph.pull(precision)
+    restart = (1.0 - follow) * seeds.dense(graph.size)
+    restart = restart.astype(precision)
+    before, mass = np.zeros_like(restart), restart
+    omega, bound = 2.0, math.inf
+    for iteration in range(1, limit + 1):
+        moved = step @ mass
+        moved *= follow
+        moved += restart
+        bound = 2.0 * float(np.abs(moved - mass).sum(dtype=np.float64)) / (1.0 - follow)
+        total = float(moved.sum(dtype=np.float64))
+        if bound <= tolerance * total:
+            return _whole(np.maximum(moved, 0.0), bound / total, iteration, graph)
+        omega = 1.0 / (1.0 - 0.5 * follow * follow) if iteration == 1 else 1.0 / (1.0 - 0.25 * follow**2 * omega)
+        moved -= before
+        moved *= omega
+        moved += before
+        before, mass = mass, moved
+    raise _unconverged("chebyshev", limit, bound, tolerance)
+
+
+def _whole(mass: FloatArray, bound: float, iterations: int, graph: WalkOperator) -> PageRankResult:
+    dense = mass.astype(np.float64)
+    dense /= dense.sum()
+    dense.flags.writeable = False
+    nodes = np.arange(graph.size, dtype=np.int32)
+    return PageRankResult(nodes, dense, graph.size, bound, iterations, iterations * graph.edges, graph.size)
+
+
+def _unconverged(method: str, limit: int, bound: float, tolerance: float) -> NotConvergedError:
+    return NotConvergedError(
+        f"{method} must reach an L1 error of at most {tolerance:g}; after {limit} iterations the bound is {bound:g}"
+    )
+
 
 Method = Literal["power", "chebyshev", "push"]
-
 RANKING_TOLERANCE = 3e-6
 """Push threshold at which the first 20 nodes are those of the exact walk."""
-
 SCORE_TOLERANCE = 1e-7
 """Push threshold at which the masses are good enough to calibrate."""
-
 MOST_ITERATIONS = 10_000
 """No walk takes more steps than this unless it is told to."""
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
+from phasegraph._validation import check_count
 from phasegraph.graph.pagerank.kernels import machine
-from phasegraph.pipeline.checks import check_count
 
 
 class State(NamedTuple):

@@ -1,11 +1,11 @@
 """Calibrated fusion of any LlamaIndex retrievers: the public names and nothing else."""
 
 from llama_index.retrievers.phasegraph.base import CalibratedFusionRetriever
-from llama_index.retrievers.phasegraph.graph import EntityGraphRetriever
-from llama_index.retrievers.phasegraph.lists import PhaseGraphPostprocessor
-from llama_index.retrievers.phasegraph.lookup import text_model
+from llama_index.retrievers.phasegraph.conversion import text_model
+from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
+from llama_index.retrievers.phasegraph.postprocessor import PhaseGraphPostprocessor
 from llama_index.retrievers.phasegraph.property_graph import PropertyGraphRecords, read_property_graph
-from phasegraph.adapters.specs import Reading, SourceSpec
+from phasegraph.retrieval.source_config import Reading, SourceSpec
 
 __all__ = [
     "CalibratedFusionRetriever",

@@ -5,29 +5,55 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters
+from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
-from llama_index.retrievers.phasegraph.arguments import check_callable, checked_query, in_the_bases_span, one_count
-from llama_index.retrievers.phasegraph.filtering import check_filters
-from llama_index.retrievers.phasegraph.lookup import embedding_of
-from llama_index.retrievers.phasegraph.searching import check_flag
-from llama_index.retrievers.phasegraph.sources import RetrieverSource
-from llama_index.retrievers.phasegraph.writing import nodes_of, winners_of
-from phasegraph import Context, FusionPipeline, Result
-from phasegraph.adapters.calibrating import Calibrating, settled
-from phasegraph.adapters.choosing import Accept, Choosing
-from phasegraph.adapters.fitting import Fitted
-from phasegraph.adapters.listening import Listener
-from phasegraph.adapters.planning import Bind, Plan
-from phasegraph.adapters.specs import as_specs
-from phasegraph.pipeline.checks import check_count
+from llama_index.retrievers.phasegraph.conversion import embedding_of, nodes_of, winners_of
+from llama_index.retrievers.phasegraph.filters import check_filters
+from llama_index.retrievers.phasegraph.retriever_sources import RetrieverSource, check_flag
+from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError, Result
+from phasegraph._validation import check_count, check_query
+from phasegraph.retrieval.engine import Accept, Bind, Calibrating, Choosing, Fitted, Listener, Plan, settled
+from phasegraph.retrieval.source_config import as_specs
 from phasegraph.selection import SelectionPolicy
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def in_the_bases_span(method: Method) -> Method:
+    """Mark a method that only checks and hands on, so that it gets no second span around the base class's own."""
+    setattr(method, DISPATCHER_SPAN_DECORATED_ATTR, True)
+    return method
+
+
+def checked_query(query: object) -> QueryBundle:
+    """A query as a bundle of text that is not blank."""
+    if isinstance(query, QueryBundle):
+        check_query(query.query_str)
+        return query
+    return QueryBundle(check_query(query))
+
+
+def one_count(similarity_top_k: int | None, k: int | None) -> int | None:
+    """The number of nodes, under whichever of its two names it was given."""
+    if similarity_top_k is not None and k is not None:
+        raise InvalidInputError("similarity_top_k and k are the same and must not both be given; got both")
+    if k is not None:
+        return check_count("k", k)
+    return None if similarity_top_k is None else check_count("similarity_top_k", similarity_top_k)
+
+
+def check_callable(name: str, value: Any) -> Any:
+    """`value`, which must be a function or None."""
+    if value is not None and not callable(value):
+        raise InvalidTypeError(f"{name} must be a function or None; got {value!r}")
+    return value
 
 
 class CalibratedFusionRetriever(Calibrating, BaseRetriever):

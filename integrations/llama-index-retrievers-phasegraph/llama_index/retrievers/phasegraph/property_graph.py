@@ -16,7 +16,7 @@ from llama_index.core.graph_stores.types import (
 )
 from llama_index.core.schema import BaseNode
 
-from llama_index.retrievers.phasegraph.knowledge import chunk_of
+from llama_index.retrievers.phasegraph.conversion import chunk_of
 from phasegraph import InvalidInputError, InvalidTypeError
 
 _BATCH = 500

@@ -1,0 +1,81 @@
+"""Entities and triples from LangChain's side: graph documents, and chat models as plain text models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.messages import BaseMessage
+
+from phasegraph import InvalidTypeError
+from phasegraph.graph import Extraction
+from phasegraph.graph.words import normalise_name
+from phasegraph.retrieval import resolve_id
+
+
+def extractions_of(graph_documents: Iterable[Any]) -> list[Extraction]:
+    """What LangChain's graph transformers found, as the core's extractions.
+
+    Parameters
+    ----------
+    graph_documents : iterable of GraphDocument
+        With ``nodes``, ``relationships`` and the ``source`` document they were found in, as ``LLMGraphTransformer``
+        gives them; several of one source add up.
+
+    Returns
+    -------
+    list of Extraction
+        One per graph document; the passage id is the source document's, as the retriever resolves it.
+
+    Raises
+    ------
+    InvalidTypeError
+        If one lacks a part.
+    """
+    found = []
+    for row, one in enumerate(graph_documents):
+        nodes, edges, source = (getattr(one, name, None) for name in ("nodes", "relationships", "source"))
+        if nodes is None or edges is None or source is None:
+            raise InvalidTypeError(
+                f"graph_documents must have nodes, relationships and a source; got {type(one).__name__} at {row}"
+            )
+        names = [normalise_name(str(node.id)) for node in nodes]
+        triples = [(str(edge.source.id), str(edge.type), str(edge.target.id)) for edge in edges]
+        passage, _ = resolve_id(source.id, source.metadata, source.page_content)
+        found.append(Extraction(passage, [name for name in names if name], triples))
+    return found
+
+
+def text_model(model: BaseLanguageModel[Any]) -> Callable[[str], str]:
+    """A LangChain language model as a function from prompt to text, for the core's model-based extractor.
+
+    Parameters
+    ----------
+    model : BaseLanguageModel
+        A chat model or a text model.
+
+    Returns
+    -------
+    callable
+        ``prompt -> text``.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is not a language model.
+
+    Examples
+    --------
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> text_model(FakeListChatModel(responses=["[]"]))("Which entities?")
+    '[]'
+    """
+    if not isinstance(model, BaseLanguageModel):
+        raise InvalidTypeError(f"model must be a LangChain language model; got {type(model).__name__}")
+
+    def complete(prompt: str) -> str:
+        answer = model.invoke(prompt)
+        return str(answer.text) if isinstance(answer, BaseMessage) else str(answer)
+
+    return complete

@@ -1,0 +1,219 @@
+"""One filter for every source, in the framework's own words."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
+from llama_index.core.vector_stores.utils import build_metadata_filter_fn, metadata_dict_to_node
+
+from phasegraph import InvalidInputError, InvalidTypeError
+
+
+def check_filters(given: object) -> MetadataFilters:
+    """Filters of the framework, not nested.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If they are something else, hold none, or hold filters within filters.
+    """
+    if not isinstance(given, MetadataFilters):
+        raise InvalidTypeError(f"filters must be MetadataFilters; got {type(given).__name__}")
+    if not given.filters:
+        raise InvalidInputError("filters must hold at least one filter; got none")
+    if any(isinstance(one, MetadataFilters) for one in given.filters):
+        raise InvalidInputError("filters must not be nested; put them into one list")
+    return given
+
+
+def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
+    """What all of them ask for.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are several and one of them is not a plain "and".
+    """
+    found = [one for one in given if one is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    if any(one.condition not in (None, FilterCondition.AND) for one in found):
+        raise InvalidInputError("filters that are joined must all have the condition AND")
+    return MetadataFilters(filters=[part for one in found for part in one.filters], condition=FilterCondition.AND)
+
+
+def matching_rows(nodes: Sequence[BaseNode], filters: MetadataFilters) -> list[int]:
+    """Places of the nodes that they let through; a node without the key is never let through.
+
+    By place, not by id: nodes that share one, or have none, are each looked at by themselves.
+    """
+    test = build_metadata_filter_fn(lambda row: nodes[int(row)].metadata, filters)
+    keys = [one.key for one in filters.filters if not isinstance(one, MetadataFilters)]
+    return [row for row, node in enumerate(nodes) if all(key in node.metadata for key in keys) and test(str(row))]
+
+
+def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]:
+    """Ids of the nodes that they let through."""
+    held = list(nodes)
+    return {held[row].node_id for row in matching_rows(held, filters)}
+
+
+def filtered(retriever: Any, filters: MetadataFilters) -> Any:
+    """A copy that searches within the filters and its own.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot: better no answer than one that shows too much.
+    """
+    if hasattr(retriever, "within"):
+        return retriever.within(filters)
+    if not isinstance(retriever, VectorIndexRetriever):
+        raise InvalidInputError(f"a source must take filters where some are given; {type(retriever).__name__} does not")
+    made = copy.copy(retriever)
+    made._filters = joined(retriever._filters, filters)
+    return made
+
+
+def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None) -> list[NodeWithScore]:
+    """The hits that match: a store that did not heed its filter gives nothing away."""
+    if filters is None:
+        return list(hits)
+    return [hits[row] for row in matching_rows([hit.node for hit in hits], filters)]
+
+
+_LANGUAGES: tuple[str | list[str], ...] = (
+    "en",
+    "english_plus",
+    "de",
+    "nl",
+    "fr",
+    "es",
+    "pt",
+    "it",
+    "ru",
+    "sv",
+    "no",
+    "zh",
+    "tr",
+    "ko",
+    "da",
+    [],
+)
+_SETTINGS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype")
+
+
+class Nothing(BaseRetriever):
+    """A retriever that has no node."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return []
+
+
+def is_bm25(retriever: object) -> bool:
+    """Whether it is the framework's BM25 itself: a class of one's own may read its index in another way."""
+    kind = type(retriever)
+    return kind.__name__ == "BM25Retriever" and kind.__module__.startswith("llama_index.retrievers.bm25")
+
+
+def bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
+    """The retriever over the matching nodes alone, whose index is built anew.
+
+    Every score depends on how often each word stands in all nodes; what others wrote must not be in them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the index cannot be built anew: it holds no nodes, or was not made from their text as they have it now.
+    """
+    nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
+    language = _language(retriever, [_text(node) for node in nodes])
+    rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
+    tokens = _tokens(retriever, [_text(nodes[row]) for row in rows], language)
+    if not rows or not any(tokens.ids):
+        return Nothing()
+    made = copy.copy(retriever)
+    made.corpus = [retriever.corpus[row] for row in rows]
+    made.corpus_weight_mask = None
+    made.bm25 = type(retriever.bm25)(
+        **{name: getattr(retriever.bm25, name) for name in _SETTINGS if hasattr(retriever.bm25, name)}
+    )
+    made.bm25.index(tokens, show_progress=False)
+    made.similarity_top_k = min(retriever.similarity_top_k, len(rows))
+    return made  # type: ignore[no-any-return]
+
+
+def _weight(retriever: Any, row: int) -> bool:
+    """Whether the retriever's own filters let a node through."""
+    return retriever.corpus_weight_mask is None or bool(retriever.corpus_weight_mask[row])
+
+
+def _language(retriever: Any, texts: Sequence[str]) -> str | list[str]:
+    """The list of stop words that gives the very words of its index; a retriever does not keep its name."""
+    held = set(retriever.bm25.vocab_dict) - {""}
+    for one in _LANGUAGES:
+        if texts and set(_tokens(retriever, texts, one).vocab) - {""} == held:
+            return one
+    raise InvalidInputError(
+        "a BM25 index must hold its nodes, as they were indexed, where filters are given; it does not"
+    )
+
+
+def _tokens(retriever: Any, texts: Sequence[str], language: str | list[str]) -> Any:
+    stemmer = None if retriever.skip_stemming else retriever.stemmer
+    return importlib.import_module("bm25s").tokenize(
+        list(texts), stopwords=language, stemmer=stemmer, token_pattern=retriever.token_pattern, show_progress=False
+    )
+
+
+def _text(node: BaseNode) -> str:
+    return node.get_content(metadata_mode=MetadataMode.EMBED)
+
+
+class SelectedIndex:
+    """A FAISS index in which only some rows are looked at: the library's own selection, made before it scores.
+
+    An index that cannot select raises when it is asked, so the source fails rather than answer.
+    """
+
+    def __init__(self, index: Any, rows: list[int]) -> None:
+        self._index = index
+        library = importlib.import_module("faiss")
+        chosen, probes = library.IDSelectorBatch(rows), getattr(index, "nprobe", None)
+        self._parameters = (
+            library.SearchParameters(sel=chosen)
+            if probes is None
+            else library.SearchParametersIVF(sel=chosen, nprobe=probes)
+        )
+
+    def search(self, vectors: Any, k: int) -> Any:
+        """The nearest of the selected rows."""
+        return self._index.search(vectors, k, params=self._parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+
+def is_faiss(retriever: object) -> bool:
+    """Whether it searches LlamaIndex's FAISS store."""
+    store = type(getattr(retriever, "_vector_store", None))
+    return store.__name__ == "FaissVectorStore" and store.__module__.startswith("llama_index.vector_stores.faiss")
+
+
+def faiss_within(retriever: Any, filters: MetadataFilters) -> Any:
+    """A copy that looks at the matching nodes alone."""
+    names = retriever._index.index_struct.nodes_dict
+    held = retriever._docstore.get_nodes(sorted(set(names.values())))
+    kept = allowed_ids(held, filters)
+    made, store = copy.copy(retriever), copy.copy(retriever._vector_store)
+    rows = sorted(int(row) for row, name in names.items() if name in kept)
+    store._faiss_index = SelectedIndex(store._faiss_index, rows)
+    made._vector_store = store
+    return made

@@ -1,0 +1,128 @@
+"""Signs that a source is wrong: sources that disagree, and scores that have moved since they were calibrated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from phasegraph.errors import PhasegraphWarning
+from phasegraph.ranking import Ranking, SourceReport, apply_caps
+
+if TYPE_CHECKING:
+    from phasegraph.pipeline import FusionPipeline
+
+
+_TOP, _DEPTH = 10, 50
+
+
+def agreement(rankings: Sequence[Ranking]) -> dict[tuple[str, str], float]:
+    """For each ordered pair of sources: share of the first one's top 10 in the second one's top 50.
+
+    Ranges over [0, 1].
+    """
+    out: dict[tuple[str, str], float] = {}
+    for ranking in rankings:
+        top = frozenset(ranking.ids[:_TOP])
+        for other in rankings:
+            if other is not ranking:
+                out[(ranking.source, other.source)] = len(top.intersection(other.ids[:_DEPTH])) / len(top)
+    return out
+
+
+Agreement: TypeAlias = Mapping[tuple[str, str], float]
+LEAST_QUERIES = 20
+_LEVEL = 0.05
+_OUTSIDE = attrgetter("outside")
+
+
+def fit_agreement_floor(
+    answers: Iterable[Sequence[Ranking]], /, pipeline: FusionPipeline
+) -> dict[tuple[str, str], float]:
+    """The 5th percentile of each pair's agreement over calibration queries.
+
+    Parameters
+    ----------
+    answers : iterable of sequence of Ranking
+        Per query the rankings of its sources.
+    pipeline : FusionPipeline
+        Its caps and weights say what is compared.
+
+    Returns
+    -------
+    dict of (str, str) to float
+        By ordered pair, ascending; in [0, 1]. Pairs that fewer than 20 queries have both sources of are left out.
+
+    Warns
+    -----
+    PhasegraphWarning
+        If two sources agree on nothing in most of the queries, since no answer will warn of it then.
+
+    Examples
+    --------
+    >>> from phasegraph import FusionPipeline
+    >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20
+    >>> fit_agreement_floor(lists, FusionPipeline())
+    {('a', 'b'): 0.5, ('b', 'a'): 0.5}
+    """
+    seen: dict[tuple[str, str], list[float]] = {}
+    weights = pipeline.weights
+    for rankings in answers:
+        fused = [one for one in rankings if len(one) and (weights is None or weights.get(one.source, 0.0) > 0)]
+        for pair, share in agreement(apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)).items():
+            seen.setdefault(pair, []).append(share)
+    known = {pair: seen[pair] for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
+    for first, second in known:
+        if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
+            warnings.warn(
+                f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
+                "may be broken, or of another collection",
+                PhasegraphWarning,
+                stacklevel=4,
+            )
+    return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
+
+
+def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
+    """A line for every two sources that agree on nothing, or less than they did when they were calibrated.
+
+    Where the floor of a pair is known, both directions must be at or below theirs, and one below; a pair whose floor
+    is 0 agrees on nothing in ordinary queries, too.
+    """
+    if not floor and all(found.values()):
+        return ()
+    return tuple(
+        line
+        for (first, second), share in found.items()
+        if first < second and (line := _disagreement((first, second), (share, found[(second, first)]), floor))
+    )
+
+
+def _disagreement(pair: tuple[str, str], shares: tuple[float, float], floor: Agreement) -> str:
+    lowest = floor.get(pair, -1.0), floor.get(pair[::-1], -1.0)
+    if min(lowest) < 0:
+        if any(shares):
+            return ""
+        return f"sources {pair[0]!r} and {pair[1]!r} agree on nothing: no top-10 hit of either is in the other's top 50"
+    if any(share > low for share, low in zip(shares, lowest, strict=True)) or shares == lowest:
+        return ""
+    return (
+        f"sources {pair[0]!r} and {pair[1]!r} agree on less than in 95 % of the queries they were calibrated on: "
+        f"{shares[0]:.0%} and {shares[1]:.0%} of a top 10 are in the other's top 50, usually at least "
+        f"{lowest[0]:.0%} and {lowest[1]:.0%}"
+    )
+
+
+def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
+    """A line for every source most of whose scores lie beyond what it was calibrated by."""
+    if not any(map(_OUTSIDE, reports)):
+        return ()
+    return tuple(
+        f"{report.outside:.0%} of the scores of {report.source!r} lie outside the range it was calibrated on: "
+        "calibrate again if its model or its collection has changed"
+        for report in reports
+        if report.drifted
+    )

@@ -1,0 +1,461 @@
+"""The pictures: where scores lie before and after calibration, who contributed, what was won and lost.
+
+Every picture is a function from data to a matplotlib figure; :func:`write_report` puts them on one page that needs no
+network and no script, with the same pictures beside it as PNG.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.evaluation.datasets import Judgement
+from phasegraph.evaluation.experiment import Table
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
+from phasegraph.result import Result
+from phasegraph.serialization import replace_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+COLOURS = ("#3b6fb6", "#d1702f", "#4d9a5b", "#8c5fa8", "#b8455a", "#6f6f6f", "#2a9d9d", "#b59b2c")
+
+
+def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure with `columns` axes side by side, without pyplot's global state."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError("pictures need matplotlib; pip install 'phasegraph[viz]'") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(1, columns, squeeze=False)[0]
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+    return figure, list(axes)
+
+
+def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, FloatArray]) -> Figure:
+    """Where each source's scores lie, as given and on the common scale.
+
+    Parameters
+    ----------
+    before : mapping of str to array of float
+        Scores by source, over many queries, each in its own unit.
+    after : mapping of str to array of float
+        Calibrated values of the same sources.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        Left, each source in a row of its own with its own scale; right, all of them on the one common scale.
+
+    Raises
+    ------
+    InvalidInputError
+        If a source is missing on one side or has no score.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    names = sorted(before)
+    if not names or names != sorted(after) or any(len(before[n]) == 0 or len(after[n]) == 0 for n in names):
+        raise InvalidInputError(f"before and after must hold scores of the same sources; got {names}, {sorted(after)}")
+    figure, axes = new_figure(10.5, 3.6, 2)
+    for row, name in enumerate(names):
+        colour = COLOURS[row % len(COLOURS)]
+        low, high = float(before[name].min()), float(before[name].max())
+        counts, edges = np.histogram(before[name], bins=60)
+        heights = counts / counts.max() * 0.8
+        place = (edges[:-1] - low) / ((high - low) or 1.0)
+        axes[0].bar(place, heights, width=1 / 60, bottom=row, align="edge", color=colour)
+        axes[0].text(0.0, row - 0.13, f"{low:.3g}", ha="left", fontsize=8, color="#555555")
+        axes[0].text(1.0, row - 0.13, f"{high:.3g}", ha="right", fontsize=8, color="#555555")
+        axes[1].hist(after[name], bins=60, histtype="stepfilled", alpha=0.55, color=colour, label=name, density=True)
+    axes[0].set_yticks([row + 0.3 for row in range(len(names))], names)
+    axes[0].set_xticks([])
+    axes[0].set_title("before: each source in its own unit", loc="left", fontsize=10)
+    axes[1].set_title("after: standard deviations above the source's background", loc="left", fontsize=10)
+    axes[1].set_yticks([])
+    axes[1].legend(frameon=False)
+    return figure
+
+
+def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -> Figure:
+    """What each source added to each result of one query.
+
+    Parameters
+    ----------
+    result : Result
+    labels : mapping of str to str, optional
+        Text shown for an id; default the id.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InvalidInputError
+        If the result is empty.
+    MissingDependencyError
+        If matplotlib is not installed.
+    """
+    if not len(result):
+        raise InvalidInputError(f"contribution bars need at least one result; the reason given is {result.reason!r}")
+    figure, (axes,) = new_figure(9.0, 0.9 + 0.32 * len(result))
+    rows = np.arange(len(result))
+    left_edge = np.zeros(len(result))
+    for column, name in enumerate(result.candidates.sources):
+        parts = result.contributions[:, column]
+        returned = [identifier in result.candidates.rankings[column].positions for identifier in result.ids]
+        bars = axes.barh(rows, parts, left=left_edge, color=COLOURS[column % len(COLOURS)], label=name)
+        for bar, there in zip(bars, returned, strict=True):
+            bar.set_alpha(1.0 if there else 0.3)
+        left_edge = left_edge + parts
+    shown = [(labels or {}).get(identifier, identifier) for identifier in result.ids]
+    axes.set_yticks(rows, [text if len(text) <= 48 else text[:47] + "…" for text in shown], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_title("contribution by source (pale: the source did not return it)", loc="left", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline: str, measure: str) -> Figure:
+    """Queries each system won and lost against the baseline.
+
+    Parameters
+    ----------
+    wins, losses : mapping of str to int
+        By system, in the order to be shown.
+    baseline, measure : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    names = [name for name in wins if name != baseline]
+    if not names:
+        raise InvalidInputError(f"wins must name a system besides the baseline {baseline!r}; got {list(wins)}")
+    figure, (axes,) = new_figure(9.0, 0.9 + 0.28 * len(names))
+    rows = np.arange(len(names))
+    won, lost = [wins[name] for name in names], [losses[name] for name in names]
+    axes.barh(rows, won, color=COLOURS[2])
+    axes.barh(rows, [-count for count in lost], color=COLOURS[4])
+    for row, (up, down) in enumerate(zip(won, lost, strict=True)):
+        axes.text(up, row, f" {up}", va="center", fontsize=8)
+        if down:
+            axes.text(-down, row, f"{down} ", va="center", ha="right", fontsize=8)
+    axes.axvline(0, color="#333333", linewidth=0.8)
+    axes.set_yticks(rows, names, fontsize=8)
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_title(f"{measure}: queries lost and won against {baseline}", loc="left", fontsize=10)
+    return figure
+
+
+def system_bars(
+    means: Mapping[str, float], intervals: Mapping[str, tuple[float, float]], measure: str, baseline: str
+) -> Figure:
+    """A measure's mean by system with its interval.
+
+    Parameters
+    ----------
+    means : mapping of str to float
+        In [0, 1].
+    intervals : mapping of str to (float, float)
+    measure, baseline : str
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    names = list(means)
+    if not names:
+        raise InvalidInputError("means must name at least one system; got none")
+    figure, (axes,) = new_figure(9.0, 0.9 + 0.28 * len(names))
+    rows = np.arange(len(names))
+    centre = np.array([100 * means[name] for name in names])
+    low = np.array([100 * intervals[name][0] for name in names])
+    high = np.array([100 * intervals[name][1] for name in names])
+    colours = [COLOURS[5] if name == baseline else COLOURS[0] for name in names]
+    axes.barh(rows, centre, color=colours, alpha=0.8)
+    spread = np.vstack([np.maximum(centre - low, 0), np.maximum(high - centre, 0)])
+    axes.errorbar(centre, rows, xerr=spread, fmt="none", ecolor="#222222", elinewidth=1, capsize=2)
+    axes.set_yticks(rows, names, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 100)
+    axes.set_title(f"{measure}, per cent, with 95 % intervals", loc="left", fontsize=10)
+    return figure
+
+
+def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, label: str = "score") -> Figure:
+    """Share of queries answered, and share of answers that are right, against a threshold on the best score.
+
+    Parameters
+    ----------
+    scores : (n,) array of float
+        Published score of each query's best result.
+    relevant : (n,) array of bool
+        Whether that result is right.
+    label : str
+        Name of the axis.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no query, or the lengths differ.
+    """
+    values, right = np.asarray(scores, dtype=np.float64), np.asarray(relevant, dtype=np.bool_)
+    if not len(values) or values.shape != right.shape:
+        raise InvalidInputError(f"scores and relevant must have one entry per query; got {values.shape}, {right.shape}")
+    order = np.argsort(-values, kind="stable")
+    kept = np.arange(1, len(values) + 1)
+    figure, (axes,) = new_figure(6.5, 3.4)
+    axes.step(values[order], 100 * kept / len(values), where="post", color=COLOURS[0], label="answered")
+    axes.step(values[order], 100 * np.cumsum(right[order]) / kept, where="post", color=COLOURS[1], label="right")
+    axes.set_xlabel(f"threshold on the {label} of the best result")
+    axes.set_ylabel("per cent")
+    axes.set_ylim(0, 102)
+    axes.legend(frameon=False)
+    axes.set_title("coverage against threshold", loc="left", fontsize=10)
+    return figure
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:62rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
+table{border-collapse:collapse;font-size:.86rem;display:block;overflow-x:auto}
+th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #e3e3e3;white-space:nowrap}
+th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #999}
+tr.marked td{background:#eef4fb;font-weight:600}
+figure{margin:.5rem 0}figure svg{max-width:100%;height:auto}figcaption,.note{color:#555;font-size:.86rem}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A figure with its place on the page.
+
+    Parameters
+    ----------
+    name : str
+        File name of the PNG without its ending: lower case, digits, hyphens.
+    title, caption : str
+    figure : matplotlib.figure.Figure
+    """
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+
+def write_report(
+    directory: str | os.PathLike[str],
+    *,
+    title: str,
+    lead: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    marked: Sequence[str] = (),
+    pictures: Sequence[Picture] = (),
+    notes: Sequence[str] = (),
+) -> Path:
+    """Write ``index.html`` and one PNG per picture.
+
+    Parameters
+    ----------
+    directory : path
+        Made if missing.
+    title, lead : str
+        Heading and the sentence below it.
+    columns : sequence of str
+    rows : sequence of sequence of str
+        As many cells as columns; the first is the row's name.
+    marked : sequence of str
+        Names of rows to set off.
+    pictures : sequence of Picture
+    notes : sequence of str
+        Lines under the table.
+
+    Returns
+    -------
+    Path
+        The page. All text is escaped; it loads nothing.
+
+    Raises
+    ------
+    InvalidInputError
+        If a row has another number of cells, or a picture's name is not plain.
+    """
+    wrong = next((row for row in rows if len(row) != len(columns)), None)
+    if wrong is not None:
+        raise InvalidInputError(f"every row must have {len(columns)} cells; got {list(wrong)}")
+    bad = next((picture.name for picture in pictures if not _NAME.fullmatch(picture.name)), None)
+    if bad is not None:
+        raise InvalidInputError(f"a picture's name must be lower-case letters, digits and hyphens; got {bad!r}")
+    target = Path(directory)
+    target.mkdir(parents=True, exist_ok=True)
+    for picture in pictures:
+        buffer = io.BytesIO()
+        picture.figure.savefig(buffer, format="png", dpi=140)
+        replace_file(target / f"{picture.name}.png", buffer.getvalue())
+    body = [f"<h1>{_text(title)}</h1>", f"<p>{_text(lead)}</p>", _table(columns, rows, frozenset(marked))]
+    body += [f'<p class="note">{_text(note)}</p>' for note in notes]
+    body += [_section(picture) for picture in pictures]
+    page = (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head>\n<body>{''.join(body)}</body></html>\n"
+    )
+    replace_file(target / "index.html", page.encode())
+    return target / "index.html"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]], marked: frozenset[str]) -> str:
+    head = "".join(f"<th>{_text(column)}</th>" for column in columns)
+    lines = []
+    for row in rows:
+        cells = "".join(f"<td>{_text(cell)}</td>" for cell in row)
+        lines.append(f'<tr class="marked">{cells}</tr>' if row[0] in marked else f"<tr>{cells}</tr>")
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _section(picture: Picture) -> str:
+    buffer = io.StringIO()
+    picture.figure.savefig(buffer, format="svg", metadata={"Date": None})
+    drawing = buffer.getvalue()
+    drawing = drawing[drawing.index("<svg") :]
+    # ids are unique within one drawing only: prefix them, so that clip paths of several do not mix
+    drawing = re.sub(r'(id="|href="#|url\(#)', rf"\g<1>{picture.name}-", drawing)
+    return f"<h2>{_text(picture.title)}</h2><figure>{drawing}<figcaption>{_text(picture.caption)}</figcaption></figure>"
+
+
+def _text(value: str) -> str:
+    return html.escape(value.encode("utf-8", "replace").decode())
+
+
+def calibrated_scores(
+    rankings: Mapping[str, Sequence[Ranking]], pipeline: FusionPipeline
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """Every score of every source over all queries, before and after the pipeline's calibration.
+
+    Parameters
+    ----------
+    rankings : mapping of str to sequence of Ranking
+        By source, one per query.
+    pipeline : FusionPipeline
+
+    Returns
+    -------
+    (dict, dict)
+        Scores and calibrated values by source; sources without a hit are left out.
+    """
+    before: dict[str, FloatArray] = {}
+    after: dict[str, FloatArray] = {}
+    for name, found in rankings.items():
+        some = [ranking for ranking in found if len(ranking)]
+        if some:
+            before[name] = np.concatenate([ranking.scores for ranking in some])
+            after[name] = np.concatenate([pipeline.calibrator_of(ranking)(ranking).values for ranking in some])
+    return before, after
+
+
+def evaluation_pictures(
+    table: Table,
+    rankings: Mapping[str, Sequence[Ranking]],
+    results: Sequence[Result],
+    judgements: Sequence[Judgement],
+    *,
+    pipeline: FusionPipeline,
+    chosen: int = 0,
+    labels: Mapping[str, str] | None = None,
+) -> list[Picture]:
+    """The five pictures of an evaluation.
+
+    Parameters
+    ----------
+    table : Table
+    rankings : mapping of str to sequence of Ranking
+        The lists that `pipeline` fused, one per query.
+    results : sequence of Result
+        Its answers, one per query.
+    judgements : sequence of Judgement
+        What counts as found, one per query.
+    pipeline : FusionPipeline
+    chosen : int
+        Row of the query whose contributions are shown.
+    labels : mapping of str to str, optional
+        Text shown for an id, such as a passage's title.
+
+    Returns
+    -------
+    list of Picture
+        Means, wins and losses, score distributions, contributions, coverage; those without data are left out.
+    """
+    names = [row.name for row in table.rows]
+    hop = next((m for m in table.measures if str(m) == "LastHop@10"), table.measures[0])
+    rows = {row.name: row for row in table.rows}
+    pictures = [
+        Picture(
+            "systems",
+            str(hop),
+            f"{len(table.queries)} queries of {table.dataset}, lists of {table.limit}; the baseline is grey.",
+            system_bars(
+                {n: rows[n].means[hop] for n in names},
+                {n: rows[n].intervals[hop] for n in names},
+                str(hop),
+                table.baseline,
+            ),
+        )
+    ]
+    if len(names) > 1 and hop in rows[names[0]].wins:
+        won = {n: rows[n].wins[hop] for n in names}
+        lost = {n: rows[n].losses[hop] for n in names}
+        figure = wins_and_losses(won, lost, table.baseline, str(hop))
+        pictures.append(Picture("wins-and-losses", "Wins and losses", "Query by query, not on average.", figure))
+    pictures += _distributions(rankings, pipeline)
+    if len(results) > chosen and len(results[chosen]):
+        caption = f"Query {table.queries[chosen]}: the parts add up to the fused value."
+        figure = contribution_bars(results[chosen], labels)
+        pictures.append(Picture("contributions", "One query explained", caption, figure))
+    return pictures + _coverage(results, judgements)
+
+
+def _distributions(rankings: Mapping[str, Sequence[Ranking]], pipeline: FusionPipeline) -> list[Picture]:
+    before, after = calibrated_scores(rankings, pipeline)
+    if not before:
+        return []
+    caption = "The same hits twice: what the sources return, and what is fused."
+    figure = score_distributions(before, after)
+    return [Picture("score-distributions", "Scores before and after calibration", caption, figure)]
+
+
+def _coverage(results: Sequence[Result], judgements: Sequence[Judgement]) -> list[Picture]:
+    best, right = [], []
+    for result, judgement in zip(results, judgements, strict=True):
+        if len(result):
+            best.append(float(result.scores[0]))
+            right.append(any(result.ids[0] in hop for hop in judgement.hops))
+    if not best:
+        return []
+    caption = "Right: the best result is one of the gold passages. A score is not a probability."
+    figure = coverage_curve(np.array(best), np.array(right), "published score")
+    return [Picture("coverage", "Coverage against threshold", caption, figure)]

@@ -1,0 +1,298 @@
+"""The sources of an experiment, each searched once for all queries; every system reads the same lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import FloatArray
+from phasegraph.calibration import min_max
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
+from phasegraph.graph import EntityGraph, build_graph
+from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, SemanticFlow, abstractness, truncated_min_max
+from phasegraph.graph.linking import RESETS
+from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
+from phasegraph.graph.source import GraphSource
+from phasegraph.ranking import Ranking, top_order
+
+RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
+
+
+def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
+    """The undirected graph of entities, then passages.
+
+    Parameters
+    ----------
+    facts : Facts
+    parallel : bool, default True
+        Count a fact edge once per direction, as HippoRAG 2's code does, so that it weighs twice a passage edge of
+        the same count; False takes the doubling out.
+
+    Returns
+    -------
+    (E + P, E + P) sparse array
+    """
+    links = facts.links * (2.0 if parallel else 1.0)
+    return sparse.block_array([[links, facts.mentions.T], [facts.mentions, None]]).tocsr()
+
+
+def fact_seeds(
+    facts: Facts, scores: FloatArray, *, kept: int = RECIPE.top_facts, entities: int = RECIPE.top_entities
+) -> FloatArray:
+    """Weights of the entities of the best facts.
+
+    Parameters
+    ----------
+    facts : Facts
+    scores : (F,) array of float
+        Similarity of each fact to the query.
+    kept, entities : int
+        How many facts, and how many of their entities.
+
+    Returns
+    -------
+    (E,) array of float
+        Mean over an entity's mentions in the kept facts of min-max score over its number of passages.
+
+    References
+    ----------
+    Gutiérrez et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
+    """
+    level = min_max(scores)
+    best = np.argsort(-level, kind="stable")[:kept]
+    ends = facts.pairs[best].ravel()
+    worth = np.repeat(level[best], 2) / np.maximum(facts.frequency[ends], 1.0)
+    total = np.bincount(ends, weights=worth, minlength=len(facts.entities))
+    mean = total / np.maximum(np.bincount(ends, minlength=len(facts.entities)), 1)
+    out = np.zeros(len(mean))
+    first = np.argsort(-mean, kind="stable")[:entities]
+    out[first] = mean[first]
+    return out
+
+
+class HippoWalk:
+    """HippoRAG 2's walk: the best facts' entities and every passage seed an undirected walk."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset, self.facts = dataset, load_facts(dataset)
+        self.operator = WalkOperator.from_adjacency(hippo_adjacency(self.facts))
+
+    def masses(self, row: int) -> FloatArray:
+        """(P,) array: mass of each passage for one query."""
+        seeds, passages = _seeds(self.dataset, self.facts, row, RECIPE.top_facts, RECIPE.top_entities)
+        reset = np.concatenate([seeds, RECIPE.passage_weight * min_max(passages)])
+        walked = personalized_pagerank(self.operator, reset, follow_probability=FOLLOW, tolerance=1e-8)
+        return walked.mass[len(seeds) :]
+
+
+class FlowWalk:
+    """SemFlowRAG's walk: downhill in abstractness, weighted by the query, with the paper's numbers."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset, self.facts = dataset, load_facts(dataset)
+        self.parameters = SEMFLOW_PARAMETERS["paper"]
+        heights = truncated_min_max(abstractness(self.facts.mentions, dataset.passage_vectors))
+        self.flow = SemanticFlow.from_links(self.facts.links, self.facts.mentions, heights, self.parameters)
+
+    def masses(self, row: int) -> FloatArray:
+        """(P,) array: mass of each passage for one query."""
+        chosen = self.parameters
+        seeds, passages = _seeds(self.dataset, self.facts, row, chosen.facts, chosen.entity_seeds)
+        reset = np.concatenate([seeds, chosen.passage_weight * min_max(passages)])
+        walked = self.flow.walk(self.flow.relevance(passages), reset, method="power", tolerance=1e-8)
+        return walked.mass[len(seeds) :]
+
+
+def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -> tuple[FloatArray, FloatArray]:
+    """Entity weights, and the similarity of every passage."""
+    query = dataset.query_vectors[row]
+    scores = (facts.vectors @ query).astype(np.float64)
+    passages = (dataset.passage_vectors @ query).astype(np.float64)
+    return fact_seeds(facts, scores, kept=kept, entities=entities), passages
+
+
+def as_ranking(name: str, dataset: Dataset, masses: FloatArray, limit: int) -> Ranking:
+    """The best passages by mass, ties by id."""
+    ids = [passage.id for passage in dataset.passages]
+    best = top_order(masses, ids, limit)
+    best = best[masses[best] > 0]
+    return Ranking(name, [ids[place] for place in best.tolist()], masses[best])
+
+
+DEFAULT_LIMIT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One source's rankings of all queries.
+
+    Parameters
+    ----------
+    name : str
+        Name of the source.
+    rankings : tuple of Ranking
+        One per query, in the order of the data set.
+    milliseconds : float
+        Mean wall time of one search.
+    """
+
+    name: str
+    rankings: tuple[Ranking, ...]
+    milliseconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bench:
+    """What the searches work on: a data set, its entity graph (built when first needed), and the list length.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    limit : int, default 50
+        Hits asked of every source; >= 1.
+    graph : EntityGraph, optional
+        Default: built from the data set's passages and triples when a leg walks it.
+    progress : callable, optional
+        Wraps an iterable of rows to show how far it is: ``progress(iterable, label)``.
+    """
+
+    dataset: Dataset
+    limit: int = DEFAULT_LIMIT
+    graph: EntityGraph | None = None
+    progress: Callable[[Iterable[int], str], Iterable[int]] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.limit, bool) or not isinstance(self.limit, int) or self.limit < 1:
+            raise InvalidInputError(f"limit must be a whole number >= 1; got {self.limit!r}")
+
+    def rows(self, label: str) -> Iterable[int]:
+        """Row numbers of the queries, shown as progress where asked for."""
+        numbers = range(len(self.dataset.queries))
+        return numbers if self.progress is None else self.progress(numbers, label)
+
+    def timed(self, name: str, search: Callable[[int], Ranking]) -> Leg:
+        """One search per query, timed."""
+        started = perf_counter()
+        rankings = tuple(search(row) for row in self.rows(name))
+        return Leg(name, rankings, 1000 * (perf_counter() - started) / max(len(rankings), 1))
+
+
+def _vector(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    """Exact cosine over the data set's embeddings; like a store, it says nothing about its background."""
+    data = bench.dataset
+    ids = [passage.id for passage in data.passages]
+
+    def search(row: int) -> Ranking:
+        scores = (data.passage_vectors @ data.query_vectors[row]).astype(np.float64)
+        best = top_order(scores, ids, bench.limit)
+        return Ranking("vector", [ids[i] for i in best.tolist()], scores[best])
+
+    return bench.timed("vector", search)
+
+
+def _bm25(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    """BM25 (bm25s, its defaults, English stop words, no stemming); hits with a positive score only."""
+    try:
+        import bm25s
+    except ImportError as error:
+        raise MissingDependencyError("bm25 needs bm25s; pip install 'phasegraph[eval]'") from error
+    data = bench.dataset
+    ids = [passage.id for passage in data.passages]
+    texts = [f"{passage.title}\n{passage.text}" for passage in data.passages]
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
+
+    def search(row: int) -> Ranking:
+        words = bm25s.tokenize(data.queries[row].text, stopwords="en", return_ids=False, show_progress=False)[0]
+        scores = np.zeros(len(ids)) if not words else index.get_scores(words).astype(np.float64)
+        best = top_order(scores, ids, bench.limit)
+        best = best[scores[best] > 0]
+        return Ranking("bm25", [ids[i] for i in best.tolist()], scores[best])
+
+    return bench.timed("bm25", search)
+
+
+def graph_of(dataset: Dataset) -> EntityGraph:
+    """The entity graph of a data set: its passages, its embeddings, and its triples where it has any."""
+    return build_graph(dataset.passages, triples=dataset.triples, embeddings=dataset.passage_vectors)
+
+
+def _graph(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    """Our walk over the entity graph, seeded from the vector ranking; it states its background."""
+    data = bench.dataset
+    graph = graph_of(data) if bench.graph is None else bench.graph
+    if set(graph.passages) != {passage.id for passage in data.passages}:
+        raise InvalidInputError(f"the graph must be that of {data.name}: it holds other passages")
+    vectors = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
+    source = GraphSource(graph, embedder=vectors.__getitem__)
+    return bench.timed(
+        "graph",
+        lambda row: source.search(data.queries[row].text, bench.limit, {"vector": given["vector"].rankings[row]}),
+    )
+
+
+def _hipporag2(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    walk = HippoWalk(bench.dataset)
+    return bench.timed("hipporag2", lambda row: as_ranking("hipporag2", bench.dataset, walk.masses(row), bench.limit))
+
+
+def _semflow(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+    walk = FlowWalk(bench.dataset)
+    return bench.timed("semflow", lambda row: as_ranking("semflow", bench.dataset, walk.masses(row), bench.limit))
+
+
+LEGS: Mapping[str, tuple[tuple[str, ...], Callable[[Bench, Mapping[str, Leg]], Leg]]] = MappingProxyType(
+    {
+        "vector": ((), _vector),
+        "bm25": ((), _bm25),
+        "graph": (("vector",), _graph),
+        "hipporag2": ((), _hipporag2),
+        "semflow": ((), _semflow),
+    }
+)
+
+
+def search_legs(bench: Bench, names: Iterable[str], known: Mapping[str, Leg] = MappingProxyType({})) -> dict[str, Leg]:
+    """Search the named legs, and those they need, once for every query.
+
+    Parameters
+    ----------
+    bench : Bench
+    names : iterable of str
+        Keys of ``LEGS``.
+    known : mapping of str to Leg, optional
+        Legs already searched.
+
+    Returns
+    -------
+    dict of str to Leg
+        The known ones and those asked for.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name.
+    MissingDependencyError, InsufficientDataError
+        If a leg's package is not installed, or the data set lacks what it walks on.
+    """
+    found = dict(known)
+
+    def add(name: str) -> None:
+        if name not in LEGS:
+            raise InvalidInputError(f"a leg must be one of {', '.join(LEGS)}; got {name!r}")
+        if name not in found:
+            needs, search = LEGS[name]
+            for other in needs:
+                add(other)
+            found[name] = search(bench, found)
+
+    for name in names:
+        add(name)
+    return found

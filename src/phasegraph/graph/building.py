@@ -1,0 +1,433 @@
+"""A corpus to its graph: read the passages, extract or read extractions, build."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from phasegraph._validation import check_names, check_rows
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import (
+    EdgeWeights,
+    EntityGraph,
+    Extraction,
+    Extractor,
+    Synonyms,
+    Triple,
+    graph_from_extractions,
+)
+from phasegraph.graph.rules import RuleExtractor
+from phasegraph.graph.words import normalise_name
+
+Triples = Mapping[str, Sequence[Any]] | Iterable[Extraction]
+
+
+def build_graph(
+    passages: Iterable[Any],
+    *,
+    triples: Triples | None = None,
+    embeddings: Any = None,
+    extractor: Extractor | None = None,
+    gazetteer: Iterable[str] = (),
+    synonyms: Synonyms | None = None,
+    weights: EdgeWeights | None = None,
+) -> EntityGraph:
+    """Build the entity graph of a corpus.
+
+    Parameters
+    ----------
+    passages : iterable of mapping or object
+        Each with ``id``, ``text`` and optionally ``title``, as keys or as attributes.
+    triples : mapping of str to sequence of triples, or iterable of Extraction, optional
+        Facts (and entities) found by other means, by passage id; names as written. Added to what the rules find.
+    embeddings : (P, d) array_like of float, optional
+        One row per passage; kept with the graph so that the walk can follow the query's meaning.
+    extractor : callable, optional
+        ``extractor(id, title, text) -> Extraction``; default: the rules.
+    gazetteer : iterable of str
+        Names the rules should know besides the corpus' own titles.
+    synonyms : mapping of (name, name) to float, or callable, optional
+        As for :func:`graph_from_extractions`; with embedded names
+        ``phasegraph.graph.NameSynonyms.of(embeddings, threshold=...)``.
+    weights : EdgeWeights, optional
+
+    Returns
+    -------
+    EntityGraph
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        Naming the row or the passage: for an empty corpus, ids that repeat or are missing, passages without
+        text, triples that do not have three parts or belong to no passage, embeddings that do not fit.
+
+    Notes
+    -----
+    Linear in the length of the corpus. The order of the passages decides their rows and nothing else.
+
+    References
+    ----------
+    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
+
+    Examples
+    --------
+    >>> graph = build_graph(
+    ...     [{"id": "1", "text": "Ada Lovelace met Charles Babbage."}],
+    ...     triples={"1": [("Ada Lovelace", "met", "Charles Babbage")]},
+    ... )
+    >>> graph.entities, graph.facts.nnz
+    (('ada lovelace', 'charles babbage'), 2)
+    """
+    rows = read_passages(passages)
+    if extractor is None:
+        rules = RuleExtractor(check_names("gazetteer", gazetteer), titles=[title for _, title, _ in rows if title])
+        found = [rules(*row) for row in rows]
+    else:
+        found = [in_normal_form(extractor(*row)) for row in rows]
+    if triples is not None:
+        found += as_extractions(triples)
+    ids = [row[0] for row in rows]
+    return graph_from_extractions(ids, found, embeddings=embeddings, synonyms=synonyms, weights=weights)
+
+
+def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
+    """Check passages.
+
+    Parameters
+    ----------
+    passages : iterable of mapping or object
+        As for :func:`build_graph`.
+
+    Returns
+    -------
+    list of (id, title, text)
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        As for :func:`build_graph`.
+    """
+    rows: list[tuple[str, str, str]] = []
+    seen: dict[str, int] = {}
+    for number, passage in enumerate(check_rows("passages", passages)):
+        identity, title, text = (_field(passage, name) for name in ("id", "title", "text"))
+        title = "" if title is None else title
+        if not isinstance(identity, str) or not identity:
+            raise InvalidTypeError(f"passage {number} must have an id that is a non-empty string; got {identity!r}")
+        if identity in seen:
+            raise InvalidInputError(
+                f"passage ids must be unique; {identity!r} is that of rows {seen[identity]} and {number}"
+            )
+        if not isinstance(title, str):
+            raise InvalidTypeError(f"title of passage {number} ({identity!r}) must be a string; got {title!r}")
+        if not isinstance(text, str) or not (text.strip() or title.strip()):
+            raise InvalidInputError(f"passage {number} ({identity!r}) must have text; got {text!r}")
+        seen[identity] = number
+        rows.append((identity, title, text))
+    if not rows:
+        raise InvalidInputError("passages must hold at least one; got none")
+    return rows
+
+
+def _field(passage: Any, name: str) -> Any:
+    return passage.get(name) if isinstance(passage, Mapping) else getattr(passage, name, None)
+
+
+def as_extractions(triples: Triples) -> list[Extraction]:
+    """What was handed over, as records in normal form."""
+    if isinstance(triples, Mapping):
+        return [Extraction(name, triples=each) for name, each in triples.items()]
+    return [in_normal_form(record) for record in check_rows("triples", triples)]
+
+
+def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
+    """Records handed over, by the passage they belong to; `known` holds the ids there are."""
+    out: dict[str, tuple[Extraction, ...]] = {}
+    for record in as_extractions(triples) if triples is not None else ():
+        if record.passage_id not in known:
+            raise InvalidInputError(
+                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+            )
+        out[record.passage_id] = (*out.get(record.passage_id, ()), record)
+    return out
+
+
+def in_normal_form(record: Extraction) -> Extraction:
+    """A record from elsewhere with its names as the graph compares them; those without a letter or digit left out.
+
+    Examples
+    --------
+    >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
+    ('ada lovelace',)
+    """
+    if not isinstance(record, Extraction):
+        raise InvalidTypeError(f"an extraction must be an Extraction; got {type(record).__name__}")
+    both = record.entities, record.titles
+    entities, titles = ([form for name in names if (form := normalise_name(name))] for names in both)
+    return Extraction(record.passage_id, entities, record.triples, titles, normalise_name(record.lead))
+
+
+_FIELDS = {"lines": ("entities", "triples"), "docs": ("extracted_entities", "extracted_triples")}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenieFile:
+    """What a file of extractions holds.
+
+    Parameters
+    ----------
+    extractions : tuple of Extraction
+        One per passage and entry, in the order of the file; entity names are normalised.
+    malformed_triples : int
+        Triples left out because they are not three strings, or name nothing at one end.
+    malformed_entities : int
+        Entities left out because they are no names.
+    """
+
+    extractions: tuple[Extraction, ...]
+    malformed_triples: int = 0
+    malformed_entities: int = 0
+
+
+def read_openie(
+    path: str | os.PathLike[str], passages: Iterable[Any], *, entities: bool = True, strict: bool = False
+) -> OpenieFile:
+    """Read entities and triples that a model found, for the passages of a corpus.
+
+    Parameters
+    ----------
+    path : path
+        Either lines ``{"id", "entities", "triples"}``, or one object ``{"docs": [{"idx", "passage",
+        "extracted_entities", "extracted_triples"}, …]}`` as HippoRAG writes. Either list may be left out.
+    passages : iterable of mapping or object
+        The corpus, as for :func:`~phasegraph.graph.build_graph`.
+    entities : bool, default True
+        Whether the entities count, or only what the triples join.
+    strict : bool, default False
+        Whether a triple that is not three strings is an error, and not left out.
+
+    Returns
+    -------
+    OpenieFile
+        For ``build_graph(passages, triples=read_openie(path, passages).extractions)``.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming file and line, or file and entry: for what is not JSON of that form, ids that repeat, and entries
+        that belong to no passage; where `strict`, for a triple that is not three strings.
+
+    Notes
+    -----
+    An entry of HippoRAG's format belongs to the passage whose id is its ``idx``; if there is none, to every
+    passage whose text, or title and text, is its ``passage`` (white space apart).
+
+    References
+    ----------
+    Gutiérrez, B. J. et al. (2024). HippoRAG. arXiv:2405.14831
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = Path(folder.name) / "triples.jsonl"
+    >>> _ = file.write_text('{"id": "1", "triples": [["Ada", "met", "Bo"], ["Ada", "sang"]]}')
+    >>> found = read_openie(file, [{"id": "1", "text": "Ada met Bo. Ada sang."}])
+    >>> found.extractions[0].triples, found.malformed_triples
+    ((('Ada', 'met', 'Bo'),), 1)
+    >>> folder.cleanup()
+    """
+    file = Path(path)
+    rows = read_passages(passages)
+    data = _bytes_of(file)
+    docs = _docs(file, data)
+    records: list[Extraction] = []
+    bad_triples = bad_entities = 0
+    for ids, where, entry, fields in _by_line(file, data, rows) if docs is None else _by_entry(file, docs, rows):
+        names, lost_names = entity_names(_listed(where, entry, fields[0]) if entities else [])
+        stated = _listed(where, entry, fields[1])
+        if strict:
+            _check_shapes(where, stated)
+        triples, lost_triples = sound_triples(stated)
+        bad_entities, bad_triples = bad_entities + lost_names, bad_triples + lost_triples
+        records += [Extraction(name, names, triples) for name in ids]
+    return OpenieFile(tuple(records), bad_triples, bad_entities)
+
+
+def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
+    """The triples that are three strings with a name at both ends, and how many others there were.
+
+    Examples
+    --------
+    >>> sound_triples([["Ada", "met", "Bo"], ["Ada"], ["?", "met", "Bo"], "Ada met Bo"])
+    ([('Ada', 'met', 'Bo')], 3)
+    """
+    kept: list[Triple] = []
+    lost = 0
+    for item in given:
+        match item:
+            case [str(subject), str(predicate), str(obj)] if normalise_name(subject) and normalise_name(obj):
+                kept.append((subject, predicate, obj))
+            case _:
+                lost += 1
+    return kept, lost
+
+
+def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
+    """Different normalised names in order, and how many items were none.
+
+    Examples
+    --------
+    >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
+    (['ada lovelace'], 2)
+    """
+    names = [normalise_name(item) if isinstance(item, str) else "" for item in given]
+    return list(dict.fromkeys(name for name in names if name)), names.count("")
+
+
+_Entry = tuple[tuple[str, ...], str, Mapping[str, object], tuple[str, str]]
+
+
+def _by_line(file: Path, data: bytes, rows: list[tuple[str, str, str]]) -> Iterator[_Entry]:
+    """Lines of our own format: passage ids, place for messages, entry, field names."""
+    known = {name for name, _, _ in rows}
+    seen: dict[str, int] = {}
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{file}:{number}"
+        entry = _parsed(where, line)
+        if not isinstance(entry, dict):
+            raise InvalidInputError(f"{where}: the line must be one JSON object; got {type(entry).__name__}")
+        name = entry.get("id")
+        if not isinstance(name, str) or not name:
+            raise InvalidInputError(f"{where}: 'id' must be text that is not blank; got {name!r}")
+        if name in seen:
+            raise InvalidInputError(f"{where}: ids must not repeat; {name!r} is already on line {seen[name]}")
+        if name not in known:
+            raise InvalidInputError(f"{where}: a passage with triples must be in the corpus; {name!r} is not")
+        seen[name] = number
+        yield (name,), where, entry, _FIELDS["lines"]
+
+
+def _by_entry(file: Path, docs: list[object], rows: list[tuple[str, str, str]]) -> Iterator[_Entry]:
+    """Entries of HippoRAG's format, likewise."""
+    by_text: dict[str, list[str]] = {}
+    for name, title, text in rows:
+        for form in dict.fromkeys((_squeezed(text), _squeezed(f"{title}\n{text}"))):
+            by_text.setdefault(form, []).append(name)
+    known = {name for name, _, _ in rows}
+    seen: dict[str, int] = {}
+    for number, entry in enumerate(docs):
+        where = f"{file}: docs[{number}]"
+        if not isinstance(entry, dict):
+            raise InvalidInputError(f"{where}: an entry must be an object; got {type(entry).__name__}")
+        idx, passage = entry.get("idx"), entry.get("passage")
+        text = _squeezed(passage) if isinstance(passage, str) else ""
+        ids = (idx,) if isinstance(idx, str) and idx in known else tuple(by_text.get(text, ()) if text else ())
+        if not ids:
+            raise InvalidInputError(
+                f"{where}: an entry must belong to a passage of the corpus; idx {idx!r:.80} is no id of it and "
+                f"passage {passage!r:.80} no text"
+            )
+        twice = next((name for name in ids if name in seen), None)
+        if twice is not None:
+            raise InvalidInputError(f"{where}: passages must not repeat; {twice!r} is already docs[{seen[twice]}]")
+        seen.update(dict.fromkeys(ids, number))
+        yield ids, where, entry, _FIELDS["docs"]
+
+
+def _docs(file: Path, data: bytes) -> list[object] | None:
+    """The entries of a file in HippoRAG's format; None for one of lines."""
+    first = next((line for line in data.split(b"\n") if line.strip()), b"")
+    if not first:
+        raise InvalidInputError(f"{file}: there must be at least one passage's extraction; the file is empty")
+    try:
+        whole = json.loads(first)
+    except (ValueError, RecursionError):
+        if b'"docs"' not in data:
+            return None
+        whole = _parsed(f"{file}", data)
+    if not isinstance(whole, dict) or "docs" not in whole:
+        return None
+    docs = whole["docs"]
+    if not isinstance(docs, list) or not docs:
+        raise InvalidInputError(f"{file}: 'docs' must be a list of at least one entry; got {docs!r:.80}")
+    return docs
+
+
+def _bytes_of(file: Path) -> bytes:
+    if not file.is_file():
+        raise InvalidInputError(f"{file}: the file must exist; there is none")
+    return file.read_bytes()
+
+
+def _parsed(where: str, data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{where}: must be JSON in UTF-8; {error}") from error
+
+
+def _listed(where: str, entry: Mapping[str, object], name: str) -> list[object]:
+    value = entry.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InvalidInputError(f"{where}: {name!r} must be a list; got {value!r:.80}")
+    return value
+
+
+def _check_shapes(where: str, stated: list[object]) -> None:
+    for item in stated:
+        if not (isinstance(item, list) and len(item) == 3 and all(isinstance(part, str) for part in item)):
+            raise InvalidInputError(f"{where}: a triple must be three texts [subject, predicate, object]; got {item!r}")
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+def graph_of_documents(
+    documents: Iterable[tuple[str, Mapping[str, Any], str]],
+    /,
+    *,
+    title_key: str = "title",
+    embed: Callable[[list[str]], Sequence[Any]] | None = None,
+    vectors: Any = None,
+    **options: Any,
+) -> EntityGraph:
+    """Build the graph of documents, which are embedded where there is something to embed them and no vectors.
+
+    Parameters
+    ----------
+    documents : iterable of (id, metadata, text)
+    title_key : str, default "title"
+        Metadata key of the title.
+    embed : callable, optional
+        ``embed(texts)`` gives their vectors.
+    vectors : (P, d) array_like, optional
+        In place of `embed`.
+    **options
+        ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`.
+
+    Returns
+    -------
+    EntityGraph
+
+    Examples
+    --------
+    >>> graph = graph_of_documents([("1", {"title": "Ada"}, "She met Bo.")], embed=lambda texts: [[0.6, 0.8]])
+    >>> graph.entities, graph.embeddings.shape
+    (('ada', 'bo'), (1, 2))
+    """
+    rows = [
+        {"id": name, "title": str(metadata.get(title_key) or ""), "text": text} for name, metadata, text in documents
+    ]
+    if vectors is None and embed is not None:
+        vectors = embed([row["text"] for row in rows])
+    return build_graph(rows, embeddings=vectors, **options)

@@ -1,0 +1,523 @@
+"""A graph of chunks for corpora that name nothing: code, tables, manuals.
+
+Edges follow the order of a document, likeness of meaning, shared references ("Table 3") and shared identifiers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from itertools import combinations, pairwise
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import Float32Array
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.building import read_passages
+from phasegraph.graph.entity_graph import EntityGraph, checked_embeddings
+from phasegraph.graph.experimental.semflow import SemFlowSource
+from phasegraph.graph.linking import LinkSettings
+from phasegraph.graph.source import GraphSource, RestrictedGraphSource, Trail, Trails, WalkSettings
+from phasegraph.graph.synonyms import synonym_pairs
+from phasegraph.ranking import Ranking
+from phasegraph.sources.protocol import Given
+
+Csr = Any
+Pairs = Iterable[tuple[int, int]]
+_REFERENCE = re.compile(r"\b(section|sec|figure|fig|table|chapter|equation|eq)s?\.?\s*\(?(\d+(?:\.\d+)*[a-z]?)\b", re.I)
+_CITATION = re.compile(r"\[(\d{1,3}(?:\s*[,–-]\s*\d{1,3})*)\]")
+_FULL = {"sec": "section", "fig": "figure", "eq": "equation"}
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,}")
+_CODE_SIGNS = frozenset("{}[]=;_<>")
+_CODE_SHARE = 0.02
+_COMMON = 100
+_PLAIN = """
+self class return import from else elif None True False with while yield lambda pass break continue raise except
+finally assert async await global nonlocal print super property staticmethod classmethod public private protected
+static void const function this null true false throw catch switch case default typedef struct enum interface
+extends implements package namespace using template typename string boolean float double long short char unsigned
+that have this when then will what which into only also must should would could there their they them some such
+than been were your
+"""
+_KEYWORDS = frozenset(_PLAIN.split())
+
+
+def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
+    """Chunks that follow each other in a document, as (earlier, later) rows.
+
+    Examples
+    --------
+    >>> list(sequential(["a", "b", "a", "a"], [0, 0, 2, 1]))
+    [(0, 3), (3, 2)]
+    """
+    for rows in members(documents).values():
+        yield from pairwise(sorted(rows, key=lambda row: (positions[row], row)))
+
+
+def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
+    """Chunks with the same marker: "Section 2.1", "Fig. 3", "[7]".
+
+    Parameters
+    ----------
+    texts, documents : sequences of str
+    across : bool
+        Whether markers mean the same in all documents.
+
+    Notes
+    -----
+    A marker that more than a hundred chunks hold joins none.
+
+    Examples
+    --------
+    >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
+    [(0, 1), (1, 2)]
+    """
+    holders: dict[tuple[str, str], list[int]] = {}
+    for row, text in enumerate(texts):
+        for marker in dict.fromkeys(markers(text)):
+            holders.setdefault(("" if across else documents[row], marker), []).append(row)
+    for rows in holders.values():
+        if len(rows) <= _COMMON:
+            yield from combinations(rows, 2)
+
+
+def markers(text: str) -> Iterator[str]:
+    """The references of a text, in one spelling."""
+    for kind, number in _REFERENCE.findall(text):
+        low = kind.lower()
+        yield f"{_FULL.get(low, low)} {number.lower()}"
+    for listed in _CITATION.findall(text):
+        for number in re.findall(r"\d+", listed):
+            yield f"[{number}]"
+
+
+def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
+    """Chunks of code of one document with the same identifier, where between `fewest` and `most` hold it.
+
+    Examples
+    --------
+    >>> texts = ["def read_file(path): ...", "read_file(name)", "x = read_file"]
+    >>> list(identifiers(texts, ["a", "a", "b"], [True, True, True], 2, 12))
+    [(0, 1)]
+    """
+    holders: dict[tuple[str, str], list[int]] = {}
+    for row, text in enumerate(texts):
+        if code[row]:
+            for word in dict.fromkeys(_IDENTIFIER.findall(text)):
+                if word not in _KEYWORDS:
+                    holders.setdefault((documents[row], word), []).append(row)
+    for rows in holders.values():
+        if fewest <= len(rows) <= most:
+            yield from combinations(rows, 2)
+
+
+def looks_like_code(text: str) -> bool:
+    """Whether brackets (round ones apart), underscores and assignments make up more than a fiftieth of a text.
+
+    Examples
+    --------
+    >>> looks_like_code("if (n == 0) { return f(n); }"), looks_like_code("Ada met Bo (in Paris) and sang.")
+    (True, False)
+    """
+    solid = [sign for sign in text if not sign.isspace()]
+    return sum(sign in _CODE_SIGNS for sign in solid) > _CODE_SHARE * max(len(solid), 1)
+
+
+def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
+    """(P, P) symmetric csr of cosines above `threshold`, where either is among the other's `nearest`.
+
+    Examples
+    --------
+    >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
+    2
+    """
+    size = len(embeddings)
+    pairs = synonym_pairs(embeddings, threshold=threshold)
+    rows = np.concatenate([pairs.left, pairs.right]).astype(np.int64)
+    columns = np.concatenate([pairs.right, pairs.left]).astype(np.int64)
+    cosines = np.concatenate([pairs.cosine, pairs.cosine])
+    order = np.lexsort((columns, -cosines, rows))
+    rows, columns, cosines = rows[order], columns[order], cosines[order]
+    starts = np.searchsorted(rows, np.arange(size))
+    kept = np.arange(len(rows)) - starts[rows] < nearest
+    one_way = sparse.csr_array((cosines[kept], (rows[kept], columns[kept])), shape=(size, size))
+    return one_way.maximum(one_way.T).tocsr().astype(np.float32)
+
+
+def matrix(pairs: Pairs, size: int) -> Csr:
+    """(P, P) symmetric csr of how often each pair is given, without a diagonal."""
+    counted = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
+    left = np.fromiter((pair[0] for pair in counted), dtype=np.int32, count=len(counted))
+    right = np.fromiter((pair[1] for pair in counted), dtype=np.int32, count=len(counted))
+    counts = np.fromiter(counted.values(), dtype=np.float32, count=len(counted))
+    half = sparse.csr_array((counts, (left, right)), shape=(size, size))
+    whole = (half + half.T).tocsr()
+    whole.sort_indices()
+    return whole
+
+
+def members(documents: Sequence[str]) -> dict[str, list[int]]:
+    """Rows by document, in order of appearance."""
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(documents):
+        rows.setdefault(name, []).append(row)
+    return rows
+
+
+KINDS = ("sequential", "semantic", "reference", "identifier")
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSettings:
+    """Which edges there are, and what they weigh.
+
+    Parameters
+    ----------
+    sequential, semantic, reference, identifier : float, default 1, 0.3, 0.3, 0.1
+        Weight of an edge of that kind; a semantic one is multiplied by its cosine, the last two by the square
+        root of how many markers or identifiers the chunks share. 0 leaves the kind out.
+    threshold : float, default 0.7
+        Least cosine of a semantic edge, in (0, 1].
+    nearest : int, default 16
+        Semantic edges a chunk asks for; an edge that either end asks for is there.
+    fewest, most : int, default 2, 12
+        An identifier counts where so many chunks of its document hold it.
+    across : bool, default False
+        Whether references mean the same in all documents.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        Naming the field that is out of range.
+    """
+
+    sequential: float = 1.0
+    semantic: float = 0.3
+    reference: float = 0.3
+    identifier: float = 0.1
+    threshold: float = 0.7
+    nearest: int = 16
+    fewest: int = 2
+    most: int = 12
+    across: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.across, bool):
+            raise InvalidTypeError(f"ChunkSettings.across must be true or false; got {self.across!r}")
+        for one in fields(self)[:-1]:
+            value, whole = getattr(self, one.name), one.name in ("nearest", "fewest", "most")
+            if isinstance(value, bool) or not isinstance(value, int if whole else int | float | np.floating):
+                raise InvalidTypeError(f"ChunkSettings.{one.name} must be a number; got {value!r}")
+            least = 1 if whole else 0
+            if not least <= value < np.inf or (one.name == "threshold" and not 0 < value <= 1):
+                raise InvalidInputError(f"ChunkSettings.{one.name} must be finite and at least {least}; got {value!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkGraph:
+    """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
+
+    Parameters
+    ----------
+    passages : tuple of str
+        The P ids.
+    links : mapping of str to (P, P) csr array of float32
+        Symmetric, without a diagonal, weights included; keys are "sequential", "semantic", "reference" and
+        "identifier", those without an edge left out.
+    embeddings : (P, d) array of float32, optional
+        L2-normalised.
+    """
+
+    passages: tuple[str, ...]
+    links: Mapping[str, Csr]
+    embeddings: Float32Array | None = field(default=None, repr=False)
+
+    def counts(self) -> dict[str, int]:
+        """How many edges there are of each kind, an edge counted once."""
+        return {kind: link.nnz // 2 for kind, link in self.links.items()}
+
+    def kinds(self, one: str, other: str) -> tuple[str, ...]:
+        """What joins two chunks, the heaviest first; empty where nothing does."""
+        rows = self.walkable.passage_rows
+        unknown = next((name for name in (one, other) if name not in rows), None)
+        if unknown is not None:
+            raise InvalidInputError(f"a chunk must be in the graph; {unknown!r} is not")
+        found = [(-float(link[rows[one], rows[other]]), kind) for kind, link in self.links.items()]
+        return tuple(kind for weight, kind in sorted(found) if weight < 0)
+
+    @cached_property
+    def walkable(self) -> EntityGraph:
+        """The same as a graph without entities, for walks."""
+        count = len(self.passages)
+        total: Csr = sparse.csr_array((count, count), dtype=np.float32)
+        for link in self.links.values():
+            total = total + link
+        nothing = sparse.csr_array((count, 0), dtype=np.int32)
+        return _Linked(
+            self.passages, (), nothing, nothing.astype(np.int8), embeddings=self.embeddings, total=total.tocsr()
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Linked(EntityGraph):
+    """A graph without entities whose passages are joined directly; not handed out, as it cannot be saved."""
+
+    total: Csr = None
+
+    @cached_property
+    def adjacency(self) -> Csr:
+        return self.total
+
+
+def build_chunk_graph(
+    passages: Iterable[Any],
+    *,
+    documents: Sequence[str] | None = None,
+    positions: Sequence[float] | None = None,
+    code: Sequence[bool] | None = None,
+    embeddings: Any = None,
+    settings: ChunkSettings | None = None,
+) -> ChunkGraph:
+    """Build the graph of a corpus' chunks.
+
+    Parameters
+    ----------
+    passages : iterable of mapping or object
+        As for :func:`~phasegraph.graph.build_graph`.
+    documents : sequence of str, optional
+        The document (or file) each passage is from; default: its title, and a passage without one stands alone.
+    positions : sequence of float, optional
+        Where in its document each passage stands; default: in the order given.
+    code : sequence of bool, optional
+        Which passages are code; default: those that look like it.
+    embeddings : (P, d) array_like of float, optional
+        One row per passage; without, there are no semantic edges.
+    settings : ChunkSettings, optional
+
+    Returns
+    -------
+    ChunkGraph
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        As :func:`~phasegraph.graph.build_graph`, and for sequences that do not have one item per passage.
+
+    Notes
+    -----
+    The kinds of edges are those of GAHR; there references join chunks of all documents, here those of one unless
+    asked, and weights are ours [R].
+
+    Examples
+    --------
+    >>> graph = build_chunk_graph(
+    ...     [
+    ...         {"id": "1", "text": "See Table 2."},
+    ...         {"id": "2", "text": "Prices."},
+    ...         {"id": "3", "text": "Table 2: 4 EUR"},
+    ...     ],
+    ...     documents=["report"] * 3,
+    ... )
+    >>> graph.counts(), graph.kinds("1", "3")
+    ({'sequential': 2, 'reference': 1}, ('reference',))
+    """
+    chosen = settings if settings is not None else ChunkSettings()
+    rows = read_passages(passages)
+    count = len(rows)
+    ids, texts = tuple(row[0] for row in rows), [row[2] for row in rows]
+    own = [title if title.strip() else f"\0{name}" for name, title, _ in rows]
+    where = own if documents is None else _fitting("documents", documents, count, str)
+    places = range(count) if positions is None else _fitting("positions", positions, count, int | float)
+    coded = list(map(looks_like_code, texts)) if code is None else _fitting("code", code, count, bool)
+    vectors = None if embeddings is None else checked_embeddings("embeddings", embeddings, count)
+    links: dict[str, Csr] = {}
+    if chosen.sequential:
+        links["sequential"] = matrix(sequential(where, places), count) * np.float32(chosen.sequential)
+    if chosen.semantic and vectors is not None:
+        links["semantic"] = semantic(vectors, chosen.threshold, chosen.nearest) * np.float32(chosen.semantic)
+    if chosen.reference:
+        shared = matrix(references(texts, where, across=chosen.across), count)
+        links["reference"] = shared.sqrt() * np.float32(chosen.reference)
+    if chosen.identifier:
+        shared = matrix(identifiers(texts, where, coded, chosen.fewest, chosen.most), count)
+        links["identifier"] = shared.sqrt() * np.float32(chosen.identifier)
+    held = {kind: _frozen(links[kind]) for kind in KINDS if kind in links and links[kind].nnz}
+    return ChunkGraph(ids, MappingProxyType(held), vectors)
+
+
+def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any]:
+    values = list(given)
+    if len(values) != count:
+        raise InvalidInputError(f"{name} must have one item per passage ({count}); got {len(values)}")
+    bad = next((row for row, value in enumerate(values) if not isinstance(value, kind)), None)
+    if bad is not None:
+        raise InvalidTypeError(f"{name} must hold {kind}; row {bad} is {values[bad]!r:.80}")
+    if name == "positions" and not np.isfinite(values).all():
+        raise InvalidInputError("positions must be finite; one is not")
+    return values
+
+
+def _frozen(link: Csr) -> Csr:
+    whole = link.tocsr().astype(np.float32)
+    for part in (whole.data, whole.indices, whole.indptr):
+        part.flags.writeable = False
+    return whole
+
+
+SEEDS = LinkSettings(seed_passages=20, sharpness=10.0)
+WALK = WalkSettings(follow_probability=0.5)
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkTrail:
+    """Why a chunk was found.
+
+    Parameters
+    ----------
+    seeds : tuple of (str, float)
+        Ids where the walk restarted, with each one's share of the mass, greatest first.
+    path : tuple of str
+        Ids from a seed to the chunk.
+    kinds : tuple of tuple of str
+        What joins each chunk of the path to the next, the heaviest kind of edge first.
+    """
+
+    seeds: tuple[tuple[str, float], ...]
+    path: tuple[str, ...]
+    kinds: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        steps = (f" —{'+'.join(kinds)}> [{name}]" for kinds, name in zip(self.kinds, self.path[1:], strict=True))
+        return f"[{self.path[0]}]" + "".join(steps)
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkGraphSource:
+    """A source that ranks chunks by a walk from the best hits of another source.
+
+    Parameters
+    ----------
+    graph : ChunkGraph
+    name : str, default "graph"
+    needs : sequence of str, default ("vector",)
+        Rankings to take seeds from, the first of them that there is; without any, nothing is found.
+    embedder : callable, optional
+        ``embedder(query) -> (d,) vector``; as for :class:`~phasegraph.graph.GraphSource`.
+    linking : LinkSettings
+        Only what it says of passages matters.
+    walk : WalkSettings
+
+    Notes
+    -----
+    Scores and background are those of :class:`~phasegraph.graph.GraphSource`. A passage's payload is its
+    :class:`ChunkTrail`.
+
+    Examples
+    --------
+    >>> from phasegraph.graph.chunk_graph import build_chunk_graph
+    >>> graph = build_chunk_graph(
+    ...     [
+    ...         {"id": "1", "text": "See Table 2."},
+    ...         {"id": "2", "text": "Prices."},
+    ...         {"id": "3", "text": "Table 2: 4 EUR"},
+    ...     ],
+    ...     documents=["a", "b", "a"],
+    ... )
+    >>> ranking = ChunkGraphSource(graph).search("price?", 10, {"vector": Ranking("vector", ["1"], [0.9])})
+    >>> ranking.ids, str(ranking.payloads["3"])
+    (('1', '3'), '[1] —sequential+reference> [3]')
+    """
+
+    graph: ChunkGraph
+    name: str = "graph"
+    needs: Sequence[str] = ("vector",)
+    embedder: Callable[[str], Any] | None = None
+    linking: LinkSettings = field(default=SEEDS)
+    walk: WalkSettings = field(default=WALK)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, ChunkGraph):
+            raise InvalidTypeError(f"graph must be a ChunkGraph; got {type(self.graph).__name__}")
+        object.__setattr__(self, "needs", self._walker.needs)
+
+    @cached_property
+    def _walker(self) -> GraphSource:
+        return GraphSource(self.graph.walkable, self.name, self.needs, self.embedder, self.linking, self.walk)
+
+    def prepare(self) -> ChunkGraphSource:
+        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+        self._walker.prepare()
+        return self
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        """Rank chunks for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        ranking = self._walker.search(query, limit, given)
+        if not len(ranking):
+            return ranking
+        trails = ranking.payloads
+        return replace(ranking, payloads=_ChunkTrails(self.graph, trails) if isinstance(trails, Trails) else trails)
+
+
+@dataclass(frozen=True, eq=False)
+class _ChunkTrails(Mapping[str, ChunkTrail]):
+    """Trails with the kinds of their edges, each worked out when it is asked for."""
+
+    graph: ChunkGraph = field(repr=False)
+    trails: Mapping[str, Trail]
+
+    def __getitem__(self, passage_id: str) -> ChunkTrail:
+        found = self.trails[passage_id]
+        path = tuple(step.name for step in found.path)
+        kinds = tuple(self.graph.kinds(one, other) for one, other in pairwise(path))
+        return ChunkTrail(tuple((step.name, share) for step, share in found.seeds), path, kinds)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.trails)
+
+    def __len__(self) -> int:
+        return len(self.trails)
+
+
+def prepare(source: object, /) -> None:
+    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
+
+    Parameters
+    ----------
+    source : object
+        What a retriever walks.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
+    >>> prepare(GraphSource(graph))
+    >>> "operator" in vars(graph)
+    True
+    """
+    if isinstance(source, GraphSource | RestrictedGraphSource | SemFlowSource | ChunkGraphSource):
+        source.prepare()
+
+
+def not_a_graph(given: object, /) -> str:
+    """What to say to somebody who gave something else than a graph, and what to do with it.
+
+    Parameters
+    ----------
+    given : object
+        In place of a graph or a source.
+
+    Examples
+    --------
+    >>> not_a_graph("corpus.jsonl")
+    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
+    """
+    kind = type(given).__name__
+    if kind in ("GraphIndex", "GraphRecords"):
+        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
+    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"

@@ -1,0 +1,680 @@
+"""The entity graph: passages, entities, who mentions whom, and what a walk makes of it.
+
+It is built from :class:`Extraction` records, whoever made them. Integer counts are kept and every weight is derived
+from them, so that two graphs with equal counts are equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import Float32Array, Int32Array
+from phasegraph._validation import check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.graph.words import normalise_name
+
+Triple: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """The names, and what is said of them, in one passage.
+
+    Parameters
+    ----------
+    passage_id : str
+    entities : sequence of str
+        Names, once for every time they are mentioned.
+    triples : sequence of (subject, predicate, object)
+        Facts the passage states; subject and object count as mentioned.
+    titles : sequence of str
+        Names of what the whole passage is about: its title and the title's other forms.
+    lead : str
+        The name the passage starts with ("Ada Lovelace was …"): what it is probably about.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        Naming the passage: for names that are not text, and triples that do not have three of them.
+
+    Examples
+    --------
+    >>> Extraction("p1", ["ada lovelace"], [("ada lovelace", "worked with", "charles babbage")]).entities
+    ('ada lovelace',)
+    """
+
+    passage_id: str
+    entities: Sequence[str] = ()
+    triples: Sequence[Triple] = ()
+    titles: Sequence[str] = ()
+    lead: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.passage_id, str) or not self.passage_id:
+            raise InvalidTypeError(f"passage_id must be a non-empty string; got {self.passage_id!r}")
+        for key in ("entities", "titles"):
+            names = getattr(self, key)
+            if isinstance(names, str) or not isinstance(names, Iterable):
+                raise InvalidTypeError(f"{key} of passage {self.passage_id!r} must be a list; got {names!r}")
+            if not all(isinstance(name, str) for name in names):
+                raise InvalidTypeError(f"{key} of passage {self.passage_id!r} must be strings; got {names!r:.120}")
+            object.__setattr__(self, key, tuple(names))
+        if isinstance(self.triples, str) or not isinstance(self.triples, Iterable):
+            raise InvalidTypeError(f"triples of passage {self.passage_id!r} must be a list; got {self.triples!r:.80}")
+        object.__setattr__(self, "triples", tuple(_triple(self.passage_id, each) for each in self.triples))
+
+
+def _triple(passage_id: str, given: object) -> Triple:
+    if not isinstance(given, list | tuple):
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must be lists of three strings; got {given!r}")
+    if len(given) != 3:
+        raise InvalidInputError(
+            f"triples of passage {passage_id!r} must have three parts; got {len(given)}: {given!r:.120}"
+        )
+    if not all(isinstance(part, str) for part in given):
+        raise InvalidTypeError(f"triples of passage {passage_id!r} must hold strings; got {given!r:.120}")
+    subject, predicate, obj = given
+    return subject, predicate, obj
+
+
+class Extractor(Protocol):
+    """What makes an :class:`Extraction` of a passage: the door for other ways of reading text."""
+
+    def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
+        """The record of one passage."""
+        ...
+
+
+Csr: TypeAlias = Any
+HOME_TITLE, HOME_LEAD = 2, 1
+"""Values of the homes matrix: the passage's title is the entity's name; the passage starts with it."""
+FEWEST_COMMON = 10
+"""An entity in no more passages than this is never too common."""
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeWeights:
+    """How counts become weights.
+
+    Parameters
+    ----------
+    home : float, default 30
+        Weight of the edge from an entity to a passage with its name as title, where a single mention has 1.
+    lead : float, default 15
+        The same for a passage that starts with the name.
+    rarity_power : float, default 2
+        A passage leads to an entity it mentions with weight log(1 + N / df) to this power (N passages, df of
+        which mention the entity).
+    count_power : float, default 0.5
+        An entity leads to a passage that mentions it c times with weight c to this power.
+    common_share : float, default 0.05
+        In [0, 1]. Entities in more than this share of the passages (and in more than ten), that no passage is
+        about, have no edges.
+    fact : float, default 0.2
+        Weight of an entity-to-entity edge per triple that joins the two.
+    synonym : float, default 1
+        Weight of a synonym edge of similarity 1; others in proportion.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        For a value that is no number, or out of range.
+
+    Examples
+    --------
+    >>> EdgeWeights().home
+    30.0
+    """
+
+    home: float = 30.0
+    lead: float = 15.0
+    rarity_power: float = 2.0
+    count_power: float = 0.5
+    common_share: float = 0.05
+    fact: float = 0.2
+    synonym: float = 1.0
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            most = 1.0 if one.name == "common_share" else np.inf
+            check_range(f"EdgeWeights.{one.name}", getattr(self, one.name), 0, most)
+
+
+def document_frequency(mentions: Csr) -> Int32Array:
+    """(E,) array of int32: how many passages mention each entity."""
+    return np.bincount(mentions.indices, minlength=mentions.shape[1]).astype(np.int32)
+
+
+def rarity(frequency: Int32Array, passages: int) -> Float32Array:
+    """(E,) array of float32 in (0, 1]: log(1 + N / df), 1 for an entity of a single passage."""
+    if not passages:
+        return np.ones(len(frequency), dtype=np.float32)
+    values: Float32Array = (np.log1p(passages / np.maximum(frequency, 1)) / np.log1p(passages)).astype(np.float32)
+    return values
+
+
+def usable(
+    frequency: Int32Array, homes: Csr, passages: int, weights: EdgeWeights
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """(E,) array of bool: entities that have edges at all."""
+    anchored = np.bincount(homes.indices, minlength=homes.shape[1]) > 0
+    most = max(weights.common_share * passages, FEWEST_COMMON)
+    return (frequency <= most) | anchored
+
+
+def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: EdgeWeights) -> Csr:
+    """The (P + E, P + E) matrix of edge weights, passages first; row = where an edge starts.
+
+    Notes
+    -----
+    An entity of a single passage gets no edge from there, which would only lead back; as a seed it still
+    leads to the passage.
+    """
+    passages = mentions.shape[0]
+    frequency = document_frequency(mentions)
+    kept = usable(frequency, homes, passages, weights)
+    outward = _to_entities(mentions, frequency, kept & (frequency > 1), weights)
+    inward = _to_passages(mentions, homes, kept, weights)
+    across = across_weights(facts, synonyms, weights).tocsr()
+    whole = sparse.block_array([[None, outward], [inward, across]], format="csr", dtype=np.float32)
+    whole.eliminate_zeros()
+    whole.sort_indices()
+    return whole
+
+
+def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
+    """Weights of edges from passages to entities of these frequencies, one for one."""
+    return np.log1p(passages / np.maximum(frequency, 1)) ** weights.rarity_power
+
+
+def count_weights(counts: Any, weights: EdgeWeights) -> Float32Array:
+    """What so many mentions add to the weights of edges from entities to passages."""
+    counted: Float32Array = counts.astype(np.float32) ** np.float32(weights.count_power)
+    return counted
+
+
+def home_weights(homes: Any, weights: EdgeWeights) -> Float32Array:
+    """What being about the entity adds to them; values as in the homes matrix, 0 where it is not."""
+    by_kind: Float32Array = np.array([0.0, weights.lead, weights.home], dtype=np.float32)[homes]
+    return by_kind
+
+
+def across_weights(facts: Any, synonyms: Any, weights: EdgeWeights) -> Any:
+    """Weights of edges between entities, from counts of facts and float32 similarities: two matrices or two arrays."""
+    return facts.astype(np.float32) * np.float32(weights.fact) + synonyms * np.float32(weights.synonym)
+
+
+def _to_entities(mentions: Csr, frequency: Int32Array, kept: Any, weights: EdgeWeights) -> Csr:
+    gains = np.where(kept, rarity_weights(frequency, mentions.shape[0], weights), 0.0).astype(np.float32)
+    return sparse.csr_array((gains[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
+
+
+def _to_passages(mentions: Csr, homes: Csr, kept: Any, weights: EdgeWeights) -> Csr:
+    counted = count_weights(mentions.data, weights)
+    counted *= kept[mentions.indices]
+    plain = sparse.csr_array((counted, mentions.indices, mentions.indptr), shape=mentions.shape)
+    at_home = sparse.csr_array((home_weights(homes.data, weights), homes.indices, homes.indptr), shape=homes.shape)
+    return (plain + at_home).T.tocsr()
+
+
+@dataclass(frozen=True, eq=False)
+class EntityGraph:
+    """Passages, entities, and the counts that join them.
+
+    Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only.
+
+    Parameters
+    ----------
+    passages : tuple of str
+        The P passage ids, unique.
+    entities : tuple of str
+        The E normalised names, unique and in ascending order.
+    mentions : (P, E) csr array of int32
+        How often a passage mentions an entity; 1 also where it only is about it.
+    homes : (P, E) csr array of int8
+        2 where the entity is a name of the passage's title, 1 where the passage starts with it.
+    facts : (E, E) csr array of int32, optional
+        How many triples join two entities; symmetric, no diagonal.
+    synonyms : (E, E) csr array of float32, optional
+        Similarity in (0, 1] of names for the same thing; symmetric, no diagonal.
+    weights : EdgeWeights
+    embeddings : (P, d) array of float32, optional
+        L2-normalised, row i = passage i.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If ids repeat, shapes do not fit, or embeddings hold NaN or infinity (naming the row).
+
+    Notes
+    -----
+    A node is a passage (0 to P - 1) or an entity (P to P + E - 1). With embeddings, the entities' abstractness is
+    :func:`~phasegraph.graph.experimental.semflow.graph_abstractness`.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph(
+    ...     [{"id": "a", "title": "Ada", "text": "Ada met Bo."}, {"id": "b", "title": "Bo", "text": "Bo sang."}]
+    ... )
+    >>> graph.entities, graph.mentions.toarray().tolist()
+    (('ada', 'bo'), [[1, 1], [0, 1]])
+    """
+
+    passages: tuple[str, ...]
+    entities: tuple[str, ...]
+    mentions: Csr
+    homes: Csr
+    facts: Csr = None
+    synonyms: Csr = None
+    weights: EdgeWeights = field(default_factory=EdgeWeights)
+    embeddings: Float32Array | None = None
+
+    def __post_init__(self) -> None:
+        shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
+        if not self.passages:
+            raise InvalidInputError("passages must hold at least one; got none")
+        wanted = (
+            ("mentions", np.int32, shape),
+            ("homes", np.int8, shape),
+            ("facts", np.int32, square),
+            ("synonyms", np.float32, square),
+        )
+        for name, dtype, size in wanted:
+            object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size))
+        if self.embeddings is not None:
+            vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
+            object.__setattr__(self, "embeddings", vectors)
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.passages) + len(self.entities)
+
+    @cached_property
+    def adjacency(self) -> Csr:
+        """(P + E, P + E) csr array of float32: the weight of the edge from row to column."""
+        return _frozen(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
+
+    @cached_property
+    def operator(self) -> WalkOperator:
+        """The adjacency, prepared for walks."""
+        return WalkOperator.from_adjacency(self.adjacency)
+
+    @cached_property
+    def frequency(self) -> Int32Array:
+        """(E,) array of int32: how many passages mention each entity."""
+        counts = document_frequency(self.mentions)
+        counts.flags.writeable = False
+        return counts
+
+    @cached_property
+    def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """(E,) array of bool: whether some passage is about the entity."""
+        has_home = np.bincount(self.homes.indices, minlength=len(self.entities)) > 0
+        has_home.flags.writeable = False
+        return has_home
+
+    @cached_property
+    def passage_rows(self) -> Mapping[str, int]:
+        """Row of each passage id."""
+        return MappingProxyType({name: row for row, name in enumerate(self.passages)})
+
+    @cached_property
+    def entity_rows(self) -> Mapping[str, int]:
+        """Row of each entity name."""
+        return MappingProxyType({name: row for row, name in enumerate(self.entities)})
+
+
+def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int]) -> Csr:
+    if given is None:
+        return _frozen(sparse.coo_array(shape, dtype=dtype).tocsr())
+    matrix: Any = given
+    if not sparse.issparse(given):
+        raise InvalidTypeError(f"{name} must be a scipy sparse matrix; got {type(given).__name__}")
+    if matrix.shape != shape:
+        raise InvalidInputError(f"{name} must have shape {shape}; got {matrix.shape}")
+    return _frozen(matrix.tocsr().astype(dtype, copy=False))
+
+
+def _frozen(matrix: Csr) -> Csr:
+    """A matrix of the same arrays with int32 indices, none of which can be written to."""
+    out = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    out.data = _read_only(matrix.data)
+    out.indices = _read_only(matrix.indices.astype(np.int32, copy=False))
+    out.indptr = _read_only(matrix.indptr.astype(np.int32 if matrix.nnz < 2**31 else np.int64, copy=False))
+    return out
+
+
+def _read_only(array: Any) -> Any:
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
+    """Embeddings as normalised float32, read-only.
+
+    Parameters
+    ----------
+    name : str
+        For messages.
+    given : (rows, d) array_like of float
+    rows : int
+
+    Returns
+    -------
+    (rows, d) array of float32
+        A copy, unless it was normalised float32 before. Rows of zeros stay zero.
+
+    Raises
+    ------
+    InvalidInputError
+        For another number of rows, no columns, or NaN and infinity (naming the row).
+    """
+    try:
+        vectors = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be numbers in rows of one length; got {given!r:.80}") from error
+    if vectors.ndim != 2 or len(vectors) != rows or not vectors.shape[1]:
+        raise InvalidInputError(f"{name} must have {rows} rows, and columns; got shape {vectors.shape}")
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    bad = np.flatnonzero(~np.isfinite(lengths))
+    if len(bad):
+        raise InvalidInputError(f"{name} must be finite; row {int(bad[0])} holds NaN or infinity")
+    loose = (lengths > 0) & (np.abs(lengths - 1) > 1e-6)
+    if loose.any():
+        divisors = np.where(loose, lengths, 1).astype(np.float32)
+        vectors = np.divide(vectors, divisors[:, None], dtype=np.float32)
+    frozen: Float32Array = _read_only(np.ascontiguousarray(vectors))
+    return frozen
+
+
+Synonyms: TypeAlias = Mapping[tuple[str, str], float] | Callable[[Sequence[str]], Csr]
+
+
+def graph_from_extractions(
+    passage_ids: Sequence[str],
+    extractions: Iterable[Extraction],
+    *,
+    embeddings: Any = None,
+    synonyms: Synonyms | None = None,
+    weights: EdgeWeights | None = None,
+) -> EntityGraph:
+    """Build the graph from records alone.
+
+    Parameters
+    ----------
+    passage_ids : sequence of str
+        The P ids, unique; their order is that of the rows.
+    extractions : iterable of Extraction
+        Any number per passage, in any order: mentions and triples add up. A name that stands in triples alone, or
+        in titles, counts as mentioned once.
+    embeddings : (P, d) array_like of float, optional
+    synonyms : mapping of (name, name) to float, or callable, optional
+        Similarities in (0, 1]; of a pair given twice the greater counts, and names that are no entity are left out.
+        A callable (``NameSynonyms``, say) is given the E entities and returns the (E, E) matrix of similarities.
+    weights : EdgeWeights, optional
+
+    Returns
+    -------
+    EntityGraph
+
+    Raises
+    ------
+    InvalidInputError
+        If an id repeats, a record belongs to no passage, or a similarity is out of range (naming the pair).
+
+    Examples
+    --------
+    >>> graph_from_extractions(["1"], [Extraction("1", ["ada"], titles=["ada"])]).homes.data.tolist()
+    [2]
+    """
+    ids = tuple(passage_ids)
+    rows = {name: row for row, name in enumerate(ids)}
+    if len(rows) != len(ids):
+        twice = next(name for row, name in enumerate(ids) if rows[name] != row)
+        raise InvalidInputError(f"passage ids must be unique; {twice!r} is given more than once")
+    mentioned: list[Counter[str]] = [Counter() for _ in ids]
+    at_home: list[dict[str, int]] = [{} for _ in ids]
+    facts: Counter[tuple[str, str]] = Counter()
+    for record in extractions:
+        row = rows.get(record.passage_id)
+        if row is None:
+            raise InvalidInputError(
+                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+            )
+        count_record(record, mentioned[row], at_home[row], facts)
+    for counts, own in zip(mentioned, at_home, strict=True):
+        settle_counts(counts, own)
+    entities = tuple(sorted(set(chain.from_iterable(mentioned))))
+    place = {name: row for row, name in enumerate(entities)}
+    shape, square = (len(ids), len(entities)), (len(entities), len(entities))
+    return EntityGraph(
+        ids,
+        entities,
+        count_rows(mentioned, place, shape, np.int32),
+        count_rows(at_home, place, shape, np.int8),
+        symmetric(facts, place, square, np.int32),
+        _synonym_edges(synonyms, entities, place),
+        weights if weights is not None else EdgeWeights(),
+        embeddings,
+    )
+
+
+def _synonym_edges(synonyms: Synonyms | None, entities: tuple[str, ...], place: Mapping[str, int]) -> Csr | None:
+    if synonyms is None or callable(synonyms):
+        return None if synonyms is None else synonyms(entities)
+    if not isinstance(synonyms, Mapping):
+        raise InvalidTypeError(f"synonyms must be a mapping of pairs to numbers or a callable; got {synonyms!r:.80}")
+    return symmetric(_similar(synonyms), place, (len(entities), len(entities)), np.float32)
+
+
+def _similar(synonyms: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
+    """Similarities of pairs, checked."""
+    checked: dict[tuple[str, str], float] = {}
+    for pair, value in synonyms.items():
+        if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise InvalidTypeError(f"synonyms must have pairs of names as keys; got {pair!r:.80}")
+        checked[pair] = check_range(f"the similarity of {pair!r:.120}", value, 0, 1, ends="(]")
+    return checked
+
+
+def count_record(
+    record: Extraction, mentioned: Counter[str], at_home: dict[str, int], facts: Counter[tuple[str, str]]
+) -> None:
+    """Add one record to the counts of its passage, whose names of triples are counted 0 times so far."""
+    mentioned.update(record.entities)
+    for subject, _, obj in record.triples:
+        ends = normalise_name(subject), normalise_name(obj)
+        for name in ends:
+            if name:
+                mentioned.setdefault(name, 0)
+        if all(ends) and ends[0] != ends[1]:
+            facts[ends if ends[0] < ends[1] else ends[::-1]] += 1
+    if record.lead:
+        at_home.setdefault(record.lead, HOME_LEAD)
+    for name in record.titles:
+        at_home[name] = HOME_TITLE
+
+
+def settle_counts(mentioned: Counter[str], at_home: Mapping[str, int]) -> None:
+    """Once all records of a passage are in: what it only states a fact of, or only is about, it mentions once."""
+    for name in (*at_home, *(name for name, count in mentioned.items() if count == 0)):
+        mentioned[name] = max(mentioned[name], 1)
+
+
+def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
+    """One row per mapping of names to counts, columns ascending."""
+    indptr = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum([len(row) for row in rows], out=indptr[1:])
+    total = int(indptr[-1])
+    columns = np.fromiter((place[name] for row in rows for name in row), dtype=np.int32, count=total)
+    values = np.fromiter((count for row in rows for count in row.values()), dtype=dtype, count=total)
+    matrix = sparse.csr_array((values, columns, indptr), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def symmetric(
+    pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
+) -> Csr:
+    """Both directions of every pair of two different entities."""
+    kept = [
+        (place[one], place[other], value)
+        for (one, other), value in pairs.items()
+        if one != other and one in place and other in place
+    ]
+    best: dict[tuple[int, int], Any] = {}
+    for one, other, value in kept:
+        key = (min(one, other), max(one, other))
+        best[key] = max(best.get(key, value), value)
+    first = np.fromiter((key[0] for key in best), dtype=np.int32, count=len(best))
+    second = np.fromiter((key[1] for key in best), dtype=np.int32, count=len(best))
+    values = np.fromiter(best.values(), dtype=dtype, count=len(best))
+    rows, columns = np.concatenate([first, second]), np.concatenate([second, first])
+    matrix = sparse.csr_array((np.concatenate([values, values]), (rows, columns)), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+Records = Mapping[str, Sequence[Extraction]]
+
+
+def replace_passages(
+    graph: EntityGraph, passages: Sequence[str], *, before: Records, after: Records, embeddings: Any = None
+) -> EntityGraph:
+    """The graph of other passages, most of which are those of a graph that is there.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        Left as it is.
+    passages : sequence of str
+        Ids of the new graph, in order.
+    before : mapping of str to sequence of Extraction
+        The records that the passages which leave or change had in `graph`.
+    after : mapping of str to sequence of Extraction
+        The records of the passages that come or change.
+    embeddings : (P, d) array_like of float, optional
+        One row per new passage.
+
+    Returns
+    -------
+    EntityGraph
+        To the bit what building from all records would give.
+
+    Raises
+    ------
+    InvalidInputError
+        If a passage is neither in `graph` nor in `after`, or an id repeats, or the graph has synonyms (their
+        similarities belong to names that may come and go: ``GraphIndex`` updates both, for embedded names).
+
+    Notes
+    -----
+    Python works on the records given; everything else is copied by array operations.
+    """
+    if graph.synonyms.nnz:
+        raise InvalidInputError("a graph with synonym edges cannot be updated; update it first and add them again")
+    ids = tuple(passages)
+    if len(set(ids)) != len(ids):
+        raise InvalidInputError("passage ids must be unique; one is given more than once")
+    old_rows = graph.passage_rows
+    lacking = next((name for name in ids if name not in after and name not in old_rows), None)
+    if lacking is not None:
+        raise InvalidInputError(f"a new passage must have a record; {lacking!r} has none")
+    kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
+    mentioned, at_home, gained = _counted(ids, after)
+    entities, moved = _entities(graph, kept, mentioned)
+    place = {name: row for row, name in enumerate(entities)}
+    shape = (len(ids), len(entities))
+    lost: Counter[tuple[str, str]] = Counter()
+    for records in before.values():
+        for record in records:
+            count_record(record, Counter(), {}, lost)
+    return EntityGraph(
+        ids,
+        entities,
+        _merged(graph.mentions, kept, moved, count_rows(mentioned, place, shape, np.int32)),
+        _merged(graph.homes, kept, moved, count_rows(at_home, place, shape, np.int8)),
+        _facts(graph, entities, moved, gained, lost),
+        None,
+        graph.weights,
+        embeddings,
+    )
+
+
+def _counted(
+    ids: Sequence[str], after: Records
+) -> tuple[list[Counter[str]], list[dict[str, int]], Counter[tuple[str, str]]]:
+    """Counts of the changed passages; an empty mapping for every other one."""
+    mentioned: list[Counter[str]] = [Counter() for _ in ids]
+    at_home: list[dict[str, int]] = [{} for _ in ids]
+    facts: Counter[tuple[str, str]] = Counter()
+    for row, name in enumerate(ids):
+        for record in after.get(name, ()):
+            count_record(record, mentioned[row], at_home[row], facts)
+        settle_counts(mentioned[row], at_home[row])
+    return mentioned, at_home, facts
+
+
+def _entities(
+    graph: EntityGraph, kept: np.ndarray[Any, Any], mentioned: Iterable[Mapping[str, int]]
+) -> tuple[tuple[str, ...], Int32Array]:
+    """Names of the new graph, ascending, and the new row of each old one (-1 where it is gone)."""
+    held = np.zeros(len(graph.entities), dtype=np.bool_)
+    held[graph.mentions[kept[kept >= 0]].indices] = True
+    stays = [graph.entities[row] for row in np.flatnonzero(held).tolist()]
+    fresh = {name for counts in mentioned for name in counts}
+    entities = tuple(sorted(fresh.union(stays)))
+    place = {name: row for row, name in enumerate(entities)}
+    moved = np.array([place.get(name, -1) for name in graph.entities], dtype=np.int32)
+    return entities, moved
+
+
+def _merged(old: Csr, kept: np.ndarray[Any, Any], moved: Int32Array, changed: Csr) -> Csr:
+    """Rows of `old` where `kept` names one, with their columns moved; rows of `changed` elsewhere."""
+    stay = kept >= 0
+    taken = old[kept[stay]]
+    lengths = np.diff(changed.indptr).astype(np.int64)
+    lengths[stay] = np.diff(taken.indptr)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    from_old = np.repeat(stay, lengths)
+    indices = np.empty(int(indptr[-1]), dtype=np.int32)
+    data = np.empty(int(indptr[-1]), dtype=old.dtype)
+    indices[from_old], data[from_old] = moved[taken.indices], taken.data
+    indices[~from_old], data[~from_old] = changed.indices, changed.data
+    matrix = sparse.csr_array((data, indices, indptr), shape=changed.shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def _facts(
+    graph: EntityGraph,
+    entities: tuple[str, ...],
+    moved: Int32Array,
+    gained: Counter[tuple[str, str]],
+    lost: Counter[tuple[str, str]],
+) -> Csr:
+    """Fact counts in the new columns, with what the changed records gain and lose."""
+    place = {name: row for row, name in enumerate(entities)}
+    square = (len(entities), len(entities))
+    old = graph.facts.tocoo()
+    rows, columns, counts = moved[old.row], moved[old.col], old.data
+    there = (rows >= 0) & (columns >= 0)
+    base = sparse.csr_array((counts[there], (rows[there], columns[there])), shape=square, dtype=np.int32)
+    change = symmetric(gained, place, square, np.int32) - symmetric(lost, place, square, np.int32)
+    total = (base + change).tocsr().astype(np.int32)
+    total.eliminate_zeros()
+    total.sort_indices()
+    return total

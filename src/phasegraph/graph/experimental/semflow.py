@@ -1,0 +1,837 @@
+"""SemFlowRAG: a directed walk from abstract to specific entities whose edge weights depend on the query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import sparse
+
+from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
+from phasegraph._validation import check_count, check_flag, check_query, check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
+from phasegraph.graph.pagerank.kernels import Kernel, machine
+from phasegraph.graph.pagerank.operator import WalkOperator
+from phasegraph.graph.pagerank.push import DENSE_SHARE, PageRankResult, Positions, Reset, as_seeds, ranges
+from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings, run_push
+from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
+from phasegraph.graph.synonyms import finite_rows
+from phasegraph.ranking import Ranking, top_order
+from phasegraph.sources.protocol import Given
+
+_ROWS = 1024
+_kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakKeyDictionary()
+
+
+def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
+    """Min-max between two quantiles, clipped to [0, 1].
+
+    Parameters
+    ----------
+    values : (n,) array of float
+        Any finite numbers.
+    low, high : float
+        Quantiles (by linear interpolation), 0 <= low < high <= 1.
+
+    Returns
+    -------
+    (n,) array of float
+        In [0, 1]; all .5 where the two quantiles are equal, empty where `values` is.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is not finite, or the quantiles are out of range.
+
+    Examples
+    --------
+    >>> truncated_min_max([0.575, 0.1, 0.0, 0.1]).round(6).tolist()
+    [1.0, 0.173913, 0.0, 0.173913]
+    """
+    given = finite_vector(values, "values")
+    if not 0.0 <= low < high <= 1.0:
+        raise InvalidInputError(f"quantiles must satisfy 0 <= low < high <= 1; got {low} and {high}")
+    if not len(given):
+        return given
+    ordered = np.sort(given)
+    bottom, top = (_interpolated(ordered, level) for level in (low, high))
+    if top <= bottom:
+        return np.full(len(given), 0.5)
+    scaled: FloatArray = np.clip((given - bottom) / (top - bottom), 0.0, 1.0)
+    return scaled
+
+
+def abstractness(
+    mentions: Any,
+    passages: ArrayLike,
+    *,
+    ddof: int = 0,
+    shrinkage: float = 0.0,
+    prior: float | None = None,
+) -> FloatArray:
+    """Variance of the embeddings of the passages that mention each entity: the trace of their covariance.
+
+    Parameters
+    ----------
+    mentions : (P, E) sparse matrix
+        Non-zero where the passage mentions the entity; how often does not matter.
+    passages : (P, d) array of float
+        Embeddings of the passages, finite; float64 is summed in float64, anything shorter in float32.
+    ddof : {0, 1}
+        0 for the population covariance (SemFlowRAG), 1 for the unbiased one.
+    shrinkage : float
+        m0 >= 0 of (m * variance + m0 * prior) / (m + m0), where m is the number of passages.
+    prior : float, optional
+        What the estimate shrinks to; by default the mean over the entities with at least two passages.
+
+    Returns
+    -------
+    (E,) array of float
+        At least 0. Without shrinkage, 0 for an entity in fewer than two passages.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidInputError
+        If the shapes do not fit, an embedding is not finite (its row is named), or a setting is out of range.
+
+    Notes
+    -----
+    The population variance has expectation (m - 1) / m of the true one, so that it rises with frequency, and
+    entities in one passage, usually most, are pinned at 0. ``ddof=1`` takes out the first effect,
+    `shrinkage` (ours) lifts the second; a single passage counts there as one observation of 0.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> mentions = sparse.csr_array([[1, 1], [1, 0]])
+    >>> abstractness(mentions, [[1.0, 0.0], [0.0, 1.0]]).tolist()
+    [0.5, 0.0]
+    >>> abstractness(mentions, [[1.0, 0.0], [0.0, 1.0]], ddof=1, shrinkage=1.0).round(6).tolist()
+    [1.0, 0.5]
+    """
+    vectors = finite_rows(passages, "passages")
+    members = members_of(mentions, len(vectors))
+    if ddof not in (0, 1):
+        raise InvalidInputError(f"ddof must be 0 or 1; got {ddof!r}")
+    if not (np.isfinite(shrinkage) and shrinkage >= 0) or (prior is not None and not 0 <= prior < np.inf):
+        raise InvalidInputError(f"shrinkage and prior must be finite and at least 0; got {shrinkage}, {prior}")
+    counts = np.diff(members.indptr).astype(np.float64)
+    several = counts > 1
+    variance = np.zeros(len(counts))
+    variance[several] = _scatter(members[several], vectors) / (counts[several] - ddof)
+    if shrinkage == 0:
+        return variance
+    level = prior
+    if level is None:
+        level = float(variance[several].mean()) if several.any() else 0.0
+    shrunk: FloatArray = (counts * variance + shrinkage * level) / (counts + shrinkage)
+    return shrunk
+
+
+def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options: Any) -> FloatArray:
+    """Abstractness of a graph's entities, from its own mentions and embeddings.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        With embeddings.
+    normalised : bool, default True
+        Whether to pass the values through :func:`truncated_min_max`, as the semantic flow takes them.
+    **options
+        As for :func:`abstractness`.
+
+    Returns
+    -------
+    (E,) array of float
+        Read-only, and kept while the graph is, so that asking again costs nothing; in [0, 1] if normalised.
+
+    Raises
+    ------
+    InvalidInputError
+        If the graph has no embeddings, or a setting is out of range.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Ada sang."}]
+    >>> graph = build_graph(passages, embeddings=[[1.0, 0.0], [0.0, 1.0]])
+    >>> graph.entities, graph_abstractness(graph, normalised=False).tolist()
+    (('ada', 'bo'), [0.5, 0.0])
+    """
+    if graph.embeddings is None:
+        raise InvalidInputError("abstractness must be that of a graph with embeddings; this one has none")
+    kept = _kept.setdefault(graph, {})
+    key = (normalised, *sorted(options.items()))
+    if key not in kept:
+        values = abstractness(graph.mentions, graph.embeddings, **options)
+        values = truncated_min_max(values) if normalised else values
+        values.flags.writeable = False
+        kept[key] = values
+    return kept[key]
+
+
+def entity_relevance(mentions: Any, passage_scores: ArrayLike, *, normalised: bool = True) -> FloatArray:
+    """How relevant each entity is to a query: the best score of a passage that mentions it.
+
+    Parameters
+    ----------
+    mentions : (P, E) sparse matrix
+        Non-zero where the passage mentions the entity.
+    passage_scores : (P,) array of float
+        Similarity of each passage to the query.
+    normalised : bool
+        Whether to pass the result through :func:`truncated_min_max`.
+
+    Returns
+    -------
+    (E,) array of float
+        In [0, 1] if normalised; 0 (before that) for an entity without a passage.
+
+    Raises
+    ------
+    InvalidTypeError, InvalidInputError
+        If the shapes do not fit, or a score is not finite.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> mentions = sparse.csr_array([[1, 1, 0], [1, 0, 0]])
+    >>> entity_relevance(mentions, [0.2, 0.8], normalised=False).tolist()
+    [0.8, 0.2, 0.0]
+    """
+    scores = finite_vector(passage_scores, "passage_scores")
+    members = members_of(mentions, len(scores))
+    best = best_of(members, scores)
+    return truncated_min_max(best) if normalised else best
+
+
+def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
+    """Per row of a CSR matrix, the highest of the scores its columns have; 0 for an empty row.
+
+    `rows`, the row of each entry, saves a third of the time where it is known.
+    """
+    entries = np.repeat(np.arange(members.shape[0]), np.diff(members.indptr)) if rows is None else rows
+    best = np.full(members.shape[0], -np.inf)
+    np.maximum.at(best, entries, scores.take(members.indices))
+    best[best == -np.inf] = 0.0
+    return best
+
+
+def _interpolated(ordered: FloatArray, level: float) -> float:
+    """Quantile of sorted values by linear interpolation."""
+    place = level * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return float(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
+
+
+def _scatter(members: Any, vectors: Any) -> FloatArray:
+    """Summed squared distance of each row's passages to their mean, some rows at a time."""
+    centred = vectors.astype(np.float64 if vectors.dtype.itemsize > 4 else np.float32)
+    centred -= vectors.mean(axis=0, dtype=np.float64).astype(centred.dtype)
+    squares = np.einsum("ij,ij->i", centred, centred, dtype=np.float64)
+    total: FloatArray = members @ squares
+    counts = np.diff(members.indptr)
+    for first in range(0, len(total), _ROWS):
+        rows = members[first : first + _ROWS].astype(centred.dtype)
+        sums = rows @ centred
+        total[first : first + _ROWS] -= np.einsum("ij,ij->i", sums, sums) / counts[first : first + _ROWS]
+    return np.maximum(total, 0.0)
+
+
+def members_of(mentions: Any, passages: int) -> Any:
+    """(E, P) CSR of ones: the passages of each entity."""
+    if not sparse.issparse(mentions):
+        raise InvalidTypeError(f"mentions must be a scipy sparse matrix; got {type(mentions).__name__}")
+    given: Any = mentions
+    if given.ndim != 2 or given.shape[0] != passages:
+        raise InvalidInputError(f"mentions must have one row per passage ({passages}); got shape {given.shape}")
+    members = given.T.tocsr()
+    members = sparse.csr_array(members, copy=True)
+    members.sum_duplicates()
+    members.eliminate_zeros()
+    members.data = np.ones(len(members.data))
+    return members
+
+
+def finite_vector(values: ArrayLike, name: str) -> FloatArray:
+    """Check that `values` are finite numbers in one dimension; `name` is what an error calls them."""
+    try:
+        given = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be numbers; got {values!r:.80}") from error
+    if given.ndim != 1:
+        raise InvalidInputError(f"{name} must be one-dimensional; got shape {given.shape}")
+    bad = np.flatnonzero(~np.isfinite(given))
+    if len(bad):
+        raise InvalidInputError(f"{name} must be finite; got {given[bad[0]]} at position {bad[0]}")
+    return given
+
+
+LocalMin = Literal["self_loop", "merge", "drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowParameters:
+    """The numbers of a semantic flow and of what seeds it.
+
+    Parameters
+    ----------
+    directed : bool
+        Whether edges are directed and weighted by the query at all.
+    penalty : float
+        Price of a unit of difference in abstractness (the paper's lambda), at least 0.
+    down_share : float
+        Share of an entity's semantic mass that flows downhill, in (0, 1).
+    floor : float
+        Least weight of an edge before it is divided by its group's sum, above 0.
+    passage_share : float, optional
+        Share of an entity's mass that goes to its passages, in [0, 1]; None weighs each passage 1 against 1
+        for all links together, so that an entity in m passages sends m / (1 + m) there.
+    local_min : {"self_loop", "merge", "drop"}
+        Where no link goes downhill: keep that share in a self loop, add it to the links uphill, or leave it
+        out (which weakens the links against the passages).
+    follow_probability : float
+        Of walking on, in [0, 1).
+    facts, entity_seeds : int
+        How many facts are kept, and how many entities seed the walk.
+    passage_weight : float
+        Weight of every passage's similarity in the reset distribution.
+    """
+
+    directed: bool = True
+    penalty: float = 1.0
+    down_share: float = 0.9
+    floor: float = 1e-6
+    passage_share: float | None = None
+    local_min: LocalMin = "self_loop"
+    follow_probability: float = 0.5
+    facts: int = 12
+    entity_seeds: int = 20
+    passage_weight: float = 0.08
+
+    def __post_init__(self) -> None:
+        check_flag("directed", self.directed)
+        check_range("penalty", self.penalty)
+        check_range("down_share", self.down_share, 0, 1, ends="()")
+        check_range("floor", self.floor, ends="(]")
+        if self.passage_share is not None:
+            check_range("passage_share", self.passage_share, 0, 1)
+        if self.local_min not in ("self_loop", "merge", "drop"):
+            raise InvalidInputError(f'local_min must be "self_loop", "merge" or "drop"; got {self.local_min!r}')
+        check_range("follow_probability", self.follow_probability, 0, 1, ends="[)")
+        check_count("facts", self.facts, minimum=1)
+        check_count("entity_seeds", self.entity_seeds, minimum=1)
+        check_range("passage_weight", self.passage_weight)
+
+
+SEMFLOW_PARAMETERS: Mapping[str, FlowParameters] = MappingProxyType(
+    {
+        "paper": FlowParameters(),
+        "released": FlowParameters(directed=False, facts=5, entity_seeds=5),
+    }
+)
+"""By name: what the paper states, and what the released entry point runs.
+
+The released code leaves the directed walk off, so that it is HippoRAG 2's undirected walk with a passage weight
+of .08; it keeps 5 facts and 5 entities where the paper says 12 and 20. The paper gives no rule for a relevance
+below the penalty (the code floors it at 1e-6) and seeds with similarity / frequency (the code with the mean
+over a fact's mentions).
+"""
+
+
+class Chances(NamedTuple):
+    """Step probabilities of each node that no query changes; (n,) arrays.
+
+    Parameters
+    ----------
+    down, up : (n,) array of float
+        Of taking some link downhill, or uphill.
+    other : (n,) array of float
+        Of taking each single passage edge.
+    stay : (n,) array of float
+        Of the self loop.
+    """
+
+    down: FloatArray
+    up: FloatArray
+    other: FloatArray
+    stay: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class FlowArrays:
+    """CSR rows: an entity's downhill links, its uphill links, its passages; a passage's entities."""
+
+    indptr: Positions
+    indices: Int32Array
+    penalties: Float32Array
+    downs: Int32Array
+    semantics: Int32Array
+    chances: Chances
+    edge_counts: Int32Array
+    costs: Int32Array
+
+
+def flow_arrays(links: Any, members: Any, heights: FloatArray, parameters: FlowParameters) -> FlowArrays:
+    """Sort the links of every entity downhill first, append the passage edges, fix what no query changes."""
+    entities, passages = members.shape
+    u, v, uphill = _links(links, heights)
+    mentioned = np.repeat(np.arange(entities), np.diff(members.indptr))
+    passage = members.indices.astype(np.int64) + entities
+    sources = np.concatenate([u, mentioned, passage])
+    targets = np.concatenate([v, passage, mentioned])
+    group = np.concatenate([uphill, np.full(2 * len(passage), 2, dtype=np.int8)])
+    penalties = np.zeros(len(sources), dtype=np.float32)
+    penalties[: len(u)] = parameters.penalty * np.abs(heights[v] - heights[u])
+    order = np.lexsort((targets, group, sources))
+    size = entities + passages
+    counts = np.bincount(sources, minlength=size)
+    downs = np.bincount(u[uphill == 0], minlength=size)
+    ups = np.bincount(u[uphill == 1], minlength=size)
+    chances = _chances(entities, downs, ups, counts - downs - ups, parameters)
+    edge_counts = counts + (chances.stay > 0)
+    arrays = FlowArrays(
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+        targets[order].astype(np.int32),
+        penalties[order],
+        downs.astype(np.int32),
+        (downs + ups).astype(np.int32),
+        chances,
+        edge_counts.astype(np.int32),
+        np.maximum(edge_counts, 1).astype(np.int32),
+    )
+    for array in (*chances, *(x for x in vars(arrays).values() if isinstance(x, np.ndarray))):
+        array.flags.writeable = False
+    return arrays
+
+
+def _links(links: Any, heights: FloatArray) -> tuple[IntArray, IntArray, Any]:
+    """Both ends of every link, and whether it goes uphill (1) or not (0)."""
+    if not sparse.issparse(links):
+        raise InvalidTypeError(f"links must be a scipy sparse matrix; got {type(links).__name__}")
+    given: Any = links
+    if given.ndim != 2 or given.shape != (len(heights), len(heights)):
+        raise InvalidInputError(
+            f"links must be square with one row per entity ({len(heights)}); got shape {given.shape}"
+        )
+    matrix = sparse.csr_array(given, copy=True)
+    matrix.sum_duplicates()
+    pairs = matrix.tocoo()
+    kept = (pairs.data != 0) & (pairs.row != pairs.col)
+    u, v = pairs.row[kept].astype(np.intp), pairs.col[kept].astype(np.intp)
+    return u, v, (heights[v] > heights[u]).astype(np.int8)
+
+
+def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, parameters: FlowParameters) -> Chances:
+    """What share of its mass each node sends which way."""
+    is_entity = np.arange(len(downs)) < entities
+    lowest = (downs == 0) & (ups > 0)
+    down = np.where(downs > 0, np.where(ups > 0, parameters.down_share, 1.0), 0.0)
+    up = np.where(ups > 0, 1.0 - parameters.down_share, 0.0)
+    stay = np.where(is_entity & (downs + ups + others == 0), 1.0, 0.0)
+    if parameters.local_min == "merge":
+        up[lowest] = 1.0
+    elif parameters.local_min == "self_loop":
+        stay[lowest] = parameters.down_share
+    semantic = down + up + stay
+    if parameters.passage_share is None:
+        total = semantic + others
+        each = np.divide(1.0, total, out=np.zeros(len(total)), where=others > 0)
+    else:
+        share = np.where(semantic > 0, parameters.passage_share, 1.0)
+        each = np.divide(share, others, out=np.zeros(len(share)), where=others > 0)
+        left = 1.0 - each * others
+        total = np.divide(semantic, left, out=np.full(len(left), np.inf), where=left > 0)
+    scale = np.divide(1.0, total, out=np.zeros(len(total)), where=total > 0)
+    return Chances(down * scale, up * scale, each, stay * scale)
+
+
+@dataclass(frozen=True, eq=False)
+class FlowRows:
+    """The rows of a semantic flow for one query."""
+
+    arrays: FlowArrays
+    relevance: FloatArray
+    floor: float
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.arrays.costs)
+
+    @property
+    def dense_edges(self) -> int:
+        """Above this many edges a round is dense."""
+        return int(DENSE_SHARE * len(self.arrays.indices))
+
+    @property
+    def edge_counts(self) -> Int32Array:
+        """(n,) array of int32: out-edges, a self loop included."""
+        return self.arrays.edge_counts
+
+    @property
+    def costs(self) -> Int32Array:
+        """(n,) array of int32: the same, at least 1."""
+        return self.arrays.costs
+
+    @property
+    def stationary(self) -> None:
+        """Not known: it depends on the query."""
+        return None
+
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Targets and what each gets: all links, then all passage edges, then the self loops."""
+        arrays, chances = self.arrays, self.arrays.chances
+        starts = arrays.indptr.take(nodes)
+        ends = arrays.indptr.take(nodes + 1)
+        semantics = arrays.semantics.take(nodes).astype(np.int64)
+        targets, values = self._links(nodes, amounts, starts, semantics)
+        others = ends - starts - semantics
+        edges = ranges(starts + semantics, others)
+        stay = chances.stay.take(nodes)
+        loops = np.flatnonzero(stay)
+        return (
+            np.concatenate([targets, arrays.indices.take(edges), nodes.take(loops)]).astype(np.intp),
+            np.concatenate(
+                [values, np.repeat(amounts * chances.other.take(nodes), others), (amounts * stay).take(loops)]
+            ),
+        )
+
+    def _links(
+        self, nodes: IntArray, amounts: FloatArray, starts: Positions, semantics: Positions
+    ) -> tuple[Int32Array, FloatArray]:
+        """Links of `nodes`, and what flows along each."""
+        arrays, chances = self.arrays, self.arrays.chances
+        edges = ranges(starts, semantics)
+        targets = arrays.indices.take(edges)
+        weights = np.maximum(self.floor, self.relevance.take(targets) - arrays.penalties.take(edges))
+        group = 2 * np.repeat(np.arange(len(nodes)), semantics)
+        group += edges >= np.repeat(starts + arrays.downs.take(nodes), semantics)
+        sums = np.bincount(group, weights=weights, minlength=2 * len(nodes))
+        shares = np.empty(2 * len(nodes))
+        shares[0::2] = amounts * chances.down.take(nodes)
+        shares[1::2] = amounts * chances.up.take(nodes)
+        np.divide(shares, sums, out=shares, where=sums > 0)
+        return targets, shares.take(group) * weights
+
+    def matrix(self) -> Any:
+        """The (n, n) matrix of step probabilities."""
+        nodes = np.arange(self.size)
+        targets, values = self.spread(nodes, np.ones(self.size))
+        arrays = self.arrays
+        others = np.diff(arrays.indptr) - arrays.semantics
+        loops = np.flatnonzero(arrays.chances.stay)
+        sources = np.concatenate([np.repeat(nodes, arrays.semantics), np.repeat(nodes, others), loops])
+        return sparse.coo_array((values, (sources, targets)), shape=(self.size, self.size)).tocsr()
+
+    @cached_property
+    def _pull(self) -> Any:
+        return self.matrix().T.tocsr()
+
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """One sparse product; the first of a query works out all weights."""
+        arrived: FloatArray = self._pull @ amounts
+        return arrived
+
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds over this graph and query."""
+        arrays = self.arrays
+        flow = (
+            arrays.indptr,
+            arrays.indices,
+            arrays.penalties,
+            arrays.downs,
+            arrays.semantics,
+            tuple(arrays.chances),
+        )
+        bound = (flow, self.relevance, arrays.edge_counts, arrays.costs, self.floor)
+        return partial(machine().semantic_rounds, *bound)
+
+
+@dataclass(frozen=True, eq=False)
+class SemanticFlow:
+    """An entity-passage graph prepared for walks whose edge weights depend on the query.
+
+    Nodes are the entities, 0 to E - 1, then the passages. A link from u to v weighs
+    ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``, divided by the sum over the
+    links of u that go the same way: downhill (`abstractness` the same or lower) or uphill. The downhill links
+    share `down_share` of the entity's semantic mass, the uphill ones the rest, whichever there are; a passage
+    edge weighs 1 in both directions. Made by :meth:`from_links`.
+
+    Parameters
+    ----------
+    arrays : FlowArrays
+        The prepared edges.
+    members : (E, P) CSR matrix
+        The passages of each entity.
+    parameters : FlowParameters
+        As given.
+    """
+
+    arrays: FlowArrays
+    members: Any
+    parameters: FlowParameters
+
+    @classmethod
+    def from_links(
+        cls, links: Any, mentions: Any, abstractness: ArrayLike, parameters: FlowParameters | None = None
+    ) -> SemanticFlow:
+        """Prepare a graph.
+
+        Parameters
+        ----------
+        links : (E, E) sparse matrix
+            Non-zero from u to v where the two entities are linked; both directions. Weights and self links do
+            not matter.
+        mentions : (P, E) sparse matrix
+            Non-zero where the passage mentions the entity.
+        abstractness : (E,) array of float
+            In [0, 1], as :func:`~phasegraph.graph.experimental.semflow.truncated_min_max` makes it.
+        parameters : FlowParameters, optional
+            Default ``SEMFLOW_PARAMETERS["paper"]``.
+
+        Returns
+        -------
+        SemanticFlow
+
+        Raises
+        ------
+        InvalidTypeError, InvalidInputError
+            If the shapes do not fit, or an abstractness is not finite.
+        """
+        chosen = SEMFLOW_PARAMETERS["paper"] if parameters is None else parameters
+        heights = finite_vector(abstractness, "abstractness")
+        members = members_of(mentions, mentions.shape[0] if hasattr(mentions, "shape") else 0)
+        if members.shape[0] != len(heights):
+            raise InvalidInputError(
+                f"mentions must have one column per entity ({len(heights)}); got {members.shape[0]}"
+            )
+        return cls(flow_arrays(links, members, heights, chosen), members, chosen)
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are, entities and passages."""
+        return len(self.arrays.costs)
+
+    @cached_property
+    def pool(self) -> WorkspacePool:
+        """Scratch memory for walks over this graph."""
+        return WorkspacePool(self.size)
+
+    @cached_property
+    def _entries(self) -> IntArray:
+        """The entity of each mention."""
+        entries: IntArray = np.repeat(np.arange(self.members.shape[0]), np.diff(self.members.indptr))
+        return entries
+
+    def relevance(self, passage_scores: ArrayLike) -> FloatArray:
+        """How relevant each entity is to a query.
+
+        Parameters
+        ----------
+        passage_scores : (P,) array of float
+            Similarity of each passage to the query, finite.
+
+        Returns
+        -------
+        (E,) array of float
+            In [0, 1]: the best score of a passage that mentions the entity (0 without one), truncated
+            min-max over the entities.
+        """
+        scores = finite_vector(passage_scores, "passage_scores")
+        if len(scores) != self.members.shape[1]:
+            raise InvalidInputError(
+                f"passage_scores must have one value per passage ({self.members.shape[1]}); got {len(scores)}"
+            )
+        return truncated_min_max(best_of(self.members, scores, self._entries))
+
+    def transition(self, relevance: ArrayLike) -> Any:
+        """The whole (n, n) matrix of step probabilities for one query, entry (u, v) for u > v, as CSR."""
+        return self._rows(relevance).matrix()
+
+    def walk(
+        self,
+        relevance: ArrayLike,
+        reset: Reset,
+        *,
+        follow_probability: float | None = None,
+        tolerance: float | None = None,
+        method: Literal["push", "power"] = "push",
+        workspace: PushWorkspace | None = None,
+        kernel: Kernel = "auto",
+        polish: int = 0,
+        max_iterations: int | None = None,
+    ) -> PageRankResult:
+        """Walk with the weights of one query.
+
+        Parameters
+        ----------
+        relevance : (E,) array of float
+            Of each entity to the query, in [0, 1]; see :meth:`relevance`.
+        reset : (n,) array of float, or a pair (nodes, weights)
+            Over entities and passages.
+        follow_probability : float, optional
+            Default: that of the parameters.
+        method : {"push", "power"}
+            "push" works out the weights of the nodes it pushes and of no others; "power" is the reference:
+            all weights, then the iteration.
+        tolerance, workspace, kernel, polish, max_iterations
+            As for :func:`~phasegraph.graph.pagerank.personalized_pagerank`.
+
+        Returns
+        -------
+        PageRankResult
+
+        Raises
+        ------
+        InvalidTypeError, InvalidInputError, NotConvergedError
+            As there.
+        """
+        follow = self.parameters.follow_probability if follow_probability is None else follow_probability
+        rows = self._rows(relevance)
+        if method == "power":
+            graph = WalkOperator.from_adjacency(rows.matrix())
+            return personalized_pagerank(
+                graph, reset, follow_probability=follow, tolerance=tolerance, max_iterations=max_iterations
+            )
+        if method != "push":
+            raise InvalidInputError(f'method must be "push" or "power" for a semantic flow; got {method!r}')
+        settings = push_settings(follow, tolerance, polish, max_iterations, kernel)
+        return run_push(rows, self.pool, as_seeds(reset, self.size), settings, workspace)
+
+    def _rows(self, relevance: ArrayLike) -> FlowRows:
+        given = finite_vector(relevance, "relevance")
+        if len(given) != self.members.shape[0]:
+            raise InvalidInputError(
+                f"relevance must have one value per entity ({self.members.shape[0]}); got {len(given)}"
+            )
+        return FlowRows(self.arrays, given, self.parameters.floor)
+
+
+@dataclass(frozen=True, eq=False)
+class SemFlowSource:
+    """A source that ranks passages by SemFlowRAG's walk, without a language model's filter of the facts.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        With embeddings of the passages. Entities are linked by facts and by synonym edges.
+    facts : FactIndex
+        Embedded facts of the graph.
+    embedder : callable
+        ``embedder(query) -> (d,) vector``.
+    parameters : {"paper", "released"} or FlowParameters, default "paper"
+        Key of ``SEMFLOW_PARAMETERS``: what the paper states, or what its released entry point runs (an undirected
+        walk).
+    name : str, default "semflow"
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field does not fit, or the graph has no embeddings.
+
+    Notes
+    -----
+    A score is the mass of the passage. With no fact in the index the passages are ranked by similarity, as published,
+    and the ranking's reason says so.
+
+    References
+    ----------
+    SemFlowRAG. arXiv:2606.28447
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang."}]
+    >>> graph = build_graph(passages, embeddings=[[1.0, 0.0], [0.0, 1.0]])
+    >>> facts = FactIndex.of(graph, [("Ada", "met", "Bo")], [[0.8, 0.6]])
+    >>> SemFlowSource(graph, facts, lambda query: [0.6, 0.8]).search("Who met Bo?", 10, {}).ids
+    ('a', 'b')
+    """
+
+    graph: EntityGraph
+    facts: FactIndex
+    embedder: Callable[[str], Any]
+    parameters: str | FlowParameters = "paper"
+    name: str = "semflow"
+
+    def __post_init__(self) -> None:
+        for label, kind in (("graph", EntityGraph), ("facts", FactIndex)):
+            if not isinstance(getattr(self, label), kind):
+                raise InvalidTypeError(f"{label} must be a {kind.__name__}; got {getattr(self, label)!r:.80}")
+        if self.graph.embeddings is None:
+            raise InvalidInputError("graph must have embeddings of its passages; it has none")
+        if not callable(self.embedder):
+            raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
+        if not isinstance(self.parameters, FlowParameters) and self.parameters not in tuple(SEMFLOW_PARAMETERS):
+            known = ", ".join(SEMFLOW_PARAMETERS)
+            raise InvalidInputError(f"parameters must be FlowParameters or one of {known}; got {self.parameters!r:.80}")
+
+    @property
+    def needs(self) -> Sequence[str]:
+        """No ranking of another source."""
+        return ()
+
+    @cached_property
+    def chosen(self) -> FlowParameters:
+        """The numbers behind `parameters`."""
+        return self.parameters if isinstance(self.parameters, FlowParameters) else SEMFLOW_PARAMETERS[self.parameters]
+
+    @cached_property
+    def _links(self) -> Any:
+        return (self.graph.facts.astype(np.float32) + self.graph.synonyms).tocsr()
+
+    @cached_property
+    def _flow(self) -> SemanticFlow:
+        return SemanticFlow.from_links(self._links, self.graph.mentions, graph_abstractness(self.graph), self.chosen)
+
+    @cached_property
+    def _undirected(self) -> WalkOperator:
+        mentions = self.graph.mentions.astype(np.float32)
+        return WalkOperator.from_adjacency(sparse.block_array([[self._links, mentions.T], [mentions, None]]).tocsr())
+
+    def prepare(self) -> SemFlowSource:
+        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+        self._walked(np.zeros(1, dtype=np.intp), np.ones(1), np.ones(len(self.graph.passages)))
+        return self
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        query = check_query(query)
+        limit = None if limit is None else check_count("limit", limit, minimum=1)
+        graph, chosen, vector = self.graph, self.chosen, self.embedder(query)
+        vectors = np.asarray(graph.embeddings)
+        near = (vectors @ unit_vector(vector, vectors.shape[1])).astype(np.float64)
+        if not len(self.facts.ends):
+            return self._ranked(near, limit, NO_FACTS)
+        recipe = ResetRecipe(chosen.passage_weight, chosen.facts, chosen.entity_seeds)
+        seeds = fact_reset(graph, self.facts.ends, fact_scores(self.facts, vector), near, recipe)
+        if not len(seeds):
+            return Ranking(self.name, (), np.empty(0), size=len(near), reason=seeds.reason)
+        masses = self._walked(np.roll(np.arange(graph.size), -len(graph.entities))[seeds.nodes], seeds.masses, near)
+        return self._ranked(masses, limit, "")
+
+    def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
+        """The passages' masses of a walk from these nodes, entities first."""
+        follow = self.chosen.follow_probability
+        if self.chosen.directed:
+            walked = self._flow.walk(self._flow.relevance(near), (nodes, masses))
+        else:
+            walked = personalized_pagerank(self._undirected, (nodes, masses), follow_probability=follow, method="push")
+        return walked.mass[len(self.graph.entities) :]
+
+    def _ranked(self, scores: FloatArray, limit: int | None, reason: str) -> Ranking:
+        ids, rows = self.graph.passages, np.flatnonzero(scores > 0)
+        best = rows[top_order(scores[rows], [ids[row] for row in rows.tolist()], limit)]
+        return Ranking(self.name, [ids[row] for row in best.tolist()], scores[best], size=len(ids), reason=reason)

@@ -1,0 +1,744 @@
+"""Query to seeds: where a walk restarts, and which passages it prefers on its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
+from phasegraph._validation import check_count, check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings, rarity
+from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.push import DENSE_SHARE, ranges
+from phasegraph.graph.rules import find_names
+from phasegraph.graph.words import Gazetteer, normalise_name
+from phasegraph.ranking import Ranking
+
+_UNKNOWN_SCALE = 0.7
+"""What the last seed's score is taken for, the first one's being 1, where scores are no cosines."""
+_gazetteers: WeakKeyDictionary[EntityGraph, Gazetteer] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How a query becomes seeds.
+
+    Parameters
+    ----------
+    seed_passages : int, default 10
+        First passages of the dense ranking that become seeds.
+    sharpness : float, default 10
+        Their masses are in proportion to similarity to this power, and sum to 1.
+    name_mass : float, default 2
+        Most mass that the query's entities get together.
+    specificity_power : float, default 3
+        An entity gets at most `name_mass` times its rarity, in (0, 1], to this power.
+    unanchored : float, default 0.3
+        What an entity counts for that no passage is about, in [0, 1].
+    fact_mass : float, default 0.5
+        Mass of the entities of the facts nearest to the query, where there are embedded facts.
+    top_facts : int, default 5
+        How many facts those are, at least 1.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        For a value that is no number, or out of range.
+
+    Examples
+    --------
+    >>> LinkSettings().seed_passages
+    10
+    """
+
+    seed_passages: int = 10
+    sharpness: float = 10.0
+    name_mass: float = 2.0
+    specificity_power: float = 3.0
+    unanchored: float = 0.3
+    fact_mass: float = 0.5
+    top_facts: int = 5
+
+    def __post_init__(self) -> None:
+        check_count("LinkSettings.seed_passages", self.seed_passages)
+        check_count("LinkSettings.top_facts", self.top_facts, minimum=1)
+        for name in ("sharpness", "name_mass", "specificity_power", "fact_mass"):
+            check_range(f"LinkSettings.{name}", getattr(self, name))
+        check_range("LinkSettings.unanchored", self.unanchored, 0, 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seeding:
+    """Seeds of one query.
+
+    Parameters
+    ----------
+    nodes : (s,) array of int
+        Nodes of the graph, each once: passages by falling mass, then entities in the order of the query.
+    masses : (s,) array of float
+        Positive; need not sum to 1.
+    reason : str
+        Why there are none.
+    """
+
+    nodes: IntArray
+    masses: FloatArray
+    reason: str = ""
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def plus(self, other: Seeding, mass: float) -> Seeding:
+        """These seeds and others with `mass` times theirs; a node in both gets both, at its first place."""
+        nodes = np.concatenate([self.nodes, other.nodes])
+        masses = np.concatenate([self.masses, mass * other.masses])
+        distinct, first, place = np.unique(nodes, return_index=True, return_inverse=True)
+        summed = np.bincount(place, weights=masses, minlength=len(distinct)).astype(np.float64)
+        order = np.argsort(first)
+        kept = order[summed[order] > 0]
+        return Seeding(distinct[kept].astype(np.intp), summed[kept], "" if len(kept) else self.reason)
+
+
+def query_entities(graph: EntityGraph, query: str) -> IntArray:
+    """Entities named in a query.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    query : str
+
+    Returns
+    -------
+    (m,) array of int
+        Rows of `graph.entities`, each once, in the order of the query's names.
+
+    Notes
+    -----
+    Names are found as in passages, with the graph's entities as gazetteer; names of several words are found in
+    lower case, too, and those of one word only where they stand alone. A query that is nothing but a name counts in
+    any case.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
+    >>> [graph.entities[row] for row in query_entities(graph, "who was ada lovelace?")]
+    ['ada lovelace']
+    """
+    places = graph.entity_rows
+    names = dict.fromkeys(find_names(query, _gazetteer(graph), query=True))
+    whole = normalise_name(query)
+    if whole in places:
+        names = {whole: None}
+    return np.array([places[name] for name in names if name in places], dtype=np.intp)
+
+
+def link(
+    graph: EntityGraph, query: str, ranking: Ranking | None = None, settings: LinkSettings | None = None
+) -> Seeding:
+    """Seeds of a query.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    query : str
+    ranking : Ranking, optional
+        A dense ranking of the passages; ids the graph does not hold are passed over.
+    settings : LinkSettings, optional
+
+    Returns
+    -------
+    Seeding
+        Empty, with its reason, where the query names no entity and there is no ranking.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
+    >>> link(graph, "Who was Ada Lovelace?").masses.tolist(), link(graph, "Who?").reason
+    ([2.0], 'the query names no entity of the graph and no ranking was handed over')
+    """
+    chosen = settings if settings is not None else LinkSettings()
+    passages, passage_masses = _passage_seeds(graph, ranking, chosen)
+    entities = query_entities(graph, query)
+    entity_masses = _entity_masses(graph, entities, chosen)
+    nodes = np.concatenate([passages, entities + len(graph.passages)])
+    masses = np.concatenate([passage_masses, entity_masses])
+    held = masses > 0
+    if not held.any():
+        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+        return Seeding(nodes[held], masses[held], f"the query names no entity of the graph and {handed}")
+    return Seeding(nodes[held], masses[held])
+
+
+def similarities(ranking: Ranking) -> FloatArray:
+    """Scores of a ranking as similarities in [0, 1].
+
+    Parameters
+    ----------
+    ranking : Ranking
+
+    Returns
+    -------
+    (n,) array of float
+        The scores themselves where they can be cosines that mean something (all in [0, 1]); otherwise placed
+        linearly between 0.7 (last) and 1 (first).
+    """
+    scores = np.asarray(ranking.scores, dtype=np.float64)
+    if not len(scores) or (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
+        return np.clip(scores, 0.0, 1.0)
+    low, high = float(scores.min()), float(scores.max())
+    place = np.ones(len(scores)) if high == low else (scores - low) / (high - low)
+    return _UNKNOWN_SCALE + (1 - _UNKNOWN_SCALE) * place
+
+
+def _passage_seeds(graph: EntityGraph, ranking: Ranking | None, settings: LinkSettings) -> tuple[IntArray, FloatArray]:
+    if ranking is None or not settings.seed_passages:
+        return np.empty(0, dtype=np.intp), np.empty(0)
+    found = [(row, rank) for rank, name in enumerate(ranking.ids) if (row := graph.passage_rows.get(name)) is not None]
+    found = found[: settings.seed_passages]
+    rows = np.array([row for row, _ in found], dtype=np.intp)
+    near = similarities(ranking)[[rank for _, rank in found]] if found else np.empty(0)
+    highest = near.max(initial=0.0)
+    masses = (near / highest) ** settings.sharpness if highest > 0 else np.zeros(len(near))
+    return rows, masses / masses.sum() if highest > 0 else masses
+
+
+def _entity_masses(graph: EntityGraph, entities: IntArray, settings: LinkSettings) -> FloatArray:
+    shares = rarity(graph.frequency[entities], len(graph.passages)).astype(np.float64) ** settings.specificity_power
+    shares = np.where(graph.anchored[entities], shares, settings.unanchored * shares)
+    return settings.name_mass * shares / max(1.0, float(shares.sum()))
+
+
+def _gazetteer(graph: EntityGraph) -> Gazetteer:
+    """The graph's entities as a gazetteer, made once per graph."""
+    found = _gazetteers.get(graph)
+    if found is None:
+        found = _gazetteers[graph] = Gazetteer(graph.entities, matcher="python", normalised=True)
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class FactIndex:
+    """Facts, names or both, that can be found by embedding.
+
+    Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`.
+
+    Parameters
+    ----------
+    ends : (F, 2) or (F, 1) array of int32
+        Rows of `EntityGraph.entities`: subject and object of a fact, or the one entity of a name (and then -1
+        where there are two columns).
+    embeddings : (F, d) array of float32
+        L2-normalised, of the facts or names as text.
+    stated : (F,) sequence of tuple of str
+        Ids of the passages that state each fact; an empty one where they are not known, as for a name. None at all:
+        not known of any.
+
+    Notes
+    -----
+    Given to ``GraphSource(facts=)``, the entities of what is nearest to the query are seeds besides those that the
+    query names: for questions that put a name in other words, or a relation without its entities.
+    """
+
+    ends: Int32Array
+    embeddings: Float32Array
+    stated: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.stated and len(self.stated) != len(self.ends):
+            raise InvalidInputError(
+                f"stated must hold the passages of each of {len(self.ends)} facts; got {len(self.stated)}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        graph: EntityGraph,
+        facts: Iterable[tuple[str, str, str]],
+        embeddings: Any,
+        *,
+        passages: Iterable[str | Collection[str]] | None = None,
+    ) -> FactIndex:
+        """Match facts with a graph.
+
+        Parameters
+        ----------
+        graph : EntityGraph
+        facts : iterable of (subject, predicate, object)
+            Those of which an end is no entity of the graph are left out.
+        embeddings : (F, d) array_like of float
+            One row per fact given.
+        passages : iterable of str or collection of str, optional
+            For each fact the id or ids of the passages that state it, so that one who may not see them does not find
+            it (:meth:`within`).
+
+        Returns
+        -------
+        FactIndex
+
+        Raises
+        ------
+        InvalidInputError
+            If the rows or the passages do not match the facts, or an embedding holds NaN.
+        """
+        rows = graph.entity_rows
+        ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in facts]
+        vectors = checked_embeddings("fact embeddings", embeddings, len(ends))
+        pairs = np.array(ends, dtype=np.int32).reshape(-1, 2)
+        known = (pairs >= 0).all(axis=1)
+        stated = () if passages is None else _stated(passages, len(ends))
+        return cls(pairs[known], vectors[known], tuple(stated[row] for row in np.flatnonzero(known)) if stated else ())
+
+    @classmethod
+    def of_extractions(
+        cls, graph: EntityGraph, extractions: Iterable[Extraction], embed: Callable[[Sequence[str]], Any]
+    ) -> FactIndex:
+        """Embed every fact once, as "subject predicate object", with the passages that state it.
+
+        Parameters
+        ----------
+        graph : EntityGraph
+        extractions : iterable of Extraction
+            As the graph was built from.
+        embed : callable
+            ``embed(texts) -> (n, d)`` vectors.
+
+        Examples
+        --------
+        >>> from phasegraph.graph import graph_from_extractions
+        >>> records = [Extraction(name, triples=[("ada", "met", "bo")]) for name in "01"]
+        >>> graph = graph_from_extractions(["0", "1"], records)
+        >>> FactIndex.of_extractions(graph, records, lambda texts: [[len(text), 0.0] for text in texts]).stated
+        (('0', '1'),)
+        """
+        found: dict[tuple[str, str, str], dict[str, None]] = {}
+        for record in extractions:
+            for triple in record.triples:
+                found.setdefault(triple, {})[record.passage_id] = None
+        vectors = embed([" ".join(triple) for triple in found]) if found else np.empty((0, 1))
+        return cls.of(graph, found, vectors, passages=found.values())
+
+    @classmethod
+    def of_names(cls, graph: EntityGraph, names: Iterable[str], embeddings: Any) -> FactIndex:
+        """Match embedded names with a graph; otherwise as :meth:`of`.
+
+        Examples
+        --------
+        >>> from phasegraph.graph import Extraction, graph_from_extractions
+        >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
+        >>> FactIndex.of_names(graph, ["Bo", "Cy"], [[1.0, 0.0], [0.0, 1.0]]).ends.tolist()
+        [[1]]
+        """
+        rows = [graph.entity_rows.get(normalise_name(name), -1) for name in names]
+        vectors = checked_embeddings("name embeddings", embeddings, len(rows))
+        found = np.array(rows, dtype=np.int32)
+        return cls(found[found >= 0][:, None], vectors[found >= 0])
+
+    def plus(self, other: FactIndex) -> FactIndex:
+        """Both in one, of the same graph: the nearest of all of them give seeds.
+
+        Raises
+        ------
+        InvalidInputError
+            If the embeddings differ in length.
+
+        Examples
+        --------
+        >>> from phasegraph.graph import Extraction, graph_from_extractions
+        >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
+        >>> names = FactIndex.of_names(graph, graph.entities, [[1.0, 0.0], [0.0, 1.0]])
+        >>> FactIndex.of(graph, [("ada", "met", "bo")], [[0.6, 0.8]]).plus(names).ends.tolist()
+        [[0, 1], [0, -1], [1, -1]]
+        """
+        widths = self.embeddings.shape[1], other.embeddings.shape[1]
+        if widths[0] != widths[1]:
+            raise InvalidInputError(f"embeddings must have one length; got {widths[0]} and {widths[1]}")
+        ends = [np.pad(one.ends, ((0, 0), (0, 2 - one.ends.shape[1])), constant_values=-1) for one in (self, other)]
+        stated: tuple[tuple[str, ...], ...] = ()
+        if self.stated or other.stated:
+            stated = tuple(each for one in (self, other) for each in one.stated or ((),) * len(one.ends))
+        return FactIndex(np.concatenate(ends), np.concatenate([self.embeddings, other.embeddings]), stated)
+
+    def within(self, graph: EntityGraph, part: EntityGraph) -> FactIndex:
+        """What may be found of it by one who may see only a part of the graph's passages.
+
+        Parameters
+        ----------
+        graph : EntityGraph
+            That of the index.
+        part : EntityGraph
+            What :func:`~phasegraph.graph.source.restrict_graph` left of it.
+
+        Returns
+        -------
+        FactIndex
+            Of `part`: names of its entities; facts that one of its passages states, or, where that is not known,
+            facts whose edge it kept (no hidden passage mentions both ends).
+        """
+        rows = np.array([*(part.entity_rows.get(name, -1) for name in graph.entities), -1], dtype=np.int32)
+        ends = rows[self.ends]
+        kept = ends[:, 0] >= 0
+        if ends.shape[1] == 2:
+            name, size = self.ends[:, 1] < 0, len(part.entities)
+            edges = part.facts.tocoo()
+            keys = edges.row.astype(np.int64) * size + edges.col
+            linked = (ends >= 0).all(axis=1) & np.isin(ends[:, 0].astype(np.int64) * size + ends[:, 1], keys)
+            known = np.array([bool(each) for each in self.stated] or [False] * len(ends), dtype=bool)
+            seen = np.array(
+                [any(one in part.passage_rows for one in each) for each in self.stated] or linked, dtype=bool
+            )
+            kept &= name | np.where(known, seen & (ends >= 0).all(axis=1), linked)
+        left = np.flatnonzero(kept)
+        stated = tuple(
+            tuple(one for one in self.stated[row] if one in part.passage_rows) for row in left if self.stated
+        )
+        return FactIndex(ends[left], self.embeddings[left], stated)
+
+
+def nearest_entities(graph: EntityGraph, index: FactIndex, vector: Any, top: int) -> Seeding:
+    """Entities of the facts or names nearest to a query.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    index : FactIndex
+    vector : (d,) array_like of float
+        The query's embedding.
+    top : int
+        How many facts or names; ties by row.
+
+    Returns
+    -------
+    Seeding
+        Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
+        Empty, with the reason, where no cosine is positive.
+
+    Raises
+    ------
+    InvalidInputError
+        If the vector has another length or is not finite, or the index is that of another graph.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import Extraction, graph_from_extractions
+    >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo", "cy"])])
+    >>> index = FactIndex.of(graph, [("ada", "met", "bo"), ("bo", "met", "cy")], [[0.6, 0.8], [0.0, 1.0]])
+    >>> nearest_entities(graph, index, [1.0, 0.0], 1).masses.tolist()
+    [0.5, 0.5]
+    """
+    near = index.embeddings @ unit_vector(vector, index.embeddings.shape[1])
+    best = _first(near, top)
+    ends = index.ends[best]
+    known = ends >= 0
+    if ends.max(initial=-1) >= len(graph.entities):
+        raise InvalidInputError(f"facts must be those of the graph; it has no entity in row {ends.max()}")
+    entities, place = np.unique(ends[known], return_inverse=True)
+    shares = np.repeat(np.maximum(near[best], 0).astype(np.float64), known.sum(axis=1))
+    masses = np.bincount(place, weights=shares, minlength=len(entities)) / np.maximum(graph.frequency[entities], 1)
+    total = float(masses.sum())
+    held = masses > 0
+    nodes = entities[held].astype(np.intp) + len(graph.passages)
+    if total <= 0:
+        return Seeding(nodes, masses[held], "no embedded fact or name is near the query")
+    return Seeding(nodes, masses[held] / total)
+
+
+def _stated(passages: Iterable[str | Collection[str]], count: int) -> list[tuple[str, ...]]:
+    given = [(each,) if isinstance(each, str) else tuple(each) for each in passages]
+    if len(given) != count:
+        raise InvalidInputError(f"passages must name those of each of {count} facts; got {len(given)}")
+    wrong = next((one for each in given for one in each if not isinstance(one, str)), None)
+    if wrong is not None:
+        raise InvalidTypeError(f"passages must be ids; got {wrong!r:.80}")
+    return given
+
+
+def _first(near: Float32Array, top: int) -> IntArray:
+    """Places of the `top` highest values, ties by place."""
+    places = np.arange(len(near))
+    if 0 < top < len(near):
+        places = np.flatnonzero(near >= np.partition(near, len(near) - top)[len(near) - top])
+    return places[np.lexsort((places, -near[places]))[:top]]
+
+
+def unit_vector(vector: Any, dimensions: int) -> Float32Array:
+    """A query's embedding, checked and normalised.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If it holds no numbers, has another length, or is not finite.
+    """
+    try:
+        values = np.asarray(vector, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"the query's embedding must be numbers; got {vector!r:.80}") from error
+    if values.shape != (dimensions,):
+        raise InvalidInputError(f"the query's embedding must have shape ({dimensions},); got {values.shape}")
+    length = float(np.sqrt(np.dot(values.astype(np.float64), values)))
+    if not np.isfinite(length):
+        raise InvalidInputError("the query's embedding must be finite; it holds NaN or infinity")
+    return values / np.float32(length) if length > 0 else values
+
+
+FLOOR = 0.05
+"""Least similarity a passage counts with: no passage is closed to the walk."""
+UNLISTED = 0.5
+"""What a passage outside the ranking counts with, as a share of the ranking's last similarity."""
+
+
+def relevance(
+    graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float = FLOOR
+) -> FloatArray | None:
+    """How readily the walk enters each node.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    ranking : Ranking, optional
+        A dense ranking, used where there are no embeddings to compare.
+    vector : (d,) array_like of float, optional
+        The query's embedding; compared with `graph.embeddings`.
+    floor : float, default 0.05
+        Least similarity a passage counts with.
+
+    Returns
+    -------
+    (P + E,) array of float or None
+        The passages' cosine to the query, at least `floor`, and 1 for entities; None where nothing is known.
+
+    Raises
+    ------
+    InvalidInputError
+        If `vector` has another length than the graph's embeddings, or is not finite.
+    """
+    gains = np.ones(graph.size)
+    count = len(graph.passages)
+    if vector is not None and graph.embeddings is not None:
+        near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
+        gains[:count] = np.maximum(near, floor)
+        return gains
+    if ranking is None or not len(ranking):
+        return None
+    near = np.maximum(similarities(ranking), floor)
+    gains[:count] = max(UNLISTED * float(near[-1]), floor)
+    for name, value in zip(ranking.ids, near.tolist(), strict=True):
+        row = graph.passage_rows.get(name)
+        if row is not None:
+            gains[row] = value
+    return gains
+
+
+class RelevanceRows:
+    """Rows of a graph whose edges are weighted by what they lead to, made only where the walk goes.
+
+    The edge (u, v) weighs ``weight * gain[v]``; the out-edges of a node share its mass in proportion.
+
+    Parameters
+    ----------
+    graph : WalkOperator
+    gains : (n,) array of float
+        Positive.
+    """
+
+    def __init__(self, graph: WalkOperator, gains: FloatArray) -> None:
+        self.graph = graph
+        self.gains = gains
+        self._scaled: FloatArray | None = None
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return self.graph.size
+
+    @property
+    def dense_edges(self) -> int:
+        """Above this many edges a round is dense."""
+        return int(DENSE_SHARE * self.graph.edges)
+
+    @property
+    def edge_counts(self) -> Int32Array:
+        """(n,) array of int32: out-edges."""
+        return self.graph.out_degrees
+
+    @property
+    def costs(self) -> Int32Array:
+        """(n,) array of int32: the same, at least 1."""
+        return self.graph.costs
+
+    @property
+    def stationary(self) -> None:
+        """Not known: it depends on the query."""
+        return None
+
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Targets and what each gets."""
+        graph = self.graph
+        counts = graph.out_degrees.take(nodes).astype(np.int64)
+        edges = ranges(graph.indptr.take(nodes), counts)
+        targets = graph.indices.take(edges).astype(np.intp)
+        values = graph.weights.take(edges) * self.gains.take(targets)
+        owner = np.repeat(np.arange(len(nodes)), counts)
+        sums = np.bincount(owner, weights=values, minlength=len(nodes))
+        shares = np.divide(amounts, sums, out=np.zeros(len(nodes)), where=sums > 0)
+        values *= shares.take(owner)
+        return targets, values
+
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """One sparse product."""
+        pull = self.graph.pull()
+        if self._scaled is None:
+            sums = pull.T @ self.gains
+            self._scaled = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
+        arrived: FloatArray = self.gains * (pull @ (amounts * self._scaled))
+        return arrived
+
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds over these weights."""
+        g = self.graph
+        return partial(machine().relevance_rounds, g.indptr, g.indices, g.weights, self.gains, g.costs)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRecipe:
+    """The numbers of one published reset distribution.
+
+    Parameters
+    ----------
+    passage_weight : float
+        Mass of the passage with the highest similarity; the lowest gets 0, the others lie between.
+    top_facts : int
+        Facts that give seeds.
+    top_entities : int
+        Entities that stay seeds.
+    """
+
+    passage_weight: float
+    top_facts: int
+    top_entities: int
+
+
+RESETS: Mapping[str, ResetRecipe] = MappingProxyType(
+    {
+        "hipporag2": ResetRecipe(0.05, 5, 5),
+        "semflowrag": ResetRecipe(0.08, 5, 5),
+        "semflowrag-paper": ResetRecipe(0.08, 12, 20),
+    }
+)
+"""HippoRAG 2 and SemFlowRAG as released, and SemFlowRAG with its paper's numbers."""
+NO_FACTS = "there is no fact to seed the walk: passages are ranked by their similarity to the query, as published"
+
+
+def fact_reset(
+    graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
+) -> Seeding:
+    """The reset distribution of HippoRAG 2, which SemFlowRAG shares.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    ends : (F, 2) array of int
+        Entity rows of the facts that are kept; -1 for none.
+    fact_scores : (F,) array of float
+        Their similarities to the query, min-max scaled over all facts.
+    similarities : (P,) array of float
+        Of all passages to the query.
+    recipe : ResetRecipe
+
+    Returns
+    -------
+    Seeding
+        Entities first, passages next; empty only where all masses are 0.
+
+    Raises
+    ------
+    InvalidInputError
+        If lengths do not fit.
+
+    Notes
+    -----
+    A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
+    is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
+    adds its min-max scaled similarity times the passage weight. Facts are the `top_facts` with the highest score;
+    the papers have a language model filter them first.
+
+    References
+    ----------
+    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
+
+    Examples
+    --------
+    >>> from phasegraph.graph import Extraction, graph_from_extractions
+    >>> graph = graph_from_extractions(["0", "1"], [Extraction("0", ["b", "c"]), Extraction("1", ["b"])])
+    >>> seeds = fact_reset(graph, np.array([[0, 1]]), np.array([0.9]), np.array([1.0, 0.0]), RESETS["semflowrag"])
+    >>> seeds.nodes.tolist(), seeds.masses.round(3).tolist()
+    ([3, 2, 0], [0.9, 0.45, 0.08])
+    """
+    if len(ends) != len(fact_scores) or len(similarities) != len(graph.passages):
+        raise InvalidInputError(
+            f"there must be one score per fact and one similarity per passage; got {len(fact_scores)} for {len(ends)} "
+            f"facts, {len(similarities)} for {len(graph.passages)} passages"
+        )
+    best = np.lexsort((np.arange(len(ends)), -np.asarray(fact_scores)))[: recipe.top_facts]
+    found: dict[int, list[float]] = {}
+    for fact in best.tolist():
+        for entity in (row for row in ends[fact].tolist() if row >= 0):
+            mass = float(fact_scores[fact]) / max(int(graph.frequency[entity]), 1)
+            found.setdefault(entity, []).append(mass)
+    means = sorted(((-sum(each) / len(each), entity) for entity, each in found.items()))[: recipe.top_entities]
+    nodes = np.array([entity + len(graph.passages) for _, entity in means], dtype=np.intp)
+    scaled = recipe.passage_weight * _min_max(np.asarray(similarities, dtype=np.float64))
+    nodes = np.concatenate([nodes, np.arange(len(scaled))])
+    masses = np.concatenate([[-mass for mass, _ in means], scaled])
+    held = masses > 0
+    reason = "" if held.any() else "no fact and no passage stands out for the query"
+    return Seeding(nodes[held], masses[held], reason)
+
+
+def reset_by_name(name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray) -> Seeding:
+    """A published reset distribution for a query's embedding.
+
+    Parameters
+    ----------
+    name : str
+        Key of ``RESETS``.
+    graph : EntityGraph
+    facts : FactIndex
+    vector : (d,) array_like of float
+        The query's embedding.
+    similarities : (P,) array of float
+
+    Returns
+    -------
+    Seeding
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name.
+    """
+    if name not in RESETS:
+        raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
+    return fact_reset(graph, facts.ends, fact_scores(facts, vector), similarities, RESETS[name])
+
+
+def fact_scores(facts: FactIndex, vector: Any) -> FloatArray:
+    """(F,) array of float in [0, 1]: cosines of the facts to a query's embedding, min-max scaled over all facts."""
+    return _min_max((facts.embeddings @ unit_vector(vector, facts.embeddings.shape[1])).astype(np.float64))
+
+
+def _min_max(values: FloatArray) -> FloatArray:
+    """Scaled to [0, 1]; a constant array becomes ones."""
+    if not len(values):
+        return values
+    low, high = float(values.min()), float(values.max())
+    return np.ones(len(values)) if high == low else (values - low) / (high - low)

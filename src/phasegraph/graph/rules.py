@@ -1,0 +1,177 @@
+"""Names found by rules: no model, no download."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from phasegraph._validation import check_names
+from phasegraph.graph.entity_graph import Extraction
+from phasegraph.graph.words import (
+    CONNECTIVES,
+    STOP_WORDS,
+    Gazetteer,
+    Matcher,
+    Words,
+    capitalised_spans,
+    normalise_name,
+    split_words,
+)
+
+_BRACKET = re.compile(r"\s*\([^()]*\)\s*$")
+_VERB = re.compile(r"\b(?:is|was|are|were|refers|may refer|born)\b|\(")
+_ARTICLES = frozenset({"the", "a", "an"})
+_LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
+_TITLE_CASE = 0.7
+
+
+def title_names(title: str) -> tuple[str, ...]:
+    """The names a title stands for.
+
+    Parameters
+    ----------
+    title : str
+
+    Returns
+    -------
+    tuple of str
+        Normalised: the title, without the disambiguation in brackets, what stands before its first comma, and
+        each without a leading "the". Empty for a blank title.
+
+    Examples
+    --------
+    >>> title_names("The Fall (band)")
+    ('the fall band', 'the fall', 'fall band', 'fall')
+    >>> title_names("Columbia, South Carolina")
+    ('columbia south carolina', 'columbia')
+    """
+    bare = _BRACKET.sub("", title).strip() or title
+    forms = [normalise_name(title), normalise_name(bare), normalise_name(bare.partition(",")[0])]
+    forms += [form[4:] for form in forms if form.startswith("the ")]
+    return tuple(dict.fromkeys(form for form in forms if form))
+
+
+def lead_name(title: str, text: str) -> str:
+    """The name a passage starts with, where it goes on to say what that is.
+
+    Parameters
+    ----------
+    title, text : str
+        Where there is a title with a letter or digit, the name must share a word with it.
+
+    Returns
+    -------
+    str
+        Normalised; empty if there is none.
+
+    Examples
+    --------
+    >>> lead_name("Keala Settle", "Keala Joan Settle (born 1975) is an American actress.")
+    'keala joan settle'
+    """
+    verb = _VERB.search(text, 0, _LEAD_CHARACTERS)
+    if verb is None:
+        return ""
+    words = split_words(text[: verb.start()])
+    first = 1 if words.texts[:1] and words.texts[0] in _ARTICLES else 0
+    texts = words.texts[first:]
+    if not texts or len(texts) > _LEAD_WORDS or texts[0] in STOP_WORDS or not words.capital[first]:
+        return ""
+    rest = range(first + 1, len(words.texts))
+    if not all(words.joined[n] and (words.capital[n] or words.texts[n] in CONNECTIVES) for n in rest):
+        return ""
+    named = title_names(title)
+    if named and not set(named[0].split()) & set(texts):
+        return ""
+    return " ".join(texts)
+
+
+class RuleExtractor:
+    """Finds names by a gazetteer and by capital letters.
+
+    A gazetteer's names are found by longest match. What is left of the text gives its runs of capitalised
+    words, joined by words such as "of". Numbers and dates are no names, nor are words such as "However" that
+    only start a sentence.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The user's own gazetteer.
+    titles : iterable of str
+        Titles of the corpus; their names (`title_names`) are in the gazetteer, too.
+    matcher : {"auto", "automaton", "python"}
+        See :class:`Gazetteer`.
+
+    Notes
+    -----
+    What is found in a passage depends on the passage and on the gazetteer, on nothing else.
+
+    Examples
+    --------
+    >>> extract = RuleExtractor(titles=["Ada Lovelace", "Analytical Engine"])
+    >>> extract("p1", "", "Ada Lovelace wrote about the Analytical Engine of Charles Babbage.").entities
+    ('ada lovelace', 'analytical engine', 'charles babbage')
+    """
+
+    def __init__(self, names: Iterable[str] = (), *, titles: Iterable[str] = (), matcher: Matcher = "auto") -> None:
+        forms = {normalise_name(name) for name in check_names("names", names)}
+        for title in titles:
+            forms.update(title_names(title))
+        self.gazetteer = Gazetteer(forms, matcher=matcher, normalised=True)
+
+    def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
+        """The names of one passage."""
+        return Extraction(
+            passage_id,
+            entities=find_names(text, self.gazetteer),
+            titles=title_names(title),
+            lead=lead_name(title, text),
+        )
+
+
+def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
+    """Normalised names in a text, each once for every time it stands there.
+
+    Parameters
+    ----------
+    text : str
+    gazetteer : Gazetteer
+    query : bool
+        Whether this is a question: a gazetteer's names of several words count in lower case, too, and a name of
+        one word does not count inside a longer run of capitalised words.
+
+    Returns
+    -------
+    list of str
+        Names of the gazetteer first.
+
+    Notes
+    -----
+    A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
+    it is part of ("London" beside "University of London").
+
+    Examples
+    --------
+    >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
+    ['queen mary', 'london', 'university of london']
+    """
+    words = split_words(text)
+    known = gazetteer.find(words, lenient=query)
+    taken = bytearray(len(words.texts))
+    for start, end in known:
+        if end - start > 1:
+            taken[start:end] = b"\x01" * (end - start)
+    runs = capitalised_spans(words, taken)
+    inside = {place for start, end in runs if end - start > 1 for place in range(start, end)}
+    if inside and query and not _title_case(words):
+        known = [(start, end) for start, end in known if end - start > 1 or start not in inside]
+    alone = {start for start, end in known if end - start == 1 and start not in inside}
+    spans = known + [(start, end) for start, end in runs if start not in alone]
+    names = (" ".join(words.texts[start:end]) for start, end in spans)
+    return [name for name in names if len(name) > 1]
+
+
+def _title_case(words: Words) -> bool:
+    """Whether nearly every word after the first is capitalised, so that capitals tell nothing."""
+    rest = words.capital[1:]
+    return sum(rest) > _TITLE_CASE * len(rest)

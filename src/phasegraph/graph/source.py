@@ -1,0 +1,628 @@
+"""The entity graph as a source: link, walk, rank, and say how each passage was reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import FloatArray, Int32Array, IntArray
+from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import Csr, EntityGraph
+from phasegraph.graph.linking import (
+    NO_FACTS,
+    RESETS,
+    FactIndex,
+    LinkSettings,
+    RelevanceRows,
+    Seeding,
+    link,
+    nearest_entities,
+    query_entities,
+    relevance,
+    reset_by_name,
+)
+from phasegraph.graph.pagerank import PageRankResult
+from phasegraph.graph.pagerank.kernels import Kernel
+from phasegraph.graph.pagerank.push import StaticRows, as_seeds, ranges
+from phasegraph.graph.pagerank.solve import push_settings, run_push
+from phasegraph.ranking import Background, Ranking, top_order
+from phasegraph.sources.protocol import Given
+
+
+def passage_scores(
+    walked: PageRankResult, gains: FloatArray | None, passages: int, *, floor: float, closeness: float
+) -> tuple[Int32Array, FloatArray, Background | None]:
+    """Scores of the passages a walk reached, and the background of all.
+
+    Parameters
+    ----------
+    walked : PageRankResult
+    gains : (at least P,) array of float, optional
+        Positive similarities of the P passages to the query, first; what follows them is not looked at.
+    passages : int
+        How many passages there are: nodes below P.
+    floor : float
+        > 0.
+    closeness : float
+        >= 0.
+
+    Returns
+    -------
+    rows : (h,) array of int32
+        Passages with mass.
+    scores : (h,) array of float
+        With `gains` ``(mass + floor) * gain ** closeness``, otherwise the mass; positive.
+    background : Background or None
+        Of the scores' logarithms over all passages; None where all are equal.
+
+    Examples
+    --------
+    >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
+    >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
+    [0.6, 0.2]
+    """
+    held = (walked.nodes < passages) & (walked.values > 0)
+    rows, masses = walked.nodes[held], walked.values[held]
+    if gains is None or closeness == 0:
+        return rows, masses, background(walked, passages, floor)
+    tilt = closeness * np.log(gains[:passages])
+    logs = tilt + np.log(floor)
+    logs[rows] = tilt[rows] + np.log(masses + floor)
+    spread = float(logs.std())
+    found = Background(location=float(logs.mean()), scale=spread, transform="log") if spread > 0 else None
+    return rows, np.exp(logs[rows]), found
+
+
+def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
+    """Mean and standard deviation of log(mass + floor) over all passages, in O(reached).
+
+    Parameters
+    ----------
+    walked : PageRankResult
+    passages : int
+        Nodes below this are passages; those the walk did not reach have mass 0.
+    floor : float
+        > 0.
+
+    Returns
+    -------
+    Background or None
+        None where all masses are equal.
+    """
+    held = walked.values[walked.nodes < passages]
+    base = float(np.log(floor))
+    above = np.log(held + floor) - base
+    mean = float(above.sum()) / passages
+    spread = float(np.sqrt(max(float((above**2).sum()) / passages - mean**2, 0.0)))
+    if spread <= 0:
+        return None
+    return Background(location=base + mean, scale=spread, transform="log", floor=floor)
+
+
+MAX_STEPS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One node of a path: ``kind`` is "passage" or "entity", ``name`` its id or normalised name."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """Why a passage was found.
+
+    Parameters
+    ----------
+    seeds : tuple of (Step, float)
+        Where the walk restarted, with each seed's share of the mass, greatest first.
+    path : tuple of Step
+        From a seed to the passage: at every node the edge that brought the most mass, weighed for the query as the
+        walk weighed it. Starts elsewhere only
+        where no seed is within six edges.
+    """
+
+    seeds: tuple[tuple[Step, float], ...]
+    path: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return " > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path)
+
+
+@dataclass(frozen=True, eq=False)
+class Trails(Mapping[str, Trail]):
+    """Trails by passage id, each worked out when it is asked for."""
+
+    graph: EntityGraph = field(repr=False)
+    walked: PageRankResult = field(repr=False)
+    seeding: Seeding = field(repr=False)
+    gains: FloatArray | None = field(repr=False)
+    ids: tuple[str, ...]
+
+    def __getitem__(self, passage_id: str) -> Trail:
+        if passage_id not in self.ids:
+            raise KeyError(passage_id)
+        return Trail(self._seeds(), self._path(self.graph.passage_rows[passage_id]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def _seeds(self) -> tuple[tuple[Step, float], ...]:
+        total = float(self.seeding.masses.sum())
+        pairs = zip(self.seeding.nodes.tolist(), (self.seeding.masses / total).tolist(), strict=True)
+        return tuple((step_of(self.graph, node), share) for node, share in sorted(pairs, key=lambda p: (-p[1], p[0])))
+
+    def _path(self, goal: int) -> tuple[Step, ...]:
+        """Backwards from the goal, each time along the edge that brought most."""
+        seeds = set(self.seeding.nodes.tolist())
+        mass, path = self.walked.mass, [goal]
+        pull = self.graph.operator.pull()
+        while path[-1] not in seeds and len(path) <= MAX_STEPS:
+            here = path[-1]
+            edges = slice(pull.indptr[here], pull.indptr[here + 1])
+            sources = pull.indices[edges]
+            flows = mass[sources] * pull.data[edges] * self._steered(sources)
+            flows[np.isin(sources, path)] = 0.0
+            if not len(flows) or flows.max() <= 0:
+                break
+            path.append(int(sources[int(flows.argmax())]))
+        return tuple(step_of(self.graph, node) for node in reversed(path))
+
+    def _steered(self, sources: Int32Array) -> FloatArray | float:
+        """What the query's relevance does to the share of a source's mass that one target gets, up to a factor.
+
+        An edge weighs ``weight * gains[target]``, and a source's edges share its mass: towards one target, those
+        lose whose other targets are more relevant.
+        """
+        if self.gains is None:
+            return 1.0
+        walk = self.graph.operator
+        counts = walk.out_degrees.take(sources).astype(np.int64)
+        edges = ranges(walk.indptr.take(sources), counts)
+        values = walk.weights.take(edges) * self.gains.take(walk.indices.take(edges))
+        sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
+        return np.divide(1.0, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
+
+
+def step_of(graph: EntityGraph, node: int) -> Step:
+    """A node by its name."""
+    count = len(graph.passages)
+    return Step("passage", graph.passages[node]) if node < count else Step("entity", graph.entities[node - count])
+
+
+Embedder = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WalkSettings:
+    """How the graph is walked.
+
+    Parameters
+    ----------
+    follow_probability : float, default 0.85
+        Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
+    tolerance : float, default 3e-6
+        Mass per out-edge below which the walk goes no further.
+    floor : float, default 2e-3
+        Added to a mass before its logarithm; > 0.
+    relevance : bool, default True
+        Whether passages nearer to the query are entered more readily, and scored higher.
+    closeness : float, default 0.5
+        Power of a passage's similarity in its score; >= 0.
+    kernel : {"auto", "numpy", "compiled"}, default "auto"
+        Machine code through numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
+        the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
+    """
+
+    follow_probability: float = 0.85
+    tolerance: float = 3e-6
+    floor: float = 2e-3
+    relevance: bool = True
+    closeness: float = 0.5
+    kernel: Kernel = "auto"
+
+    def __post_init__(self) -> None:
+        push_settings(self.follow_probability, self.tolerance, 0, None, self.kernel)
+        check_range("WalkSettings.floor", self.floor, ends="(]")
+        check_flag("WalkSettings.relevance", self.relevance)
+        check_range("WalkSettings.closeness", self.closeness)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSource:
+    """A source that ranks passages by personalised PageRank from the query's seeds.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+    name : str, default "graph"
+    needs : sequence of str, default ("vector",)
+        Dense rankings to take seeds from, the first of them that there is; without any, the entities named in
+        the query are the only seeds.
+    embedder : callable, optional
+        ``embedder(query) -> (d,) vector``. With `graph.embeddings`, passages nearer to the query are preferred
+        along the way; without, the handed ranking's similarities serve instead.
+    linking : LinkSettings
+    walk : WalkSettings
+    facts : FactIndex, optional
+        Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
+        entities of those nearest to the query are seeds, too.
+    reset : {"hipporag2", "semflowrag", "semflowrag-paper"}, optional
+        A published reset distribution in place of ours; needs `facts` and `embedder`. HippoRAG 2's walk does not
+        prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``); SemFlowRAG's
+        directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. With no fact in the index the
+        passages are ranked by similarity, as published, and the ranking's reason says so.
+
+    Notes
+    -----
+    A score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known (see
+    `relevance`); only passages the walk reached are ranked. The background is the mean and the standard deviation
+    of the scores' logarithm over all passages. A passage's payload is its :class:`Trail`.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph(
+    ...     [
+    ...         {"id": "film", "title": "Vertigo", "text": "Vertigo is a film by Alfred Hitchcock."},
+    ...         {"id": "man", "title": "Alfred Hitchcock", "text": "Alfred Hitchcock was born in Leytonstone."},
+    ...         {"id": "other", "title": "Paris", "text": "Paris is a city."},
+    ...     ]
+    ... )
+    >>> GraphSource(graph).search("Where was the director of Vertigo born?", 10, {}).ids
+    ('man', 'film')
+    """
+
+    graph: EntityGraph
+    name: str = "graph"
+    needs: Sequence[str] = ("vector",)
+    embedder: Embedder | None = None
+    linking: LinkSettings = field(default_factory=LinkSettings)
+    walk: WalkSettings = field(default_factory=WalkSettings)
+    facts: FactIndex | None = None
+    reset: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.graph, EntityGraph):
+            raise InvalidTypeError(f"graph must be an EntityGraph; got {type(self.graph).__name__}")
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
+        for label, kind in (("linking", LinkSettings), ("walk", WalkSettings)):
+            if not isinstance(getattr(self, label), kind):
+                raise InvalidTypeError(f"{label} must be a {kind.__name__}; got {getattr(self, label)!r:.80}")
+        if self.facts is not None and not isinstance(self.facts, FactIndex):
+            raise InvalidTypeError(f"facts must be a FactIndex or None; got {self.facts!r:.80}")
+        if self.embedder is not None and not callable(self.embedder):
+            raise InvalidTypeError(f"embedder must be callable or None; got {self.embedder!r:.80}")
+        if self.reset is not None:
+            if self.reset not in RESETS:
+                raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
+            if self.facts is None or self.embedder is None:
+                raise InvalidInputError(f"reset {self.reset!r} must come with facts and an embedder; one is missing")
+        object.__setattr__(self, "needs", check_names("needs", self.needs))
+
+    def prepare(self) -> GraphSource:
+        """Do now what the first search would wait for: weigh the edges, read the names, load the compiled walk.
+
+        Returns
+        -------
+        GraphSource
+            This one.
+
+        Notes
+        -----
+        Without it the first search takes longer: by the graph's size, and with numba by some seconds, which a
+        deadline may not have. The answers are the same.
+        """
+        graph = self.graph
+        query_entities(graph, graph.passages[0])
+        first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
+        self._walk(first, None)
+        if self.walk.relevance:  # where a query has neither a vector nor a ranking the walk is the other one
+            self._walk(first, np.ones(graph.size))
+        return self
+
+    def within(self, allowed: Allowed) -> RestrictedGraphSource:
+        """The same source for one who may see only the `allowed` passages; see :class:`RestrictedGraphSource`."""
+        return RestrictedGraphSource(self, allowed)
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        query = check_query(query)
+        limit = None if limit is None else check_count("limit", limit, minimum=1)
+        handed = self._handed(given)
+        vector = None if self.embedder is None else self.embedder(query)
+        if self.reset is not None and self.facts is not None and not len(self.facts.ends):
+            return self._by_similarity(handed, vector, limit)
+        seeding = self._seeding(query, handed, vector)
+        size = len(self.graph.passages)
+        if not len(seeding):
+            return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
+        gains = relevance(self.graph, handed, vector) if self.walk.relevance else None
+        walked = self._walk(seeding, gains)
+        settings = self.walk
+        rows, scores, behind = passage_scores(walked, gains, size, floor=settings.floor, closeness=settings.closeness)
+        ids, best = self._best(rows, scores, limit)
+        return Ranking(
+            self.name,
+            ids,
+            best,
+            background=behind,
+            size=size,
+            payloads=Trails(self.graph, walked, seeding, gains, ids),
+            reason="" if ids else "the walk from the query's seeds reaches no passage",
+        )
+
+    def _by_similarity(self, handed: Ranking | None, vector: Any, limit: int | None) -> Ranking:
+        """What the published recipes do without facts."""
+        near = relevance(self.graph, handed, vector, floor=0.0)
+        scores = np.empty(0) if near is None else near[: len(self.graph.passages)]
+        held = np.flatnonzero(scores > 0).astype(np.int32)
+        ids, best = self._best(held, scores[held], limit)
+        return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=NO_FACTS)
+
+    def _handed(self, given: Given) -> Ranking | None:
+        return next((ranking for name in self.needs if (ranking := given.get(name)) is not None), None)
+
+    def _seeding(self, query: str, handed: Ranking | None, vector: Any) -> Seeding:
+        graph = self.graph
+        if self.reset is not None and self.facts is not None:
+            gains = relevance(graph, handed, vector, floor=0.0)
+            near = np.zeros(len(graph.passages)) if gains is None else gains[: len(graph.passages)]
+            return reset_by_name(self.reset, graph, self.facts, vector, near)
+        seeding = link(graph, query, handed, self.linking)
+        if self.facts is None or vector is None:
+            return seeding
+        nearest = nearest_entities(graph, self.facts, vector, self.linking.top_facts)
+        return seeding.plus(nearest, self.linking.fact_mass)
+
+    def _walk(self, seeding: Seeding, gains: FloatArray | None) -> PageRankResult:
+        operator = self.graph.operator
+        seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
+        rows = StaticRows(operator) if gains is None else RelevanceRows(operator, gains)
+        settings = push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
+        return run_push(rows, operator.pool, seeds, settings, None)
+
+    def _best(self, rows: Int32Array, scores: FloatArray, limit: int | None) -> tuple[tuple[str, ...], FloatArray]:
+        """The best of the scored passages, ties by id."""
+        if limit is not None and limit < len(scores):
+            near = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
+            rows, scores = rows[near], scores[near]
+        ids = [self.graph.passages[row] for row in rows.tolist()]
+        best = top_order(scores, ids, limit)
+        return tuple(ids[place] for place in best.tolist()), scores[best]
+
+
+Allowed: TypeAlias = "Callable[[str], object] | Collection[str]"
+_MOST_KEPT = 16
+_kept: WeakKeyDictionary[EntityGraph, dict[bytes, EntityGraph]] = WeakKeyDictionary()
+_kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class RestrictedGraphSource:
+    """A graph source that knows nothing but the allowed passages; made by :meth:`GraphSource.within`.
+
+    Parameters
+    ----------
+    source : GraphSource
+    allowed : callable or collection of str
+        ``allowed(passage_id)`` says whether a passage may be seen; or the ids of those that may.
+
+    Raises
+    ------
+    InvalidTypeError
+        If `source` is no GraphSource, or `allowed` neither.
+
+    Notes
+    -----
+    The walk runs on :func:`restrict_graph`, and rankings that seed it and embedded facts are restricted, too
+    (:meth:`FactIndex.within`): what is not allowed is neither walked through nor scored, counted, returned or named.
+    With nothing allowed the answer is empty.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": name, "text": "Ada met Bo."} for name in ("mine", "theirs")])
+    >>> RestrictedGraphSource(GraphSource(graph), {"mine"}).search("Who met Bo?", 10, {}).ids
+    ('mine',)
+    """
+
+    source: GraphSource
+    allowed: Allowed
+    _inner: GraphSource | None = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, GraphSource):
+            raise InvalidTypeError(f"source must be a GraphSource; got {type(self.source).__name__}")
+        graph = restrict_graph(self.source.graph, self.allowed)
+        inner = None
+        if graph is not None:
+            inner = replace(self.source, graph=graph, facts=_restricted_facts(self.source, graph))
+        object.__setattr__(self, "_inner", inner)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.source.name
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Dense rankings that seed it."""
+        return tuple(self.source.needs)
+
+    @property
+    def graph(self) -> EntityGraph | None:
+        """The graph it walks; None where nothing is allowed."""
+        return None if self._inner is None else self._inner.graph
+
+    def prepare(self) -> RestrictedGraphSource:
+        """Do now what the first search would wait for; see :meth:`GraphSource.prepare`."""
+        if self._inner is not None:
+            self._inner.prepare()
+        return self
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        """Rank allowed passages; as :meth:`GraphSource.search`."""
+        if self._inner is None:
+            return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
+        rows = self._inner.graph.passage_rows
+        return self._inner.search(query, limit, {key: only(one, rows) for key, one in given.items()})
+
+
+def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
+    """The graph of the allowed passages alone.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        Left as it is.
+    allowed : callable or collection of str
+        As for :class:`RestrictedGraphSource`.
+
+    Returns
+    -------
+    EntityGraph or None
+        Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight
+        is counted anew; None where no passage is left. The same value for the same passages, while it is in use.
+
+    Raises
+    ------
+    InvalidTypeError
+        If `allowed` is neither a function nor a collection of ids.
+
+    Notes
+    -----
+    A graph does not record which passage states a fact. The edge between two entities is kept where every passage
+    that mentions both is allowed, so that no fact of another's is walked; one that an allowed passage states, too, may
+    be lost. :meth:`phasegraph.graph.index.GraphIndex.remove` keeps the records and loses none.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])
+    >>> restrict_graph(graph, {"a"}).entities
+    ('ada', 'bo')
+    """
+    test = allowed if callable(allowed) else members(allowed).__contains__
+    seen = np.array([bool(test(name)) for name in graph.passages])
+    if not seen.any():
+        return None
+    if seen.all():
+        return graph
+    kept, key = _kept.setdefault(graph, {}), np.packbits(seen).tobytes()
+    if key not in kept:
+        if len(kept) >= _MOST_KEPT:
+            kept.pop(next(iter(kept)), None)
+        kept[key] = _part(graph, np.flatnonzero(seen), seen)
+    return kept[key]
+
+
+def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | None:
+    """The source's embedded facts for one who sees a part of the graph; worked out once while the part is in use."""
+    facts = source.facts
+    if facts is None or part is source.graph:
+        return facts
+    kept = _kept_facts.setdefault(part, WeakKeyDictionary())
+    if facts not in kept:
+        kept[facts] = facts.within(source.graph, part)
+    return kept[facts]
+
+
+def _part(graph: EntityGraph, rows: IntArray, seen: Any) -> EntityGraph:
+    """The graph of these rows."""
+    mentions = graph.mentions[rows]
+    columns = np.flatnonzero(np.bincount(mentions.indices, minlength=len(graph.entities)))
+    facts = graph.facts[columns][:, columns]
+    hidden = graph.mentions[np.flatnonzero(~seen)][:, columns]
+    vectors = graph.embeddings
+    return EntityGraph(
+        tuple(graph.passages[row] for row in rows.tolist()),
+        tuple(graph.entities[column] for column in columns.tolist()),
+        mentions[:, columns],
+        graph.homes[rows][:, columns],
+        _own_facts(facts, hidden),
+        graph.synonyms[columns][:, columns],
+        graph.weights,
+        None if vectors is None else vectors[rows],
+    )
+
+
+def _own_facts(facts: Csr, hidden: Csr) -> Csr:
+    """Facts whose two ends no hidden passage mentions together."""
+    pairs = facts.tocoo()
+    if not pairs.nnz or not hidden.nnz:
+        return facts
+    mentioned = (hidden > 0).astype(np.int32).tocsc()
+    shared = np.asarray(mentioned[:, pairs.row].multiply(mentioned[:, pairs.col]).sum(axis=0)).ravel()
+    own = shared == 0
+    return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
+
+
+def members(allowed: Any) -> frozenset[str]:
+    """The ids of a collection of them."""
+    if isinstance(allowed, str) or not isinstance(allowed, Collection):
+        raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
+    other = next((type(one).__name__ for one in allowed if not isinstance(one, str)), None)
+    if other is not None:
+        raise InvalidTypeError(f"allowed must hold ids of passages, which are str; it holds a value of type {other}")
+    return frozenset(allowed)
+
+
+def only(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
+    """The ranking of those passages alone; None where none is left."""
+    if ranking is None or all(name in rows for name in ranking.ids):
+        return ranking
+    places = [place for place, name in enumerate(ranking.ids) if name in rows]
+    if not places:
+        return None
+    return Ranking(
+        ranking.source,
+        [ranking.ids[place] for place in places],
+        ranking.scores[places],
+        rank_only=ranking.rank_only,
+    )
+
+
+def passage_ids(source: object, /) -> Sequence[str]:
+    """Ids of the passages of a source that has ``within(allowed)``.
+
+    Parameters
+    ----------
+    source : object
+        A `GraphSource`, or one that has ``passage_ids()`` as well.
+
+    Returns
+    -------
+    sequence of str
+        What ``within`` may be given.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot be kept to some of its passages.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))
+    ('a',)
+    """
+    if isinstance(source, GraphSource):
+        return source.graph.passages
+    listed = getattr(source, "passage_ids", None)
+    if not callable(listed) or not callable(getattr(source, "within", None)):
+        raise InvalidInputError(f"a {type(source).__name__} cannot be filtered; give each tenant a corpus of its own")
+    ids: Sequence[str] = listed()
+    return ids

@@ -1,0 +1,308 @@
+"""Text to words and names: what a name is made of, and where known names stand in a text."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from phasegraph._validation import check_names, check_rows
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+
+_WORD = re.compile(r"((?:[^\W\d_]\.){2,}|[^\W_]+)")
+_GAPS = (" ", "-", "–", "'", "’", " & ", "&", " '", " ’", " -", "- ", "\n", "  ")
+_DOT_ABOVE = "\u0307"
+_JOINING = frozenset(_GAPS)
+_POSSESSIVE = frozenset({"'", "’", " '", " ’", "' ", "’ "})
+_SHORTENED = "st jr sr dr mr mrs ms vs mt ft gen col sgt lt capt prof rev hon no vol"
+_ABBREVIATIONS = frozenset(_SHORTENED.split())
+_CONNECTIVES = "of the de la le du des von van der den di da del della for y e al el bin ibn a d l do dos das und et"
+CONNECTIVES = frozenset(_CONNECTIVES.split())
+"""Lower-case words that may stand inside a name."""
+_STOP_WORDS = """
+the a an in on at of and or but for from to with by as is was are were be been its he she his her they their
+them this that these those there then when where while who which what how why after before during since until
+also both each all some many most other one three four five six seven eight nine ten first second third if
+although because however not no yes do does did has have had can will would could should must we my our your
+into over under between among about against through than such so out only according born died january february
+march april june july august september october november december monday tuesday wednesday thursday friday
+saturday sunday early late following despite upon within without along unlike like though once more several
+still just nor yet later another any every few here hers him me now less located others whose well being
+having today s
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+"""Words that are no name by themselves and that a name does not start with, capitalised or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a text, three parallel lists.
+
+    Parameters
+    ----------
+    texts : list of str
+        Lower case; abbreviations without their dots ("U.S." is "us"); the s of a possessive left out.
+    capital : list of bool
+        Whether the word starts with an upper-case letter.
+    joined : list of bool
+        Whether it may continue a name that the word before it belongs to.
+    """
+
+    texts: list[str]
+    capital: list[bool]
+    joined: list[bool]
+
+
+def split_words(text: str) -> Words:
+    """Split a text into words.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    Words
+
+    Examples
+    --------
+    >>> words = split_words("Queen Anne's U.S. tour")
+    >>> words.texts, words.joined
+    (['queen', 'anne', 'us', 'tour'], [False, True, False, True])
+    """
+    parts = _WORD.split(text if text.isascii() else _composed(text))
+    texts: list[str] = []
+    capital: list[bool] = []
+    joined: list[bool] = []
+    before, possessive = "", False
+    for gap, word in zip(parts[0:-1:2], parts[1::2], strict=True):
+        low = word.lower().replace(_DOT_ABOVE, "")
+        if low == "s" and texts and gap in _POSSESSIVE:
+            before, possessive = low, True
+            continue
+        if word[-1] == ".":
+            low = low.replace(".", "")
+        capital.append(word[0].isupper())
+        joined.append(bool(texts) and not possessive and (gap in _JOINING or _abbreviated(gap, before)))
+        texts.append(low)
+        before, possessive = low, False
+    return Words(texts, capital, joined)
+
+
+def _composed(text: str) -> str:
+    """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
+    return unicodedata.normalize("NFC", text).replace("i" + _DOT_ABOVE, "i")
+
+
+def _abbreviated(gap: str, before: str) -> bool:
+    """Whether a full stop only marks the word before it as shortened."""
+    return gap in (". ", ".") and (len(before) == 1 or before in _ABBREVIATIONS)
+
+
+def normalise_name(name: str) -> str:
+    """The form in which names are compared: lower-case words, one space between them.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    str
+        Empty where the name holds no letter or digit.
+
+    Examples
+    --------
+    >>> normalise_name("St. Mary's (U.S.)")
+    'st mary us'
+    """
+    return " ".join(split_words(name).texts)
+
+
+def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[tuple[int, int]]:
+    """Runs of capitalised words, connectives inside them included.
+
+    Parameters
+    ----------
+    words : Words
+    taken : sequence of bool
+        Words that belong to a name already: no span crosses them.
+
+    Returns
+    -------
+    list of (int, int)
+        First word and one past the last, in order. A span starts with no stop word and ends capitalised.
+        A number never starts one.
+    """
+    texts, capital, joined = words.texts, words.capital, words.joined
+    spans: list[tuple[int, int]] = []
+    count, start = len(texts), 0
+    while start < count:
+        if not capital[start] or taken[start] or texts[start] in STOP_WORDS:
+            start += 1
+            continue
+        last, here = start, start + 1
+        while here < count and joined[here] and not taken[here]:
+            if capital[here]:
+                last = here
+            elif texts[here] not in CONNECTIVES or here - last > 2:
+                break
+            here += 1
+        spans.append((start, last + 1))
+        start = last + 1
+    return spans
+
+
+Matcher = Literal["auto", "automaton", "python"]
+MAX_WORDS = 8
+"""Longer names are not looked for."""
+_FILLERS = CONNECTIVES | STOP_WORDS
+
+
+class Gazetteer:
+    """Known names, found in text by longest match.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Normalised here; blank ones and those of more than eight words are left out.
+    matcher : {"auto", "automaton", "python"}
+        ``automaton`` is the Aho–Corasick automaton of pyahocorasick (``phasegraph[graph]``), ``python`` a slower
+        search that finds the same; ``auto`` takes the first where it is installed.
+    normalised : bool, default False
+        The names are in their normal form already.
+
+    Examples
+    --------
+    >>> from phasegraph.graph.words import split_words
+    >>> Gazetteer(["New York", "York"]).find(split_words("From New York to York"))
+    [(1, 3), (4, 5)]
+    """
+
+    def __init__(self, names: Iterable[str] = (), *, matcher: Matcher = "auto", normalised: bool = False) -> None:
+        if matcher not in ("auto", "automaton", "python"):
+            raise InvalidInputError(f'matcher must be "auto", "automaton" or "python"; got {matcher!r}')
+        forms = check_rows("names", names) if normalised else map(normalise_name, check_names("names", names))
+        self.names = frozenset(name for name in forms if name and name.count(" ") < MAX_WORDS)
+        self.matcher = _chosen(matcher)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def find(self, words: Words, *, lenient: bool = False) -> list[tuple[int, int]]:
+        """Where names stand: longest match first, from left to right, without overlap.
+
+        Parameters
+        ----------
+        words : Words
+        lenient : bool
+            For queries: names of several words count in lower case, too.
+
+        Returns
+        -------
+        list of (int, int)
+            First word and one past the last. One word must be capitalised and no stop word; of several, two
+            must be (or one, beside a number).
+        """
+        spans: list[tuple[int, int]] = []
+        end = 0
+        for start, lengths in self._candidates(words.texts):
+            if start < end:
+                continue
+            for length in lengths:
+                if _acceptable(words, start, length, lenient):
+                    end = start + length
+                    spans.append((start, end))
+                    break
+        return spans
+
+    def stands_in(self, texts: Sequence[str]) -> bool:
+        """Whether any of the names stands in a sequence of lower-case words, capitals apart."""
+        return any(True for _ in self._candidates(texts))
+
+    def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+        """Every start at which a name matches, with the lengths, longest first."""
+        if not self.names:
+            return iter(())
+        return self._by_automaton(texts) if self.matcher == "automaton" else self._by_prefix(texts)
+
+    def _by_prefix(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+        longest, names, count = self._longest, self.names, len(texts)
+        for start, word in enumerate(texts):
+            most = longest.get(word, 0)
+            if not most:
+                continue
+            lengths = [
+                length
+                for length in range(min(most, count - start), 0, -1)
+                if " ".join(texts[start : start + length]) in names
+            ]
+            if lengths:
+                yield start, lengths
+
+    def _by_automaton(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+        line = " " + " ".join(texts) + " "
+        ends: dict[int, int] = {}
+        place = 0
+        for number, word in enumerate(texts):
+            place += len(word) + 1
+            ends[place] = number
+        found: dict[int, list[int]] = {}
+        for place, length in self._automaton.iter(line):
+            found.setdefault(ends[place] - length + 1, []).append(length)
+        for start in sorted(found):
+            yield start, sorted(found[start], reverse=True)
+
+    @cached_property
+    def _longest(self) -> dict[str, int]:
+        longest: dict[str, int] = {}
+        for name in self.names:
+            first, count = name.partition(" ")[0], name.count(" ") + 1
+            if longest.get(first, 0) < count:
+                longest[first] = count
+        return longest
+
+    @cached_property
+    def _automaton(self) -> Any:
+        import ahocorasick
+
+        automaton = ahocorasick.Automaton()
+        for name in sorted(self.names):
+            automaton.add_word(f" {name} ", name.count(" ") + 1)
+        automaton.make_automaton()
+        return automaton
+
+
+def _chosen(matcher: Matcher) -> Literal["automaton", "python"]:
+    if matcher == "python":
+        return "python"
+    try:
+        import ahocorasick  # noqa: F401
+    except ImportError as error:
+        if matcher == "automaton":
+            raise MissingDependencyError(
+                "matcher='automaton' needs pyahocorasick; pip install 'phasegraph[graph]'"
+            ) from error
+        return "python"
+    return "automaton"
+
+
+def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
+    """Whether a match reads like the name and not like common words that happen to spell it."""
+    first = words.texts[start]
+    if length == 1:
+        return words.capital[start] and first not in STOP_WORDS and len(first) > 1
+    inside = range(start, start + length)
+    body = sum(words.texts[here] not in _FILLERS for here in inside)
+    if not body:
+        return False
+    capitals = sum(words.capital[here] for here in inside)
+    if capitals >= 2 or (capitals and any(words.texts[here].isdigit() for here in inside)):
+        return True
+    return lenient and body >= 2

@@ -1,0 +1,370 @@
+"""The one door to a Neo4j server: fixed statements in, plain rows out, within a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import itertools
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import monotonic
+from types import TracebackType
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import urlsplit
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
+from phasegraph.neo4j.errors import from_driver, late, translated
+from phasegraph.neo4j.transactions import BULK_FROM_SECONDS, close_driver, in_time, run_managed
+
+SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
+
+
+def check_uri(uri: str) -> None:
+    """Refuse what is no address, and one that holds a password."""
+    if not isinstance(uri, str):
+        raise InvalidTypeError(f"uri must be a str; {type(uri).__name__} was given")
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise InvalidInputError("uri must be an address like neo4j://host:7687; what was given is none") from error
+    if "@" in uri:
+        raise InvalidInputError("uri must not hold a user or password (give auth=); one with them was given")
+    if parts.scheme not in SCHEMES or not parts.hostname:
+        raise InvalidInputError(f"uri must start with one of {', '.join(SCHEMES)} and name a host; it does not")
+
+
+def checked_driver(driver: Any) -> Any:
+    """Return the driver, or say what else was given in its place."""
+    kind = type(driver)
+    if kind.__name__.startswith("Async"):
+        raise InvalidTypeError(
+            f"driver must be a neo4j.Driver; {kind.__name__} was given, whose calls have to be awaited"
+        )
+    if not callable(getattr(driver, "session", None)):
+        raise InvalidTypeError(
+            f"driver must be a neo4j.Driver; {kind.__name__} was given (for an address: Neo4jConnection.connect)"
+        )
+    return driver
+
+
+def checked_database(database: str | None) -> str | None:
+    """Return the name of a database, or None."""
+    if database is not None and (not isinstance(database, str) or not database.strip()):
+        raise InvalidInputError("database must be a name or None; a blank or another type was given")
+    return database
+
+
+def checked_seconds(value: float, field: str) -> float:
+    """Return a number of seconds above 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidTypeError(f"{field} must be a number of seconds; {type(value).__name__} was given")
+    if not 0.0 < value < float("inf"):
+        raise InvalidInputError(f"{field} must be a finite number of seconds above 0; {value!r} was given")
+    return float(value)
+
+
+def check_connection(connection: Any) -> None:
+    """Refuse what is no connection, an address or a driver for one."""
+    if not callable(getattr(connection, "read", None)):
+        raise InvalidTypeError(
+            f"connection must be a Neo4jConnection; {type(connection).__name__} was given (of an address: "
+            "Neo4jConnection.connect(uri), of a driver: Neo4jConnection(driver))"
+        )
+
+
+WARM_SECONDS = 20.0
+_MOST = 8
+
+
+class Recent:
+    """The last statements of online reads with their values, and whether the server was away since."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+        self._reads: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+        self._away = False
+
+    def note(self, statement: str, values: Mapping[str, Any]) -> None:
+        """Remember a read; of those with the same text the last, of all of them eight."""
+        with self._lock:
+            self._reads[statement] = values
+            self._reads.move_to_end(statement)
+            if len(self._reads) > _MOST:
+                self._reads.popitem(last=False)
+
+    def server_was_away(self) -> None:
+        """Note that it could not be reached."""
+        self._away = True
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[list[tuple[str, Mapping[str, Any]]]]:
+        """What `take` gives, for one at a time: a server that is slow for everybody must not get more to do."""
+        if not self._turn.acquire(blocking=False):
+            yield []
+            return
+        try:
+            yield self.take()
+        finally:
+            self._turn.release()
+
+    def take(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """The reads to run once more, oldest first: none unless the server was away, and once for each time it was."""
+        with self._lock:
+            if not self._away:
+                return []
+            self._away = False
+            return list(self._reads.items())
+
+
+Row: TypeAlias = list[Any]
+_Answer = TypeVar("_Answer")
+BULK_SECONDS = 120.0
+MOST_ROWS = 500_000
+
+
+def driver_module() -> Any:
+    """Return the ``neo4j`` driver package, or say how to install it."""
+    try:
+        return importlib.import_module("neo4j")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the Neo4j driver must be installed; run: pip install phasegraph[neo4j]"
+        ) from error
+
+
+class Neo4jConnection:
+    """A driver, a database and a deadline.
+
+    Parameters
+    ----------
+    driver : neo4j.Driver
+        The caller's own driver, or one made by `connect`. Thread-safe; a session is opened per call.
+    database : str, optional
+        Name of the database; None asks the server for its default.
+    deadline : float, default 2.0
+        Seconds that one online read may take, > 0.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If `driver` is none, or an asynchronous one, or another argument is out of range.
+
+    Examples
+    --------
+    >>> Neo4jConnection.connect("bolt://me:secret@localhost")
+    Traceback (most recent call last):
+    ...
+    phasegraph.errors.InvalidInputError: uri must not hold a user or password (give auth=); one with them was given
+    """
+
+    def __init__(self, driver: Any, *, database: str | None = None, deadline: float = 2.0) -> None:
+        self._driver = checked_driver(driver)
+        self.database = checked_database(database)
+        self.deadline = checked_seconds(deadline, "deadline")
+        self._owned = False
+        self._recent = Recent()
+
+    @classmethod
+    def connect(
+        cls, uri: str, *, auth: Any = None, database: str | None = None, deadline: float = 2.0
+    ) -> Neo4jConnection:
+        """Return a connection with a driver of its own; nothing is sent before the first statement.
+
+        Parameters
+        ----------
+        uri : str
+            Address without user or password, as ``neo4j://host:7687`` or ``bolt+s://host``.
+        auth : tuple of (str, str) or an auth manager of the driver, optional
+            Handed to the driver and kept nowhere else.
+        database : str, optional
+            Name of the database.
+        deadline : float, default 2.0
+            Seconds that one online read may take.
+
+        Returns
+        -------
+        Neo4jConnection
+            To be closed by `close` or as a context manager.
+
+        Raises
+        ------
+        InvalidInputError
+            If the address has an unknown scheme or holds a password.
+        MissingDependencyError
+            If the driver is not installed.
+        """
+        check_uri(uri)
+        seconds = checked_seconds(deadline, "deadline")
+        checked = checked_database(database)
+        driver = driver_module().GraphDatabase.driver(
+            uri,
+            auth=auth,
+            connection_timeout=seconds / 2,
+            connection_acquisition_timeout=seconds / 2,
+            max_transaction_retry_time=seconds / 4,
+            max_connection_lifetime=200,
+            liveness_check_timeout=30,
+        )
+        connection = cls(driver, database=checked, deadline=seconds)
+        connection._owned = True
+        return connection
+
+    def __repr__(self) -> str:
+        """Neither address nor user: both may be secret."""
+        return f"Neo4jConnection(database={self.database!r}, deadline={self.deadline!r})"
+
+    def __enter__(self) -> Neo4jConnection:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the driver if `connect` made it; a caller's own is left open."""
+        if self._owned:
+            close_driver(self._driver)
+
+    def read(
+        self,
+        statement: str,
+        parameters: Mapping[str, Any] | None = None,
+        *,
+        deadline: float | None = None,
+        limit: int | None = None,
+        warm: bool = True,
+    ) -> list[Row]:
+        """Run one reading statement in a managed transaction routed to a reader.
+
+        Parameters
+        ----------
+        statement : str
+            Text made by `render`, never a caller's.
+        parameters : mapping, optional
+            The values.
+        deadline : float, optional
+            Seconds; None takes the connection's. The call is back by then, even where the server is not.
+        limit : int, optional
+            Rows taken at most; the rest is left on the server. None takes all of them, but under the
+            connection's own deadline more than 500,000 are an error: an online read has no use for them.
+        warm : bool, default True
+            Whether it may be run once more in the background when the server is back after an outage; False for
+            what is a caller's own, or changes anything.
+
+        Returns
+        -------
+        list of list
+            One list of values per record, in the order of the RETURN clause.
+
+        Raises
+        ------
+        StoreError
+            If the server cannot be reached, refuses, or does not answer in time. The first word of the message
+            is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize, refused or closed.
+        """
+        seconds = self.deadline if deadline is None else checked_seconds(deadline, "deadline")
+        if warm and seconds < BULK_FROM_SECONDS:
+            self._recent.note(statement, parameters or {})
+        most = MOST_ROWS if limit is None and deadline is None else None
+        return self._managed("execute_read", _reading(statement, parameters, limit, most, seconds), seconds)
+
+    def write(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float = BULK_SECONDS
+    ) -> list[Row]:
+        """Run one writing statement; it must be idempotent, because a lost commit is sent again. See `read`."""
+        return self._managed("execute_write", _writing([(statement, parameters or {})]), deadline)
+
+    def write_all(
+        self, statements: Iterable[tuple[str, Mapping[str, Any]]], *, deadline: float = BULK_SECONDS
+    ) -> list[Row]:
+        """Run several writing statements in one transaction, all or nothing; return the rows of the last."""
+        return self._managed("execute_write", _writing(statements), deadline)
+
+    def explain(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float | None = None
+    ) -> tuple[str, Mapping[str, Any] | None]:
+        """Return what the server's planner says a statement does ('r', 'rw', 'w' or 's') and its plan; nothing runs."""
+
+        def work(transaction: Any) -> tuple[str, Mapping[str, Any] | None]:
+            summary = transaction.run("EXPLAIN " + statement, dict(parameters or {})).consume()
+            return str(summary.query_type), summary.plan
+
+        return self._managed("execute_read", work, deadline)
+
+    def _managed(self, method: str, work: Callable[[Any], _Answer], deadline: float | None) -> _Answer:
+        seconds = self.deadline if deadline is None else checked_seconds(deadline, "deadline")
+        neo4j = driver_module()
+        reads = method == "execute_read"
+        settings = {
+            "database": self.database,
+            "default_access_mode": neo4j.READ_ACCESS if reads else neo4j.WRITE_ACCESS,
+            # Counting a preset that the database lacks is not worth a warning in the caller's log.
+            "notifications_min_severity": "OFF",
+        }
+        run = functools.partial(run_managed, self._driver, method, work, seconds, settings)
+        try:
+            # A write that is given up may still be done: it is waited for to its end.
+            return in_time(run, seconds, functools.partial(self._warm_up, settings)) if reads else run()
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise InvalidInputError(
+                "values must be text that UTF-8 can hold and numbers of 64 bits; one that is not was given"
+            ) from error
+        except Exception as error:
+            if from_driver(error):
+                told = translated(error, seconds, self.database)
+                # Where all connections are taken, by ourselves, the server has enough to do.
+                if str(told).startswith("unreachable") and "from the pool" not in str(error):
+                    self._recent.server_was_away()
+                raise told from error
+            raise
+
+    def _warm_up(self, settings: dict[str, Any]) -> None:
+        """Let a server that is back plan what it will be asked; where it fails, somebody else will be told."""
+        with self._recent.again() as reads:
+            for statement, values in reads:
+                work = _reading(statement, values, 1, None, WARM_SECONDS)
+                with contextlib.suppress(Exception):
+                    run_managed(self._driver, "execute_read", work, WARM_SECONDS, settings)
+
+
+def _reading(
+    statement: str, parameters: Mapping[str, Any] | None, limit: int | None, most: int | None, seconds: float
+) -> Callable[[Any], list[Row]]:
+    """The transaction function of one reading statement: it takes `limit` rows, and fails after `most` or too late.
+
+    Rows that nobody waits for any more are not unpacked: that would hold up the threads that others wait for.
+    """
+    values = dict(parameters or {})
+    due = monotonic() + seconds
+
+    def work(transaction: Any) -> list[Row]:
+        result = transaction.run(statement, values)
+        taken: list[Row] = []
+        for record in result if limit is None else itertools.islice(result, limit):
+            if monotonic() > due:
+                raise late(seconds)
+            if len(taken) == most:
+                raise StoreError(f"oversize: an online read must have at most {most} rows; it has more")
+            taken.append(record.values())
+        if limit is not None:
+            result.consume()
+        return taken
+
+    return work
+
+
+def _writing(statements: Iterable[tuple[str, Mapping[str, Any]]]) -> Callable[[Any], list[Row]]:
+    """The transaction function of several writing statements; it returns the rows of the last."""
+    fixed = tuple(statements)
+
+    def work(transaction: Any) -> list[Row]:
+        rows: list[Row] = []
+        for statement, parameters in fixed:
+            rows = transaction.run(statement, dict(parameters)).values()
+        return rows
+
+    return work

@@ -1,0 +1,298 @@
+"""A part of a stored graph, and the edges that queries fetched, kept in arrays until the corpus changes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from scipy import sparse
+
+from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.linking import RelevanceRows
+from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.graph.pagerank.push import Rows, StaticRows, ranges
+
+UNBOUNDED = np.iinfo(np.int32).max
+"""What pushing a node costs whose edges are not here."""
+LEAST_TOLERANCE = 1e-9
+"""Times `UNBOUNDED`, more than all the mass there is."""
+_NEVER = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class PartialOperator(WalkOperator):
+    """The edges that are here, prepared for walks; ``here[node]`` says whether a node's edges are."""
+
+    here: BoolArray = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+
+    @cached_property
+    def costs(self) -> Int32Array:
+        """(n,) array of int32: as of a whole graph, `UNBOUNDED` for nodes whose edges are not here."""
+        costs: Int32Array = np.where(self.here, np.maximum(self.out_degrees, 1), UNBOUNDED).astype(np.int32)
+        costs.flags.writeable = False
+        return costs
+
+    def rows(self, gains: FloatArray | None) -> Rows:
+        """How a push reads the edges, with or without gains."""
+        return _Static(self) if gains is None else _Relevant(self, gains)
+
+
+class _Static(StaticRows):
+    @property
+    def dense_edges(self) -> int:
+        """No round is dense: it would push nodes that are below their thresholds, and those that are not here."""
+        return _NEVER
+
+    @property
+    def stationary(self) -> None:
+        """Not known: part of the edges are missing."""
+        return
+
+
+class _Relevant(RelevanceRows):
+    @property
+    def dense_edges(self) -> int:
+        """As for fixed weights."""
+        return _NEVER
+
+
+@dataclass(frozen=True, eq=False)
+class PartialGraph:
+    """Some nodes of a stored graph, with as much of `EntityGraph` as linking, walking and trails look at.
+
+    Parameters
+    ----------
+    passages : sequence of str
+        Ids; nodes 0 to P - 1. A ``range`` where only their number counts.
+    entities : tuple of str
+        Names; nodes P to P + E - 1.
+    passage_rows, entity_rows : mapping of str to int
+        Their rows.
+    frequency : (E,) array of int
+        How many passages of the whole corpus mention each entity.
+    anchored : (E,) array of bool
+        Whether some passage is about it.
+    adjacency : sparse matrix, optional
+        Edges fetched so far.
+    here : (P + E,) array of bool, optional
+        Nodes whose edges were fetched.
+    """
+
+    passages: Sequence[Any]
+    entities: tuple[str, ...]
+    passage_rows: Mapping[str, int]
+    entity_rows: Mapping[str, int]
+    frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))
+    adjacency: Any = None
+    here: Any = None
+    embeddings: None = None
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return len(self.passages) + len(self.entities)
+
+    @cached_property
+    def operator(self) -> PartialOperator:
+        """The edges, prepared for walks."""
+        return self.walkable(self.here)
+
+    def walkable(self, here: BoolArray) -> PartialOperator:
+        """The edges, prepared for a walk that pushes these nodes at most."""
+        plain = WalkOperator.from_adjacency(self.adjacency)
+        return PartialOperator(plain.indptr, plain.indices, plain.weights, plain.inverse_out, here=here)
+
+    def rows_of(self, passages: Sequence[str], entities: Sequence[str]) -> IntArray:
+        """Nodes of these ids and names, which must all be here."""
+        first = len(self.passages)
+        rows = [self.passage_rows[name] for name in passages]
+        rows += [first + self.entity_rows[name] for name in entities]
+        return np.array(rows, dtype=np.intp)
+
+    def names_of(self, nodes: IntArray) -> tuple[list[str], list[str]]:
+        """Ids of the passages and names of the entities among nodes."""
+        first = len(self.passages)
+        ids = [self.passages[node] for node in nodes[nodes < first].tolist()]
+        return ids, [self.entities[node - first] for node in nodes[nodes >= first].tolist()]
+
+    def as_graph(self) -> EntityGraph:
+        """Return this under the type whose attributes it has."""
+        return cast(EntityGraph, self)
+
+
+Codes: TypeAlias = Int32Array
+"""Nodes whatever is added: an entity by its row, a passage by -1 less its row."""
+
+
+class KnownEdges:
+    """Nodes by name, and the out-edges of some of them; grows, one query at a time.
+
+    Rows are given in the order of arrival.
+    """
+
+    def __init__(self) -> None:
+        self.passages: dict[str, int] = {}
+        self.entities: dict[str, int] = {}
+        self._owners = np.empty(0, dtype=np.int32)
+        self._counts = np.empty(0, dtype=np.int32)
+        self._ends = np.empty(0, dtype=np.int32)
+        self._weights = np.empty(0, dtype=np.float32)
+        self._used = np.empty(0, dtype=np.int64)
+
+    def __len__(self) -> int:
+        """How many edges there are; a node that has none takes room as well."""
+        return len(self._ends) + len(self._owners)
+
+    def copy(self) -> KnownEdges:
+        """Return one that may grow while others walk over this one."""
+        made = KnownEdges()
+        made.passages, made.entities = dict(self.passages), dict(self.entities)
+        made._owners, made._counts, made._ends = self._owners, self._counts, self._ends
+        made._weights, made._used = self._weights, self._used
+        return made
+
+    def lacks(self, passages: Iterable[str], entities: Iterable[str]) -> bool:
+        """Whether one of these has no row."""
+        return any(name not in self.passages for name in passages) or any(
+            name not in self.entities for name in entities
+        )
+
+    def codes(self, is_passage: bool, names: Iterable[str]) -> Codes:
+        """Nodes of these names, new ones with the next rows."""
+        rows = self.passages if is_passage else self.entities
+        found = np.array([rows.setdefault(name, len(rows)) for name in names], dtype=np.int32)
+        self.__dict__.pop("graph", None)
+        return -1 - found if is_passage else found
+
+    def add(self, owners: Codes, counts: Int32Array, ends: Codes, weights: Float32Array) -> None:
+        """Take in the edges of nodes that had none so far: `counts` of them for each."""
+        self._owners = np.concatenate([self._owners, owners])
+        self._counts = np.concatenate([self._counts, counts])
+        self._ends = np.concatenate([self._ends, ends])
+        self._weights = np.concatenate([self._weights, weights])
+        self._used = np.concatenate([self._used, np.zeros(len(owners), dtype=np.int64)])
+        self.__dict__.pop("graph", None)
+
+    @cached_property
+    def graph(self) -> PartialGraph:
+        """All of it, entities after passages."""
+        first = len(self.passages)
+        size = first + len(self.entities)
+        owners = _nodes(self._owners, first)
+        here = np.zeros(size, dtype=np.bool_)
+        here[owners] = True
+        indptr = np.zeros(size + 1, dtype=np.int64)
+        indptr[owners + 1] = self._counts
+        np.cumsum(indptr, out=indptr)
+        edges = np.empty(len(self._ends), dtype=np.int64)
+        edges[ranges(indptr[owners], self._counts.astype(np.int64))] = np.arange(len(edges))
+        matrix = sparse.csr_array((self._weights[edges], _nodes(self._ends, first)[edges], indptr), shape=(size, size))
+        return PartialGraph(
+            tuple(self.passages),
+            tuple(self.entities),
+            MappingProxyType(self.passages),
+            MappingProxyType(self.entities),
+            adjacency=matrix,
+            here=here,
+        )
+
+    def touch(self, nodes: BoolArray, clock: int) -> None:
+        """Note that a walk needed the edges of these nodes of its graph."""
+        owners = _nodes(self._owners, len(self.passages))
+        self._used[nodes[owners]] = clock
+
+    def part(self, limit: int) -> KnownEdges:
+        """Return the nodes used last, with `limit` edges at most."""
+        order = np.argsort(-self._used, kind="stable")
+        kept = np.sort(order[np.cumsum(self._counts[order] + 1) <= limit])
+        starts = np.cumsum(self._counts, dtype=np.int64) - self._counts
+        edges = ranges(starts[kept], self._counts[kept].astype(np.int64))
+        made = KnownEdges()
+        ids, names = tuple(self.passages), tuple(self.entities)
+        codes = np.concatenate([self._owners[kept], self._ends[edges]])
+        distinct, place = np.unique(codes, return_inverse=True)
+        fresh = np.empty(len(distinct), dtype=np.int32)
+        here = distinct < 0
+        fresh[here] = made.codes(True, [ids[row] for row in (-1 - distinct[here]).tolist()])
+        fresh[~here] = made.codes(False, [names[row] for row in distinct[~here].tolist()])
+        codes = fresh[place]
+        made.add(codes[: len(kept)], self._counts[kept], codes[len(kept) :], self._weights[edges])
+        made._used = self._used[kept]
+        return made
+
+
+class KeptEdges:
+    """What is known of a corpus, for one set of weights; the nodes longest unused go first. Thread-safe.
+
+    Parameters
+    ----------
+    limit : int, default 500_000
+        Edges kept at most, at least 0; 0 keeps none. Past it, half of them stay.
+
+    Raises
+    ------
+    InvalidInputError
+        If `limit` is out of range.
+    """
+
+    def __init__(self, limit: int = 500_000) -> None:
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
+            raise InvalidInputError(f"limit must be an integer of at least 0; {limit!r:.40} was given")
+        self._limit = limit
+        self._lock = Lock()
+        self._stamp: object = None
+        self._held = KnownEdges()
+        self._clock = itertools.count(1)
+
+    def __len__(self) -> int:
+        """How many edges are kept."""
+        return len(self._held)
+
+    def known(self, stamp: object) -> KnownEdges:
+        """What is kept of the corpus as it is; to be copied before it grows."""
+        with self._lock:
+            if stamp != self._stamp:
+                self._held, self._stamp = KnownEdges(), stamp
+            return self._held
+
+    def keep(self, stamp: object, known: KnownEdges, needed: BoolArray) -> None:
+        """Keep what a query has come to know; of two that ran at once, what knows more.
+
+        Parameters
+        ----------
+        stamp : object
+            Of the corpus the query walked over; if it is another by now, nothing is kept.
+        known : KnownEdges
+            What `known` returned, or a copy that has grown.
+        needed : (n,) array of bool
+            Nodes of its graph whose edges the walk needed.
+        """
+        with self._lock:
+            if stamp != self._stamp:
+                return
+            known.touch(needed, next(self._clock))
+            if len(known) > len(self._held):
+                self._held = known if len(known) <= self._limit else known.part(self._limit // 2)
+
+
+def _nodes(codes: Codes, first: int) -> IntArray:
+    """Nodes of a graph whose entities start at `first`."""
+    nodes: IntArray = np.where(codes < 0, -1 - codes, codes + first).astype(np.intp)
+    return nodes
+
+
+def merged(owners: Sequence[int] | IntArray, ends: Codes, values: Float32Array) -> tuple[IntArray, Codes, Float32Array]:
+    """Parallel edges as one, with the sum of their values, by owner and end."""
+    keys = np.asarray(owners, dtype=np.int64) * 2**32 + ends.astype(np.int64)
+    distinct, place = np.unique(keys, return_inverse=True)
+    summed = np.bincount(place, weights=values, minlength=len(distinct)).astype(np.float32)
+    return (distinct // 2**32).astype(np.intp), (distinct % 2**32).astype(np.int32), summed

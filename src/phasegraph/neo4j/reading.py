@@ -1,0 +1,419 @@
+"""Read passages, mentions and facts out of Neo4j, whatever wrote them, and Cypher of a caller's own, guarded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import HOME_LEAD, HOME_TITLE
+from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, Row, check_connection
+from phasegraph.neo4j.records import (
+    GraphChanges,
+    GraphRecords,
+    Normalised,
+    PassageRecord,
+    check_corpus,
+    in_order,
+    named_record,
+)
+from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, for_entities, quote, render, schema_named
+
+MARK, ESCAPE = "\x1f", "\x1b"
+_MARKED, _ESCAPED = ESCAPE + "m", ESCAPE + "e"
+FORMAT: Mapping[str, str] = MappingProxyType({"mark": MARK, "escape": ESCAPE, "marked": _MARKED, "escaped": _ESCAPED})
+"""Parameters of every statement with a `line` in it."""
+NODES_TOGETHER, LINES_TOGETHER = 200, 100
+
+
+def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
+    """Return Cypher for texts and then whole numbers as one text; what is missing or a list is empty."""
+    values = [
+        f"replace(replace(coalesce(toStringOrNull({each}), ''), $escape, $escaped), $mark, $marked)"
+        for each in expressions
+    ]
+    values += [f"coalesce(toString(toIntegerOrNull({each})), '')" for each in numbers]
+    return " + ".join(f"{each} + $mark" for each in values)
+
+
+def joined(lines: str) -> str:
+    """Return Cypher for a list of lines as one text."""
+    return f"reduce(whole = '', line IN {lines} | whole + line)"
+
+
+def each_node(variable: str, values: str) -> str:
+    """Return the end of a statement: for each of many nodes the list of `values`, a few hundred to a record."""
+    return f"""\
+WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
+RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
+
+
+def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
+    """Return the end of a statement: a line for each of its rows, a hundred to a record."""
+    return f"""\
+WITH collect({line(*expressions, numbers=numbers)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
+RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
+
+
+def read_together(
+    connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], deadline: float
+) -> list[list[Row]]:
+    """Return the rows of several statements that the server works on at the same time."""
+    asked = list(statements)
+    with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
+        answers = [pool.submit(connection.read, each, {**values, **FORMAT}, deadline=deadline) for each in asked]
+        return [answer.result() for answer in answers]
+
+
+def values_of(text: str) -> list[str]:
+    """Return the values of all lines of a text, in order."""
+    values = text.split(MARK)
+    values.pop()
+    if ESCAPE in text:
+        return [value.replace(_MARKED, MARK).replace(_ESCAPED, ESCAPE) for value in values]
+    return values
+
+
+def columns_of(texts: Iterable[str], width: int) -> tuple[list[str], ...]:
+    """Return the columns of texts with `width` values per line."""
+    values = [value for text in texts for value in values_of(text)]
+    return tuple(values[place::width] for place in range(width))
+
+
+Fact: TypeAlias = tuple[str, str, str, int]
+_PASSAGES = "MATCH (p:«passage») WHERE p.«text» IS NOT NULL AND {only}\n"
+_MENTIONS = "[(p)-[:«provenance»]-(e«:entity») WHERE NOT e:«passage» | {name}]"
+_FACTS = "MATCH (a:«entity»)-[r]->(b:«entity»)\n"
+_FACTS_OF_ANY = """\
+MATCH (p:«passage»)-[:«provenance»]-(a) WHERE NOT a:«passage» WITH DISTINCT a
+MATCH (a)-[r]->(b) WHERE NOT b:«passage»
+"""
+
+
+def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, deadline: float) -> GraphRecords:
+    """Return every passage of a corpus under a schema that is not ours."""
+    asked = _passages_statement(schema), _facts_statement(schema)
+    blocks, lines = read_together(connection, asked, {"corpus": corpus}, deadline)
+    rows = [row for block in blocks for row in block[0]]
+    ids = [str(row[0] if _named(row[0]) else row[1]) for row in rows]
+    named = [[name for name in values_of(row[4]) if name.strip()] for row in rows]
+    placed, unplaced = _place(ids, named, _counted_facts(lines))
+    normal = Normalised()
+    records = [
+        named_record(passage, row[2] or "", str(row[3]), Counter(names).items(), placed.get(passage, ()), normal)
+        for passage, row, names in zip(ids, rows, named, strict=True)
+    ]
+    # With a corpus, a fact that none of its passages vouches for may be another corpus's: it is not handed
+    # out.
+    left = unplaced if corpus is None else ()
+    return GraphRecords(in_order(records), unplaced=left, stable_ids=all(_named(row[0]) for row in rows))
+
+
+def _passages_statement(schema: GraphSchema) -> str:
+    only = "true" if schema.corpus_key is None else "($corpus IS NULL OR p.«corpus» = $corpus)"
+    mentions = joined(_MENTIONS.format(name=line(_first_of("e", schema.name_keys))))
+    keys = _first_of("p", schema.id_keys), _first_of("p", schema.title_keys)
+    text = _PASSAGES.format(only=only) + each_node("p", f"{keys[0]}, elementId(p), {keys[1]}, p.«text», {mentions}")
+    return render(for_entities(text, schema), schema.names())
+
+
+def _facts_statement(schema: GraphSchema) -> str:
+    source = "null" if schema.fact_source_key is None else "r.«fact_source»"
+    ends = _first_of("a", schema.name_keys), _first_of("b", schema.name_keys)
+    text = _FACTS_OF_ANY if schema.entity_label is None else _FACTS
+    return render(text + each_line(source, ends[0], "type(r)", ends[1]), schema.names())
+
+
+def _first_of(variable: str, keys: Sequence[str]) -> str:
+    """Return an expression for the first of several properties that is there, as text."""
+    options = [f"toStringOrNull({variable}.{quote(key, 'property key')})" for key in keys]
+    return f"coalesce({', '.join(options)})" if options else "null"
+
+
+def _counted_facts(lines: Iterable[list[Any]]) -> Mapping[tuple[str, str, str, str], int]:
+    """Count equal relations; one between nodes without a name is none."""
+    rows = zip(*columns_of((row[0] for row in lines), 4), strict=True)
+    return Counter(row for row in rows if row[1].strip() and row[3].strip())
+
+
+def _named(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _place(
+    ids: Sequence[str], named: Sequence[Sequence[str]], facts: Mapping[tuple[str, str, str, str], int]
+) -> tuple[dict[str, list[Fact]], tuple[Fact, ...]]:
+    """Give every fact to the passages that mention both its ends, and to the one it names."""
+    passages_of: dict[str, dict[str, None]] = {}
+    for passage, names in zip(ids, named, strict=True):
+        for name in names:
+            passages_of.setdefault(name, {})[passage] = None
+    known = set(ids)
+    placed: dict[str, list[Fact]] = {}
+    unplaced: list[Fact] = []
+    for (source, *words), count in facts.items():
+        subject, predicate, other = words
+        few, many = sorted((passages_of.get(subject, {}), passages_of.get(other, {})), key=len)
+        homes = {passage: None for passage in few if passage in many}
+        if source in known:
+            homes[source] = None
+        for passage in homes:
+            placed.setdefault(passage, []).append((subject, predicate, other, 1))
+        if not homes:
+            unplaced.append((subject, predicate, other, count))
+    return placed, tuple(sorted(unplaced))
+
+
+_MENTIONS_READING = (
+    f"[(p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`) | {line('e.name', numbers=('m.count', 'm.home'))}]"
+)
+_PASSAGES_READING = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since\n"
+_PASSAGE_ROWS = _PASSAGES_READING + each_node("p", f"p.id, p.title, p.text, {joined(_MENTIONS)}")
+_FACT_LINES = each_line("f.passage", "a.name", "f.predicate", "b.name", numbers=("f.count",))
+_FACTS_READING = f"""\
+{_PASSAGES}MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {{corpus: $corpus, passage: p.id}}]->(b:`PhasegraphEntity`)
+{_FACT_LINES}"""
+_ALL_FACTS = f"""\
+MATCH (a:`PhasegraphEntity` {{corpus: $corpus}})-[f:`PHASEGRAPH_FACT`]->(b:`PhasegraphEntity`)
+{_FACT_LINES}"""
+_SYNONYMS = """\
+MATCH (a:`PhasegraphEntity` {corpus: $corpus})-[s:`PHASEGRAPH_SYNONYM`]->(b) RETURN a.name, b.name, s.similarity"""
+_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.created, c.revision"
+_REMOVED = "MATCH (p:`PhasegraphRemoved` {corpus: $corpus}) WHERE p.revision > $since RETURN p.id"
+_HOMES = {str(HOME_TITLE), str(HOME_LEAD)}
+
+
+def read_graph(
+    connection: Neo4jConnection,
+    schema: str | GraphSchema | None = None,
+    *,
+    corpus: str | None = None,
+    deadline: float = BULK_SECONDS,
+) -> GraphRecords:
+    """Return every passage of a corpus with its mentions and facts.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where the graph lies.
+    schema : str or GraphSchema, optional
+        A preset's name or the names themselves; None detects the preset.
+    corpus : str, optional
+        Only passages with this value of the schema's corpus key; needed for our own schema.
+    deadline : float, default 120
+        Seconds per statement.
+
+    Returns
+    -------
+    GraphRecords
+        Passages sorted by id.
+
+    Raises
+    ------
+    InvalidInputError
+        If the schema is unknown or cannot be detected, or `corpus` and the schema's corpus key do not go
+        together.
+    StoreError
+        If the server fails.
+    """
+    check_connection(connection)
+    chosen = detect_schema(connection) if schema is None else schema_named(schema)
+    _check_corpus(chosen, corpus)
+    if chosen == PHASEGRAPH:
+        return _own_graph(connection, str(corpus), deadline)
+    return read_foreign(connection, chosen, corpus, deadline)
+
+
+def read_changes(
+    connection: Neo4jConnection, *, corpus: str, since: int, deadline: float = BULK_SECONDS
+) -> GraphChanges:
+    """Return what changed in a corpus of our own schema after a revision, reading nothing else.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where the graph lies.
+    corpus : str
+        Its corpus key.
+    since : int
+        `GraphRecords.revision` or `GraphChanges.revision` of the last reading, at least 0.
+    deadline : float, default 120
+        Seconds per statement.
+
+    Returns
+    -------
+    GraphChanges
+        For graphs of other schemas, compare two readings with `changes_between`.
+
+    Raises
+    ------
+    InvalidInputError
+        If `since` is negative.
+    StoreError
+        If the server fails.
+    """
+    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
+        raise InvalidInputError(f"since must be a revision of at least 0; {since!r:.40} was given")
+    _check_corpus(PHASEGRAPH, corpus)
+    created, revision = _revision(connection, corpus, deadline)
+    if 0 < since < created or since > revision:
+        raise InvalidInputError(
+            f"since must be a revision of the corpus that is there now; {since} is of another one: read it whole"
+        )
+    if since == revision:
+        return GraphChanges((), (), revision)
+    values = {"corpus": corpus, "since": since}
+    records = _own_records(connection, values, _FACTS_READING, deadline)
+    removed = sorted(str(row[0]) for row in connection.read(_REMOVED, values, deadline=deadline))
+    return GraphChanges(records, tuple(removed), revision, _synonyms(connection, values, deadline))
+
+
+def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
+    if corpus is not None:
+        check_corpus(corpus)
+    if corpus is not None and schema.corpus_key is None:
+        raise InvalidInputError(f"corpus needs a schema with a corpus_key; {schema.name!r} has none")
+    if corpus is None and schema == PHASEGRAPH:
+        raise InvalidInputError("corpus must be given for the schema 'phasegraph'; None was given")
+
+
+def _revision(connection: Neo4jConnection, corpus: str, deadline: float) -> tuple[int, int]:
+    """Return the revisions that the corpus started with and has come to."""
+    rows = connection.read(_REVISION, {"corpus": corpus}, deadline=deadline)
+    return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
+
+
+def _own_graph(connection: Neo4jConnection, corpus: str, deadline: float) -> GraphRecords:
+    # The revision is read before the contents: a write in between is read twice, never missed.
+    _, revision = _revision(connection, corpus, deadline)
+    values = {"corpus": corpus, "since": -1}
+    records = _own_records(connection, values, _ALL_FACTS, deadline)
+    return GraphRecords(records, revision, synonyms=_synonyms(connection, values, deadline))
+
+
+def _synonyms(
+    connection: Neo4jConnection, values: Mapping[str, Any], deadline: float
+) -> tuple[tuple[str, str, float], ...]:
+    rows = connection.read(_SYNONYMS, values, deadline=deadline)
+    return tuple(sorted((one, other, float(similarity)) for one, other, similarity in rows))
+
+
+def _own_records(
+    connection: Neo4jConnection, values: Mapping[str, Any], facts: str, deadline: float
+) -> tuple[PassageRecord, ...]:
+    blocks, lines = read_together(connection, (_PASSAGE_ROWS, facts), values, deadline)
+    stated = _stated(lines)
+    return in_order(
+        [
+            PassageRecord(passage, title, text, *_mentions(passage, mentioned, stated))
+            for block in blocks
+            for passage, title, text, mentioned in block[0]
+        ]
+    )
+
+
+def _stated(rows: list[list[Any]]) -> dict[str, list[tuple[str, str, str, int]]]:
+    """Facts by the passage that states them."""
+    stated: dict[str, list[tuple[str, str, str, int]]] = {}
+    *words, counts = columns_of((row[0] for row in rows), 5)
+    for passage, subject, predicate, other, count in zip(*words, map(_number, counts), strict=True):
+        stated.setdefault(passage, []).append((subject, predicate, other, count))
+    return stated
+
+
+def _mentions(passage: str, lines: str, stated: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Mentions, facts and homes of a passage."""
+    names, counts, kinds = columns_of((lines,), 3)
+    homes = [(name, int(kind)) for name, kind in zip(names, kinds, strict=True) if kind in _HOMES]
+    return list(zip(names, map(_number, counts), strict=True)), stated.get(passage, ()), homes
+
+
+def _number(count: str) -> int:
+    """Read a count; whatever is none is left for the record to refuse."""
+    return int(count) if count.isdecimal() else 0
+
+
+MAX_STATEMENT = 20_000
+READING_PROCEDURES = frozenset({"db.index.vector.queryNodes", "db.index.fulltext.queryNodes"})
+_BEYOND_THE_GRAPH = ("LoadCSV", "Show", "Terminate", "Administration")
+
+
+def read_guarded(
+    connection: Neo4jConnection,
+    statement: str,
+    parameters: Mapping[str, Any] | None = None,
+    *,
+    limit: int = 1000,
+    procedures: Collection[str] = READING_PROCEDURES,
+    deadline: float | None = None,
+) -> list[Row]:
+    """Run a caller's or a model's statement if it only reads the graph.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where to run it; preferably as a user who may only read.
+    statement : str
+        At most 20,000 characters.
+    parameters : mapping, optional
+        Its values.
+    limit : int, default 1000
+        Rows taken at most, at least 1; the rest is left on the server.
+    procedures : collection of str, optional
+        Procedures it may call; by default those that query a vector or full-text index.
+    deadline : float, optional
+        Seconds for each of planning and running; None takes the connection's.
+
+    Returns
+    -------
+    list of list
+        As `Neo4jConnection.read`.
+
+    Raises
+    ------
+    InvalidInputError
+        If the statement writes, changes the schema, administers, or reaches beyond the graph.
+    StoreError
+        If the server refuses it or fails.
+
+    Notes
+    -----
+    Functions that are installed on the server are not looked at; those of APOC that run Cypher run it in the
+    same reading transaction.
+    """
+    _check(statement, limit)
+    kind, plan = connection.explain(statement, parameters, deadline=deadline)
+    if kind != "r":
+        raise InvalidInputError(f"a statement that is not ours must only read; the server plans it as {kind!r}")
+    for operator, details in _operators(plan):
+        if operator.startswith(_BEYOND_THE_GRAPH):
+            raise InvalidInputError(f"a statement that is not ours must keep to the graph; its plan holds {operator}")
+        if operator.startswith("ProcedureCall") and details.partition("(")[0] not in procedures:
+            raise InvalidInputError(
+                f"a statement that is not ours may call {', '.join(sorted(procedures)) or 'no procedure'}; "
+                f"it calls {details.partition('(')[0]:.80}"
+            )
+    return connection.read(statement, parameters, deadline=deadline, limit=limit, warm=False)
+
+
+def _check(statement: str, limit: int) -> None:
+    if not isinstance(statement, str):
+        raise InvalidTypeError(f"statement must be a str; {type(statement).__name__} was given")
+    if not statement.strip() or len(statement) > MAX_STATEMENT:
+        raise InvalidInputError(
+            f"statement must hold 1 to {MAX_STATEMENT} characters, not only blanks; {len(statement)} were given"
+        )
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidInputError(f"limit must be an integer of at least 1; {limit!r:.40} was given")
+
+
+def _operators(plan: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Every operator of a plan with its details, from the root down."""
+    waiting = [plan] if plan else []
+    while waiting:
+        here = waiting.pop()
+        yield str(here.get("operatorType", "")), str(here.get("args", {}).get("Details", ""))
+        waiting.extend(here.get("children", ()))

@@ -1,0 +1,509 @@
+"""What a stored graph says, passage by passage: integer counts with their provenance, and the graph they make."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from phasegraph._validation import check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.building import read_passages
+from phasegraph.graph.entity_graph import (
+    HOME_LEAD,
+    HOME_TITLE,
+    Csr,
+    EdgeWeights,
+    EntityGraph,
+    Extraction,
+    replace_passages,
+    symmetric,
+)
+from phasegraph.graph.rules import lead_name, title_names
+from phasegraph.graph.words import normalise_name
+
+# Nearly all names are of this form, and normalised by making them small.
+_PLAIN = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
+
+
+class Normalised(dict[str, str]):
+    """Normalised names by the name as it was written, each worked out once."""
+
+    def __missing__(self, name: str) -> str:
+        normal = self[name] = name.lower() if _PLAIN.fullmatch(name) else normalise_name(name)
+        return normal
+
+
+def assemble(
+    records: Sequence[PassageRecord],
+    synonyms: Iterable[tuple[str, str, float]],
+    *,
+    embeddings: Any = None,
+    weights: EdgeWeights | None = None,
+) -> EntityGraph:
+    """Return the graph of records; see `GraphRecords.graph`."""
+    ids = tuple(record.id for record in records)
+    if len(set(ids)) < len(ids):
+        raise InvalidInputError("passage ids must be unique; one is given more than once")
+    normal = Normalised()
+    ends = [[normal[end] for fact in record.facts for end in (fact[0], fact[2])] for record in records]
+    named = [[name for name, _ in record.mentions] for record in records]
+    homes = [[row for row in record.homes if row[1] in (HOME_LEAD, HOME_TITLE)] for record in records]
+    entities = tuple(sorted({*chain.from_iterable(named), *chain.from_iterable(ends)} - {""}))
+    place = {"": -1, **{name: row for row, name in enumerate(entities)}}
+    stated = _rows_of(ends, place)
+    counts = np.fromiter((count for record in records for _, count in record.mentions), dtype=np.int32)
+    shape, square = (len(ids), len(entities)), (len(entities), len(entities))
+    return EntityGraph(
+        ids,
+        entities,
+        _mentions(_rows_of(named, place), counts, stated, shape),
+        _summed(
+            _rows_of([[name for name, _ in row] for row in homes], place),
+            np.fromiter((kind for row in homes for _, kind in row), dtype=np.int8),
+            shape,
+        ),
+        _facts(stated[1], np.fromiter((fact[3] for each in records for fact in each.facts), dtype=np.int32), square),
+        synonym_edges(synonyms, entities),
+        weights if weights is not None else EdgeWeights(),
+        embeddings,
+    )
+
+
+def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence[str]) -> Csr:
+    """Return the matrix of similarities, each in (0, 1], of entities."""
+    pairs = {
+        (one, other): check_range(f"the similarity of {(one, other)!r:.120}", similarity, 0, 1, ends="(]")
+        for one, other, similarity in synonyms
+    }
+    place = {name: row for row, name in enumerate(entities)} if pairs else {}
+    return symmetric(pairs, place, (len(entities), len(entities)), np.float32)
+
+
+def _rows_of(names: Sequence[Sequence[str]], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return row and column of every name of every row."""
+    rows = np.repeat(np.arange(len(names)), [len(row) for row in names])
+    columns = np.fromiter((place[name] for row in names for name in row), dtype=np.int64, count=len(rows))
+    return rows, columns
+
+
+def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]) -> Csr:
+    """Return a matrix with the counts of equal cells added up; one of 0 stays a cell."""
+    matrix = sparse.csr_array((counts, cells), shape=shape, dtype=counts.dtype)
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _mentions(
+    named: tuple[Any, Any], counts: NDArray[np.int32], stated: tuple[Any, Any], shape: tuple[int, int]
+) -> Csr:
+    """Return how often passages mention entities; where one only states a fact of it, once."""
+    there = stated[1] >= 0
+    rows = np.concatenate([named[0], stated[0][there]])
+    columns = np.concatenate([named[1], stated[1][there]])
+    counts = np.concatenate([counts, np.zeros(int(there.sum()), dtype=np.int32)])
+    matrix = _summed((rows, columns), counts, shape)
+    matrix.data = np.maximum(matrix.data, 1)
+    return matrix
+
+
+def _facts(ends: NDArray[np.int64], counts: NDArray[np.int32], shape: tuple[int, int]) -> Csr:
+    """Return how often facts join two different entities, in both directions."""
+    one, other = ends[0::2], ends[1::2]
+    kept = (one >= 0) & (other >= 0) & (one != other)
+    one, other, counts = one[kept], other[kept], counts[kept]
+    both = np.concatenate([one, other]), np.concatenate([other, one])
+    return _summed(both, np.concatenate([counts, counts]), shape)
+
+
+MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class PassageRecord:
+    """One passage with what was found in it.
+
+    Parameters
+    ----------
+    id : str
+        Not blank; unique in its corpus.
+    title, text : str
+        Either may be empty.
+    mentions : tuple of (str, int)
+        Normalised name of an entity and number of mentions, at least 1; what the passage is about and the ends of
+        its facts count as mentioned.
+    facts : tuple of (str, str, str, int)
+        Subject, predicate, object and number of times stated, at least 1; the ends are normalised names.
+    homes : tuple of (str, int)
+        Names the passage is about: 2 a name of its title, 1 the name it starts with.
+
+    Raises
+    ------
+    InvalidInputError
+        If an id, entity or predicate is blank, or a count is below 1.
+    """
+
+    id: str
+    title: str = ""
+    text: str = ""
+    mentions: tuple[tuple[str, int], ...] = ()
+    facts: tuple[tuple[str, str, str, int], ...] = ()
+    homes: tuple[tuple[str, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("id", "title", "text"):
+            if not isinstance(getattr(self, field), str):
+                raise InvalidTypeError(f"{field} must be a str; {type(getattr(self, field)).__name__} was given")
+        if not self.id.strip():
+            raise InvalidInputError("id must not be blank; a blank one was given")
+        homes = _counted(self.homes, 1, "homes")
+        mentions = _counted(self.mentions, 1, "mentions")
+        facts = _counted(self.facts, 3, "facts")
+        named = {row[0] for row in mentions}
+        meant = itertools.chain((row[0] for row in homes), (end for row in facts for end in (row[0], row[2])))
+        missing = [(name, 1) for name in dict.fromkeys(meant) if name not in named]
+        if missing:
+            mentions = _counted([*mentions, *missing], 1, "mentions")
+        object.__setattr__(self, "homes", homes)
+        object.__setattr__(self, "mentions", mentions)
+        object.__setattr__(self, "facts", facts)
+
+    def digest(self) -> str:
+        """Return a checksum of the contents: equal digests, equal passages."""
+        content = [self.title, self.text, self.mentions, self.facts, self.homes]
+        return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()[:32]
+
+    def extractions(self) -> list[Extraction]:
+        """Return what `graph_from_extractions` takes: usually one record, one more per further lead."""
+        names = [name for name, count in self.mentions for _ in range(count)]
+        triples = [(subject, predicate, other) for subject, predicate, other, count in self.facts for _ in range(count)]
+        titles = [name for name, kind in self.homes if kind == HOME_TITLE]
+        leads = [name for name, kind in self.homes if kind == HOME_LEAD] or [""]
+        whole = Extraction(self.id, names, triples, titles, leads[0])
+        return [whole, *(Extraction(self.id, lead=lead) for lead in leads[1:])]
+
+
+@dataclass(frozen=True)
+class GraphRecords:
+    """The passages of one corpus as a store holds them.
+
+    Parameters
+    ----------
+    passages : tuple of PassageRecord
+        Sorted by id.
+    revision : int or None
+        The store's own revision, where it keeps one: what to give as `since` next time.
+    unplaced : tuple of (str, str, str, int)
+        Facts that no passage can be named for; they belong to no passage and walk with none.
+    synonyms : tuple of (str, str, float)
+        Pairs of names for the same thing, the lesser first, with their similarity in (0, 1].
+    stable_ids : bool
+        False where the store has no id property and its internal ids had to serve.
+    """
+
+    passages: tuple[PassageRecord, ...]
+    revision: int | None = None
+    unplaced: tuple[tuple[str, str, str, int], ...] = ()
+    synonyms: tuple[tuple[str, str, float], ...] = ()
+    stable_ids: bool = True
+
+    def graph(self, *, embeddings: Any = None, weights: EdgeWeights | None = None) -> EntityGraph:
+        """Build the entity graph.
+
+        Parameters
+        ----------
+        embeddings : (P, d) array_like of float, optional
+            Row i = ``passages[i]``.
+        weights : EdgeWeights, optional
+            How counts become weights.
+
+        Returns
+        -------
+        EntityGraph
+            Passages in the order of the records.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no passage.
+        """
+        return assemble(self.passages, self.synonyms, embeddings=embeddings, weights=weights)
+
+    def with_changes(self, changes: GraphChanges) -> GraphRecords:
+        """Return what a full reading would give after these changes.
+
+        Parameters
+        ----------
+        changes : GraphChanges
+            Since this reading.
+
+        Returns
+        -------
+        GraphRecords
+            Passages that did not change are the same objects. These records are left as they are.
+        """
+        held = {record.id: record for record in (*self.passages, *changes.changed)}
+        for gone in changes.removed:
+            held.pop(gone, None)
+        return replace(
+            self,
+            passages=in_order(held.values()),
+            revision=changes.revision,
+            unplaced=self.unplaced if changes.unplaced is None else changes.unplaced,
+            synonyms=self.synonyms if changes.synonyms is None else changes.synonyms,
+        )
+
+    def update(self, graph: EntityGraph, changes: GraphChanges, *, embeddings: Any = None) -> EntityGraph:
+        """Return the graph after these changes, counting again only what they touch.
+
+        Parameters
+        ----------
+        graph : EntityGraph
+            The graph of these records; left as it is.
+        changes : GraphChanges
+            Since this reading.
+        embeddings : (P, d) array_like of float, optional
+            Row i = ``with_changes(changes).passages[i]``.
+
+        Returns
+        -------
+        EntityGraph
+            To the bit ``with_changes(changes).graph(...)``, with the weights of `graph`.
+
+        Raises
+        ------
+        InvalidInputError
+            If the graph is not one of these passages, or no passage is left.
+        """
+        if graph.passages != tuple(record.id for record in self.passages):
+            raise InvalidInputError("graph must be the graph of these records; its passages are others")
+        after = self.with_changes(changes)
+        touched = {record.id: record for record in changes.changed}
+        gone = {*touched, *changes.removed}
+        updated = replace_passages(
+            replace(graph, synonyms=None),
+            [record.id for record in after.passages],
+            before={record.id: record.extractions() for record in self.passages if record.id in gone},
+            after={record.id: record.extractions() for record in after.passages if record.id in touched},
+            embeddings=embeddings,
+        )
+        return replace(updated, synonyms=synonym_edges(after.synonyms, updated.entities))
+
+
+@dataclass(frozen=True)
+class GraphChanges:
+    """What differs from an earlier reading.
+
+    Parameters
+    ----------
+    changed : tuple of PassageRecord
+        New passages, and those whose contents differ.
+    removed : tuple of str
+        Ids that are gone, sorted.
+    revision : int or None
+        As in `GraphRecords`.
+    synonyms, unplaced : tuple or None
+        As in `GraphRecords`, all of them; None where they are as before.
+    """
+
+    changed: tuple[PassageRecord, ...]
+    removed: tuple[str, ...]
+    revision: int | None = None
+    synonyms: tuple[tuple[str, str, float], ...] | None = None
+    unplaced: tuple[tuple[str, str, str, int], ...] | None = None
+
+
+def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
+    """Return what to add and what to remove to come from one reading to the next.
+
+    Parameters
+    ----------
+    before, after : GraphRecords
+        Two readings of one corpus.
+
+    Returns
+    -------
+    GraphChanges
+        Empty tuples where nothing changed.
+    """
+    known = {passage.id: passage for passage in before.passages}
+    current = {passage.id for passage in after.passages}
+    changed = tuple(passage for passage in after.passages if known.get(passage.id) != passage)
+    removed = tuple(sorted(passage_id for passage_id in known if passage_id not in current))
+    return GraphChanges(changed, removed, after.revision, after.synonyms, after.unplaced)
+
+
+def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
+    """Return the records sorted by id, which tells them apart."""
+    ordered = sorted(records, key=lambda record: record.id)
+    for first, second in itertools.pairwise(ordered):
+        if first.id == second.id:
+            raise InvalidInputError(f"id_keys must tell passages apart; two are called {first.id[:40]!r}")
+    return tuple(ordered)
+
+
+def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tuple[tuple[Any, ...], ...]:
+    """Sum equal rows, sort them, and refuse blanks and counts below 1."""
+    given = [tuple(row) for row in rows]
+    columns = list(zip(*given, strict=False))
+    if len({len(row) for row in given}) == 1 and len(columns) == words + 1 and _plain(columns):
+        return tuple(sorted(given))
+    total: dict[tuple[str, ...], int] = {}
+    for row in given:
+        *names, count = row
+        if len(names) != words or not all(isinstance(name, str) and name.strip() for name in names):
+            raise InvalidInputError(
+                f"{field} must hold {words} words that are not blank and a count; {row!r:.80} was given"
+            )
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
+            raise InvalidInputError(
+                f"the count of {field} must be an integer of at least 1 and at most {MOST}; {count!r:.40} was given"
+            )
+        key = tuple(str(name) for name in names)
+        total[key] = total.get(key, 0) + count
+    return tuple((*key, total[key]) for key in sorted(total))
+
+
+def _plain(columns: list[tuple[Any, ...]]) -> bool:
+    """Whether all is as it should be and no row stands twice, which is the rule and takes no loop to see."""
+    *words, counts = columns
+    return (
+        {type(count) for count in counts} == {int}
+        and 1 <= min(counts) <= max(counts) <= MOST
+        and all({type(word) for word in column} == {str} and all(map(str.strip, column)) for column in words)
+        and len(set(zip(*words, strict=True))) == len(counts)
+    )
+
+
+def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extraction]) -> tuple[PassageRecord, ...]:
+    """Return one record per passage, with everything that was extracted from it.
+
+    Parameters
+    ----------
+    passages : iterable of mapping or object
+        Each with ``id``, ``text`` and optionally ``title``, as for `build_graph`.
+    extractions : iterable of Extraction
+        Any number per passage.
+
+    Returns
+    -------
+    tuple of PassageRecord
+        Sorted by id; the graph made of them equals the one made of the extractions.
+
+    Raises
+    ------
+    InvalidInputError
+        If an extraction belongs to no passage, or a passage is not one.
+
+    Examples
+    --------
+    >>> made = records_from_extractions([{"id": "1", "text": "Ada"}], [Extraction("1", ["ada", "ada"])])
+    >>> made[0].mentions
+    (('ada', 2),)
+    """
+    rows = {row[0]: row for row in read_passages(passages)}
+    found: dict[str, list[Extraction]] = {passage: [] for passage in rows}
+    for each in extractions:
+        if each.passage_id not in found:
+            raise InvalidInputError(f"an extraction must belong to a passage; {each.passage_id!r:.80} does not")
+        found[each.passage_id].append(each)
+    return tuple(_merged(*rows[passage], found[passage]) for passage in sorted(rows))
+
+
+def _merged(passage: str, title: str, text: str, extractions: Iterable[Extraction]) -> PassageRecord:
+    mentions: Counter[str] = Counter()
+    facts: Counter[tuple[str, str, str]] = Counter()
+    homes: dict[str, int] = {}
+    for each in extractions:
+        mentions.update(each.entities)
+        for subject, predicate, other in each.triples:
+            ends = normalise_name(subject), normalise_name(other)
+            for name in ends:
+                mentions.setdefault(name, 0)
+            if all(ends):
+                facts[ends[0], predicate.strip() or "-", ends[1]] += 1
+        homes.setdefault(each.lead, HOME_LEAD)
+        homes.update(dict.fromkeys(each.titles, HOME_TITLE))
+    return PassageRecord(
+        passage,
+        title,
+        text,
+        tuple((name, max(count, 1)) for name, count in mentions.items() if name),
+        tuple((*fact, count) for fact, count in facts.items()),
+        tuple((name, kind) for name, kind in homes.items() if name),
+    )
+
+
+def named_record(
+    passage: str,
+    title: str,
+    text: str,
+    mentions: Iterable[tuple[str, int]],
+    facts: Iterable[tuple[str, str, str, int]],
+    normal: Mapping[str, str],
+) -> PassageRecord:
+    """Return a record from names as another library wrote them; title and opening words say what it is about."""
+    named = ((normal[name], count) for name, count in mentions)
+    ended = ((normal[one], word, normal[other], count) for one, word, other, count in facts)
+    homes = dict.fromkeys(title_names(title), HOME_TITLE)
+    homes.setdefault(lead_name(title, text), HOME_LEAD)
+    return PassageRecord(
+        passage,
+        title,
+        text,
+        tuple(mention for mention in named if mention[0]),
+        tuple(fact for fact in ended if fact[0] and fact[2]),
+        tuple((name, kind) for name, kind in homes.items() if name),
+    )
+
+
+MAX_KEY_BYTES = 2000
+
+
+def check_corpus(corpus: str) -> None:
+    """Refuse a corpus without a name, or with one too long for an index."""
+    if not isinstance(corpus, str) or not corpus.strip():
+        raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
+    if any("\ud800" <= letter <= "\udfff" for letter in corpus):
+        raise InvalidInputError("corpus must be text that UTF-8 can hold; one that is not was given")
+    check_length(corpus, "corpus")
+
+
+def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) -> list[PassageRecord]:
+    """Return the records as a list, or name what is wrong with them."""
+    check_corpus(corpus)
+    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+        raise InvalidInputError(f"batch must be an integer of at least 1; {batch!r:.40} was given")
+    if not isinstance(passages, Iterable):
+        raise InvalidTypeError(
+            f"passages must hold PassageRecord (see records_from_extractions); {type(passages).__name__} was given"
+        )
+    records = list(passages)
+    seen: set[str] = set()
+    for record in records:
+        if not isinstance(record, PassageRecord):
+            raise InvalidTypeError(f"passages must hold PassageRecord; {type(record).__name__} was given")
+        if record.id in seen:
+            raise InvalidInputError(f"ids of passages must differ; {record.id[:40]!r} was given twice")
+        seen.add(record.id)
+        check_length(record.id, "the id of a passage")
+        ends = (name for subject, _, other, _ in record.facts for name in (subject, other))
+        for name in itertools.chain((name for name, _ in record.mentions + record.homes), ends):
+            check_length(name, "the name of an entity")
+    return records
+
+
+def check_length(text: str, field: str) -> None:
+    """Refuse what a range index of the server cannot hold."""
+    if len(text) > MAX_KEY_BYTES // 4 and len(text.encode(errors="replace")) > MAX_KEY_BYTES:
+        raise InvalidInputError(f"{field} must have at most {MAX_KEY_BYTES} bytes in UTF-8; {text[:40]!r}... has more")

@@ -1,0 +1,508 @@
+"""A corpus in Neo4j as a source, and a stored graph with its passages' texts."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from phasegraph._validation import check_count, check_flag, check_names, check_query
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import EdgeWeights
+from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
+from phasegraph.graph.pagerank import PageRankResult
+from phasegraph.graph.source import (
+    Allowed,
+    GraphSource,
+    Trails,
+    WalkSettings,
+    background,
+    members,
+    only,
+    passage_scores,
+)
+from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
+from phasegraph.neo4j.edge_cache import KeptEdges, PartialGraph
+from phasegraph.neo4j.gds import corpus_state, has_gds, project, walk_corpus
+from phasegraph.neo4j.reading import read_graph
+from phasegraph.neo4j.records import GraphRecords
+from phasegraph.neo4j.remote_walk import (
+    COUNT_ALLOWED,
+    PASSAGE_IDS,
+    STAMP,
+    FetchSettings,
+    LocalWalk,
+    Stamp,
+    look_up,
+    stamp_of,
+    walk_neighbourhood,
+)
+from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
+from phasegraph.neo4j.writing import list_corpora
+from phasegraph.ranking import Ranking, top_order
+from phasegraph.sources.protocol import Given, Source
+
+MOST_VIEWS = 16
+EDGES_OF_A_VIEW = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What one asker may see of a corpus.
+
+    Parameters
+    ----------
+    allowed : tuple of str or None
+        Ids of the passages, sorted; None: all there are.
+    count : int
+        How many of them the corpus has.
+    kept : KeptEdges
+        Edges, weighed by what the view holds.
+    """
+
+    allowed: tuple[str, ...] | None
+    count: int
+    kept: KeptEdges = field(default_factory=KeptEdges)
+
+
+class CorpusMemory:
+    """Of one corpus: its passage ids and the views of it that were used last. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._stamp: Stamp | None = None
+        self._ids: tuple[str, ...] | None = None
+        self._views: OrderedDict[frozenset[str] | None, View] = OrderedDict()
+
+    def view(self, connection: Neo4jConnection, corpus: str, stamp: Stamp, allowed: frozenset[str] | None) -> View:
+        """The view of these passages, the same while the corpus has this stamp."""
+        with self._lock:
+            self._settle(stamp)
+            found = self._views.get(allowed)
+            if found is not None:
+                self._views.move_to_end(allowed)
+                return found
+        ids = None if allowed is None else tuple(sorted(allowed))
+        if ids is None:
+            made = View(None, corpus_state(connection, corpus)[0])
+        else:
+            rows = connection.read(COUNT_ALLOWED, {"corpus": corpus, "allowed": ids}) if ids else [[0]]
+            made = View(ids, int(rows[0][0]) if rows else 0, KeptEdges(EDGES_OF_A_VIEW))
+        with self._lock:
+            self._settle(stamp)
+            made = self._views.setdefault(allowed, made)
+            while len(self._views) > MOST_VIEWS:
+                self._views.popitem(last=False)
+        return made
+
+    def ids(self, connection: Neo4jConnection, corpus: str) -> tuple[str, ...]:
+        """Ids of the corpus's passages, sorted; read once for each state of the corpus."""
+        rows = connection.read(STAMP, {"corpus": corpus})
+        stamp = stamp_of(*rows[0]) if rows else ("", 0)
+        with self._lock:
+            self._settle(stamp)
+            found = self._ids
+        if found is None:
+            rows = connection.read(PASSAGE_IDS, {"corpus": corpus}, deadline=BULK_SECONDS)
+            found = tuple(sorted(str(row[0]) for row in rows))
+            with self._lock:
+                if stamp == self._stamp:
+                    self._ids = found
+        return found
+
+    def chosen(
+        self, connection: Neo4jConnection, corpus: str, allowed: Callable[[str], object] | Collection[str]
+    ) -> frozenset[str]:
+        """The ids that a function lets through, or those of a collection."""
+        if not callable(allowed):
+            return frozenset(allowed)
+        return frozenset(one for one in self.ids(connection, corpus) if allowed(one))
+
+    def _settle(self, stamp: Stamp) -> None:
+        if stamp != self._stamp:
+            self._stamp, self._ids = stamp, None
+            self._views.clear()
+
+
+Method = Literal["neighbourhood", "gds"]
+_NOTHING = "no passage of the graph is allowed"
+
+
+@dataclass(frozen=True, eq=False)
+class Neo4jGraphSource:
+    """A source that walks a corpus in Neo4j without loading it.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Its deadline is what one search may take; the server ends its statements then.
+    corpus : str
+        A corpus written by `write_graph`.
+    name : str, default "graph"
+    needs : sequence of str, default ("vector",)
+        Dense rankings to take seeds from, the first of them that there is.
+    method : {"neighbourhood", "gds"}, default "neighbourhood"
+        Fetch the edges that the walk needs, or have the server walk all of the corpus (needs GDS; edges do
+        not follow the query there, as with ``WalkSettings(relevance=False)``).
+    linking : LinkSettings
+    walk : WalkSettings
+    weights : EdgeWeights
+    fetch : FetchSettings
+    allowed : callable or collection of str, optional
+        Passages that may be seen, as for :meth:`within`; None allows all.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field is out of range.
+
+    Notes
+    -----
+    Scores, background and evidence are those of `GraphSource` over the same corpus. A walk that would need more
+    than `FetchSettings.nodes`, or more time than there is, is cut short, and `Ranking.reason` says how much of its
+    mass it left waiting. Edges are kept in memory until the corpus changes; answers do not depend on them.
+    """
+
+    connection: Neo4jConnection
+    corpus: str
+    name: str = "graph"
+    needs: Sequence[str] = ("vector",)
+    method: Method = "neighbourhood"
+    linking: LinkSettings = field(default_factory=LinkSettings)
+    walk: WalkSettings = field(default_factory=WalkSettings)
+    weights: EdgeWeights = field(default_factory=EdgeWeights)
+    fetch: FetchSettings = field(default_factory=FetchSettings)
+    allowed: Allowed | None = field(default=None, repr=False)
+    _memory: CorpusMemory = field(default_factory=CorpusMemory, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_connection(self.connection)
+        for label in ("corpus", "name"):
+            value = getattr(self, label)
+            if not isinstance(value, str) or not value.strip():
+                raise InvalidTypeError(f"{label} must be a name that is not blank; got {value!r:.40}")
+        if self.method not in ("neighbourhood", "gds"):
+            raise InvalidInputError(f"method must be 'neighbourhood' or 'gds'; got {self.method!r:.40}")
+        object.__setattr__(self, "needs", check_names("needs", self.needs))
+        if self.allowed is not None:
+            if self.method == "gds":
+                raise InvalidInputError("method must be 'neighbourhood' where some passages are hidden; got 'gds'")
+            object.__setattr__(self, "allowed", self.allowed if callable(self.allowed) else members(self.allowed))
+
+    def within(self, allowed: Allowed) -> Neo4jGraphSource:
+        """The same source for one who may see only some passages.
+
+        Parameters
+        ----------
+        allowed : callable or collection of str
+            ``allowed(passage_id)`` says whether a passage may be seen (asked for every id of the corpus, which are
+            read once for each state of it); or the ids of those that may, which become a parameter of every
+            statement. Where this source is restricted already, both must allow a passage.
+
+        Returns
+        -------
+        Neo4jGraphSource
+            What is not allowed is neither fetched nor walked through, scored, counted, returned or named; a fact is
+            walked where an allowed passage states it. It shares its memory with this one.
+
+        Raises
+        ------
+        InvalidInputError, InvalidTypeError
+            If `allowed` is neither, or the method is "gds".
+        """
+        checked = allowed if callable(allowed) else members(allowed)
+        made = replace(self, allowed=checked if self.allowed is None else _both(self.allowed, checked))
+        object.__setattr__(made, "_memory", self._memory)
+        return made
+
+    def passage_ids(self) -> tuple[str, ...]:
+        """Ids of the passages that may be seen, sorted; read once for each state of the corpus.
+
+        Raises
+        ------
+        StoreError
+            If the server fails.
+        """
+        ids = self._memory.ids(self.connection, self.corpus)
+        seen = self._seen()
+        return ids if seen is None else tuple(one for one in ids if one in seen)
+
+    def verify(self) -> int:
+        """Look whether the corpus can be walked; return how many passages may be seen.
+
+        Raises
+        ------
+        InvalidInputError
+            If it has none, or GDS is asked for and not installed.
+        StoreError
+            If the server does not answer within the deadline.
+        """
+        count, _ = corpus_state(self.connection, self.corpus)
+        if not count:
+            raise InvalidInputError(f"the corpus must hold passages; {self.corpus!r:.60} holds none")
+        if self.method == "gds":
+            if not has_gds(self.connection):
+                raise InvalidInputError("method 'gds' needs the Graph Data Science library; the server has none")
+            project(self.connection, self.corpus, self.weights)
+        seen = self._seen()
+        if seen is None:
+            return count
+        _, stamp = look_up(self.connection, self.corpus, "", (), seen)
+        return self._memory.view(self.connection, self.corpus, stamp, seen).count
+
+    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+        """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        query = check_query(query)
+        limit = None if limit is None else check_count("limit", limit, minimum=1)
+        handed = next((ranking for need in self.needs if (ranking := given.get(need)) is not None), None)
+        seen = self._seen()
+        if seen is not None and not seen:
+            return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
+        ids = () if handed is None else handed.ids
+        named, stamp = look_up(self.connection, self.corpus, query, ids, seen)
+        view = self._memory.view(self.connection, self.corpus, stamp, seen)
+        if seen is not None:
+            if not view.count:
+                return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
+            handed = only(handed, named.passage_rows)
+        # Some may have been removed since they were looked up, and all of them have a row.
+        named = replace(named, passages=range(max(view.count, len(named.passage_rows))))
+        seeding = link(named.as_graph(), query, handed, self.linking)
+        if not len(seeding):
+            return Ranking(self.name, (), np.empty(0), size=view.count, reason=seeding.reason)
+        passages, entities = _named_seeds(named, seeding)
+        if self.method == "gds":
+            return self._pushed_down(passages, entities, limit)
+        relevant = handed if self.walk.relevance else None
+        return self._fetched(view, stamp, (passages, entities), relevant, named.passage_rows, limit)
+
+    def _seen(self) -> frozenset[str] | None:
+        if self.allowed is None:
+            return None
+        return self._memory.chosen(self.connection, self.corpus, self.allowed)
+
+    def _fetched(
+        self,
+        view: View,
+        stamp: Stamp,
+        seeds: tuple[Mapping[str, float], Mapping[str, float]],
+        relevant: Ranking | None,
+        listed: Collection[str],
+        limit: int | None,
+    ) -> Ranking:
+        walk = walk_neighbourhood(
+            self.connection,
+            self.corpus,
+            (view.count, stamp),
+            *seeds,
+            follow_probability=self.walk.follow_probability,
+            weights=self.weights,
+            ranking=relevant,
+            tolerance=self.walk.tolerance,
+            settings=self.fetch,
+            kept=view.kept,
+            allowed=view.allowed,
+            kernel=self.walk.kernel,
+        )
+        return self._ranked(walk, relevant, listed, view.count, limit)
+
+    def _pushed_down(self, passages: Mapping[str, float], entities: Mapping[str, float], limit: int | None) -> Ranking:
+        projection, found = walk_corpus(
+            self.connection,
+            self.corpus,
+            self.weights,
+            passages,
+            entities,
+            follow_probability=self.walk.follow_probability,
+        )
+        ids, masses = list(found), np.array(list(found.values()))
+        walked = PageRankResult(np.arange(len(ids), dtype=np.int32), masses, projection.passage_count, 0.0, 0, 0, 0)
+        best = top_order(masses, ids, limit)
+        return Ranking(
+            self.name,
+            [ids[row] for row in best.tolist()],
+            masses[best],
+            background=background(walked, projection.passage_count, self.walk.floor),
+            size=projection.passage_count,
+        )
+
+    def _ranked(
+        self, walk: LocalWalk, relevant: Ranking | None, listed: Collection[str], count: int, limit: int | None
+    ) -> Ranking:
+        graph = walk.graph
+        count = max(count, len(graph.passages))  # some may have been written meanwhile
+        held = walk.walked.nodes < len(graph.passages)
+        reached = PageRankResult(
+            walk.walked.nodes[held], walk.walked.values[held], count, walk.walked.residual, 0, 0, 0
+        )
+        gains = None if relevant is None else relevance(_all_passages(graph, listed, count).as_graph(), relevant)
+        floor, closeness = self.walk.floor, self.walk.closeness
+        rows, scores, behind = passage_scores(reached, gains, count, floor=floor, closeness=closeness)
+        names = [graph.passages[row] for row in rows.tolist()]
+        best = top_order(scores, names, limit)
+        ids = tuple(names[place] for place in best.tolist())
+        part = f"{walk.unknown:.1%} of the walk's mass stands at nodes that were not fetched"
+        return Ranking(
+            self.name,
+            ids,
+            scores[best],
+            background=behind,
+            size=count,
+            payloads=Trails(graph.as_graph(), walk.walked, walk.seeding, walk.gains, ids),
+            reason="" if walk.complete else part,
+        )
+
+
+def _both(one: Allowed, other: Allowed) -> Allowed:
+    """What both allow."""
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
+        return one & other
+    first = one if callable(one) else frozenset(one).__contains__
+    second = other if callable(other) else frozenset(other).__contains__
+    return lambda passage_id: first(passage_id) and second(passage_id)
+
+
+def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
+    """As many passages as the corpus has: those that were fetched, those of a ranking, and others without a name."""
+    rows = dict(graph.passage_rows)
+    for name in listed:
+        if name not in rows and len(rows) < count:
+            rows[name] = len(rows)
+    return PartialGraph(range(count), (), MappingProxyType(rows), MappingProxyType({}))
+
+
+def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float], dict[str, float]]:
+    """Seeds by id and by name, in the order of the seeding."""
+    ids = {row: name for name, row in view.passage_rows.items()}
+    passages: dict[str, float] = {}
+    entities: dict[str, float] = {}
+    first = len(view.passages)
+    for node, mass in zip(seeding.nodes.tolist(), seeding.masses.tolist(), strict=True):
+        if node < first:
+            passages[ids[node]] = mass
+        else:
+            entities[view.entities[node - first]] = mass
+    return passages, entities
+
+
+Texts = Callable[[Sequence[str]], Mapping[str, tuple[str, str]]]
+_ANSWERS = "RETURN 1"
+_TEXTS = """\
+UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id}) RETURN p.id, p.title, p.text"""
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGraph:
+    """A graph out of Neo4j as a source, and its passages by id.
+
+    Parameters
+    ----------
+    source : Source
+        Walks it, in memory or where it lies.
+    texts : callable
+        ``texts(ids)`` gives title and text of those ids that there are.
+    """
+
+    source: Source
+    texts: Texts = field(repr=False)
+
+
+def stored_graph(
+    connection: Neo4jConnection,
+    corpus: str | None = None,
+    *,
+    schema: str | GraphSchema | None = None,
+    load: bool = True,
+    embed: Callable[[list[str]], Sequence[Any]] | None = None,
+    embed_query: Callable[[str], Any] | None = None,
+) -> StoredGraph:
+    """Make a source of a graph in Neo4j, after looking whether it is there.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Asked at once, within its own deadline, whether it answers.
+    corpus : str, optional
+        A corpus written by `write_graph`; None for a graph that another library wrote.
+    schema : str or GraphSchema, optional
+        As for `read_graph`; None is our own where a corpus is named, else detected.
+    load : bool, default True
+        Read all of it now and walk it in memory; or walk it where it lies (our own schema only), and fetch only
+        the texts that are returned.
+    embed, embed_query : callable, optional
+        ``embed(texts)`` and ``embed_query(query)`` give vectors, so that passages nearer to the query are entered
+        more readily; with `load` only.
+
+    Returns
+    -------
+    StoredGraph
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If there is no such corpus, no passage or no schema that fits, or an argument is out of range.
+    StoreError
+        If the server cannot be reached, refuses, or does not answer in time.
+    """
+    if not isinstance(connection, Neo4jConnection):
+        raise InvalidTypeError(
+            f"connection must be a Neo4jConnection (see Neo4jConnection.connect); got {type(connection).__name__}"
+        )
+    if not check_flag("load", load) and embed is not None:
+        raise InvalidInputError("embeddings must be None where the graph is walked in Neo4j (load=False); some given")
+    connection.read(_ANSWERS)  # a reading of everything may take long, and tries for as long to reach a server
+    chosen = _schema(connection, corpus, schema)
+    if chosen == PHASEGRAPH:
+        _check_there(connection, corpus)
+    elif not load:
+        raise InvalidInputError(f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}")
+    if not load:
+        source = Neo4jGraphSource(connection, str(corpus))
+        source.verify()
+        return StoredGraph(source, _fetching(connection, str(corpus)))
+    return _loaded(read_graph(connection, chosen, corpus=corpus), chosen, embed, embed_query)
+
+
+def _schema(connection: Neo4jConnection, corpus: str | None, schema: str | GraphSchema | None) -> GraphSchema:
+    if schema is not None:
+        return schema_named(schema)
+    if corpus is not None:
+        return PHASEGRAPH
+    try:
+        return detect_schema(connection)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"schema must be given, or a corpus: {error}") from error
+
+
+def _check_there(connection: Neo4jConnection, corpus: str | None) -> None:
+    there = list_corpora(connection)
+    if corpus not in there:
+        listed = ", ".join(repr(one) for one in there[:10]) + (", ..." if len(there) > 10 else "")
+        raise InvalidInputError(f"corpus must be one of the database's ({listed or 'it holds none'}); got {corpus!r}")
+
+
+def _loaded(
+    records: GraphRecords,
+    schema: GraphSchema,
+    embed: Callable[[list[str]], Sequence[Any]] | None,
+    embed_query: Callable[[str], Any] | None,
+) -> StoredGraph:
+    held = {one.id: (one.title, one.text) for one in records.passages}
+    if not held:
+        raise InvalidInputError(f"the graph must hold passages; under the schema {schema.name!r} there are none")
+    vectors = None if embed is None else embed([text for _, text in held.values()])
+    source = GraphSource(records.graph(embeddings=vectors), embedder=embed_query)
+    return StoredGraph(source, lambda ids: {one: held[one] for one in ids if one in held})
+
+
+def _fetching(connection: Neo4jConnection, corpus: str) -> Texts:
+    def texts(ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+        rows = connection.read(_TEXTS, {"corpus": corpus, "ids": list(ids)})
+        return {str(name): (title or "", text or "") for name, title, text in rows}
+
+    return texts

@@ -1,0 +1,487 @@
+"""Write passages, mentions and facts into Neo4j under our own schema, and list and drop what was written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from phasegraph.errors import InvalidInputError, StoreError
+from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
+from phasegraph.neo4j.gds import drop_projections, has_gds
+from phasegraph.neo4j.records import PassageRecord, check_corpus, checked_records
+
+# What is kept of a corpus does not outlive the first passage that is dropped, and no revision of it can be caught up
+# with: a drop may end in the middle.
+_FORSAKE = """\
+MATCH (c:`PhasegraphCorpus` {name: $corpus}) WITH c, coalesce(c.revision, 0) + 1 AS next
+SET c.stamp = coalesce(c.stamp, 0) + 1, c.revision = next, c.created = next"""
+_DROP_SOME = """\
+MATCH (n) WHERE (n:`PhasegraphPassage` OR n:`PhasegraphRemoved` OR n:`PhasegraphEntity`) AND
+  n.corpus = $corpus
+WITH n LIMIT 2000 DETACH DELETE n RETURN count(*)"""
+_DROP_CORPUS = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) DELETE c"
+_CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
+
+
+def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
+    """Return the corpora that were written by us into this database, sorted."""
+    return tuple(str(row[0]) for row in connection.read(_CORPORA, deadline=BULK_SECONDS))
+
+
+def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
+    """Delete one corpus with all its history and its projections; other nodes, corpora and graphs are not touched.
+
+    Raises
+    ------
+    InvalidInputError
+        If `corpus` is blank.
+    StoreError
+        If the server fails; call again to resume.
+    """
+    check_corpus(corpus)
+    values = {"corpus": corpus}
+    while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
+        continue
+    connection.write(_DROP_CORPUS, values)
+    if has_gds(connection):
+        drop_projections(connection, corpus)
+
+
+# A constraint has an index of its name. Labels and types of relationships may have the same names.
+_PRESENT = """\
+SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, state
+WHERE size(labelsOrTypes) = 1 AND type = 'RANGE' AND
+  NOT labelsOrTypes[0] STARTS WITH CASE entityType WHEN 'NODE' THEN 'PHASEGRAPH_' ELSE 'Phasegraph' END
+RETURN name, labelsOrTypes[0], properties, owningConstraint IS NOT NULL, state"""
+_AWAIT = "CALL db.awaitIndexes(60)"
+
+
+@dataclass(frozen=True)
+class SchemaObject:
+    """A constraint or an index of ours in a database.
+
+    Parameters
+    ----------
+    name : str
+        Its name there.
+    kind : {"constraint", "index"}
+        A constraint is one of uniqueness.
+    covers : str
+        The label or the type of relationship.
+    properties : tuple of str
+        The properties, in order.
+    state : str
+        Of the index, the constraint's own too: ONLINE, POPULATING or FAILED; "" where it is not there yet.
+    """
+
+    name: str
+    kind: str
+    covers: str
+    properties: tuple[str, ...]
+    state: str = ""
+
+
+CREATED = (
+    SchemaObject("phasegraph_passage", "constraint", "PhasegraphPassage", ("corpus", "id")),
+    SchemaObject("phasegraph_removed", "constraint", "PhasegraphRemoved", ("corpus", "id")),
+    SchemaObject("phasegraph_entity", "constraint", "PhasegraphEntity", ("corpus", "name")),
+    SchemaObject("phasegraph_corpus", "constraint", "PhasegraphCorpus", ("name",)),
+    SchemaObject("phasegraph_fact", "index", "PHASEGRAPH_FACT", ("corpus", "passage")),
+)
+
+
+def ensure_schema(connection: Neo4jConnection) -> None:
+    """Create our constraints and index where they are missing, and wait until they serve.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        May be called by several writers at once.
+
+    Raises
+    ------
+    StoreError
+        If the server refuses, or something of another's stands in the way; the message names it.
+
+    Notes
+    -----
+    A uniqueness constraint of another name over the same label and properties does what ours would do, and is
+    used in its place.
+    """
+    missing = _not_serving(_present(connection))
+    if not missing:
+        return
+    # Looked at afterwards, not before: while another writer creates a constraint its index stands there alone,
+    # and would be taken for somebody else's.
+    for wanted, _ in missing:
+        try:
+            connection.write(_creation(wanted))
+        except StoreError as error:
+            for refused, obstacle in _not_serving(_present(connection)):
+                if refused is wanted and obstacle is not None:
+                    raise _in_the_way(wanted, obstacle) from error
+            raise
+    connection.read(_AWAIT, deadline=BULK_SECONDS)
+    for wanted, obstacle in _not_serving(_present(connection)):
+        raise _in_the_way(wanted, obstacle)
+
+
+def list_schema(connection: Neo4jConnection) -> tuple[SchemaObject, ...]:
+    """Return those constraints and indexes of ours that the database has, with their states.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Any database.
+
+    Returns
+    -------
+    tuple of SchemaObject
+        In the order of `CREATED`; empty where nothing was ever written.
+
+    Raises
+    ------
+    StoreError
+        If the server fails.
+    """
+    present = {(each.name, each.kind, each.covers, each.properties): each for each in _present(connection)}
+    wanted = [(each.name, each.kind, each.covers, each.properties) for each in CREATED]
+    return tuple(present[each] for each in wanted if each in present)
+
+
+def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False) -> tuple[str, ...]:
+    """Drop our constraints and index, and nothing else.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        The database.
+    corpora_may_remain : bool, default False
+        Drop them also while corpora lie in the database, which are slow to search then and may be written
+        twice; the next write creates them anew.
+
+    Returns
+    -------
+    tuple of str
+        The names of what was dropped.
+
+    Raises
+    ------
+    InvalidInputError
+        If a corpus lies in the database and may not remain; the message names the first ones.
+    StoreError
+        If the server fails; call again to resume.
+    """
+    left = () if corpora_may_remain else list_corpora(connection)
+    if left:
+        named = ", ".join(f"{corpus!r:.60}" for corpus in left[:5])
+        more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+        raise InvalidInputError(
+            "corpora must be dropped before the schema is, or corpora_may_remain be True; "
+            f"the database holds {named}{more}"
+        )
+    dropped = list_schema(connection)
+    for each in dropped:
+        connection.write(f"DROP {each.kind.upper()} {each.name} IF EXISTS")
+    return tuple(each.name for each in dropped)
+
+
+def _present(connection: Neo4jConnection) -> list[SchemaObject]:
+    """Every constraint and index of the kinds that ours are, whoever made it."""
+    return [
+        SchemaObject(name, "constraint" if constraint else "index", covers, tuple(properties), state)
+        for name, covers, properties, constraint, state in connection.read(_PRESENT, deadline=BULK_SECONDS)
+    ]
+
+
+def _not_serving(present: list[SchemaObject]) -> list[tuple[SchemaObject, SchemaObject | None]]:
+    """What of ours is missing or not ready, each with what keeps it from being created."""
+    found: list[tuple[SchemaObject, SchemaObject | None]] = []
+    for wanted in CREATED:
+        same = [each for each in present if (each.covers, each.properties) == (wanted.covers, wanted.properties)]
+        serving = [each for each in same if wanted.kind in ("index", each.kind)]
+        if any(each.state == "ONLINE" for each in serving):
+            continue
+        named = [each for each in present if each.name == wanted.name and each not in serving]
+        others = [each for each in same if each not in serving]
+        found.append((wanted, next(iter(named + others), None)))
+    return found
+
+
+def _creation(wanted: SchemaObject) -> str:
+    properties = ", ".join(f"x.{name}" for name in wanted.properties)
+    if wanted.kind == "index":
+        return f"CREATE INDEX {wanted.name} IF NOT EXISTS FOR ()-[x:`{wanted.covers}`]-() ON ({properties})"
+    return f"CREATE CONSTRAINT {wanted.name} IF NOT EXISTS FOR (x:`{wanted.covers}`) REQUIRE ({properties}) IS UNIQUE"
+
+
+def _in_the_way(wanted: SchemaObject, obstacle: SchemaObject | None) -> StoreError:
+    over = f"{wanted.covers}({', '.join(wanted.properties)})"
+    if obstacle is None:
+        what = "it is not ready, or something else has its name"
+    elif obstacle.name == wanted.name:
+        what = f"another {obstacle.kind} has that name; drop or rename it"
+    else:
+        what = f"an index {obstacle.name!r:.60} over the same is in the way; drop it"
+    return StoreError(f"conflict: the {wanted.kind} {wanted.name} over {over} must be there; {what}")
+
+
+Statement: TypeAlias = tuple[str, dict[str, Any]]
+_DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
+# First in every transaction that writes, for the lock that setting a property takes: writers of one corpus take
+# turns, so that whoever reads a revision finds all that was written up to it, and whatever comes later above it.
+# It starts with the time: a corpus that was dropped and written anew is not taken for the old one.
+_TAKE_TURN = """\
+MERGE (c:`PhasegraphCorpus` {name: $corpus})
+ON CREATE SET c.created = timestamp(), c.revision = timestamp(), c.stamp = timestamp()
+SET c.created = coalesce(c.created, 0)"""
+_NEXT_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.revision = coalesce(c.revision, 0) + 1"
+_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision"
+# Every transaction that changes a corpus moves its stamp: whoever keeps something of the corpus sees it grow
+# old.
+_STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.stamp = coalesce(c.stamp, 0) + 1"
+# Edges are created, not merged: those of the same passages were dropped in this very transaction, which makes
+# sending it again harmless, and nothing has to be looked for. The indexes are named: a plan made while the
+# database was empty would scan it, and be kept.
+_PUT_PASSAGES = """\
+MATCH (c:`PhasegraphCorpus` {name: $corpus})
+UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
+SET p.title = row.title, p.text = row.text, p.digest = row.digest, p.revision = c.revision"""
+_FORGET_REMOVAL = "UNWIND $ids AS id MATCH (p:`PhasegraphRemoved` {corpus: $corpus, id: id}) DELETE p"
+_DROP_MENTIONS = (
+    "UNWIND $ids AS id MATCH (:`PhasegraphPassage` {corpus: $corpus, id: id})-[m:`PHASEGRAPH_MENTIONS`]->() DELETE m"
+)
+_DROP_FACTS = """\
+UNWIND $ids AS id MATCH ()-[f:`PHASEGRAPH_FACT` {corpus: $corpus, passage: id}]->()
+USING INDEX f:`PHASEGRAPH_FACT`(corpus, passage) DELETE f"""
+_PUT_ENTITIES = "UNWIND $entities AS name MERGE (:`PhasegraphEntity` {corpus: $corpus, name: name})"
+_PUT_MENTIONS = """\
+UNWIND $mentions AS row
+MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: row[0]}), (e:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
+USING INDEX p:`PhasegraphPassage`(corpus, id) USING INDEX e:`PhasegraphEntity`(corpus, name)
+CREATE (p)-[:`PHASEGRAPH_MENTIONS` {count: row[2], home: row[3]}]->(e)"""
+_PUT_FACTS = """\
+UNWIND $facts AS row
+MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[1]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[3]})
+USING INDEX a:`PhasegraphEntity`(corpus, name) USING INDEX b:`PhasegraphEntity`(corpus, name)
+CREATE (a)-[:`PHASEGRAPH_FACT` {corpus: $corpus, passage: row[0], predicate: row[2], count: row[4]}]->(b)"""
+_BURY = """\
+MATCH (c:`PhasegraphCorpus` {name: $corpus}) UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id})
+DETACH DELETE p MERGE (r:`PhasegraphRemoved` {corpus: $corpus, id: id}) SET r.revision = c.revision"""
+_DROP_ORPHANS = """\
+MATCH (e:`PhasegraphEntity` {corpus: $corpus})
+WHERE NOT EXISTS { (e)<-[:`PHASEGRAPH_MENTIONS`]-() } AND NOT EXISTS { (e)-[:`PHASEGRAPH_FACT`]-() } DETACH DELETE e"""
+_DROP_SYNONYMS = "MATCH (:`PhasegraphEntity` {corpus: $corpus})-[s:`PHASEGRAPH_SYNONYM`]->() DELETE s"
+_PUT_SYNONYMS = """\
+UNWIND $pairs AS row
+MATCH (a:`PhasegraphEntity` {corpus: $corpus, name: row[0]}), (b:`PhasegraphEntity` {corpus: $corpus, name: row[1]})
+USING INDEX a:`PhasegraphEntity`(corpus, name) USING INDEX b:`PhasegraphEntity`(corpus, name)
+CREATE (a)-[:`PHASEGRAPH_SYNONYM` {similarity: row[2]}]->(b)"""
+
+
+@dataclass(frozen=True)
+class WriteReport:
+    """What a write did.
+
+    Parameters
+    ----------
+    written, unchanged, removed : int
+        Passages sent, passages that were there already, passages taken away.
+    revision : int
+        The corpus's revision afterwards; unchanged if nothing was.
+    """
+
+    written: int
+    unchanged: int
+    removed: int
+    revision: int
+
+
+def write_graph(
+    connection: Neo4jConnection,
+    passages: Iterable[PassageRecord],
+    *,
+    corpus: str,
+    replace: bool = False,
+    batch: int = 500,
+) -> WriteReport:
+    """Write passages with their mentions and facts; what is there already is not sent again.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where to.
+    passages : iterable of PassageRecord
+        Ids must differ.
+    corpus : str
+        Keeps corpora of one database apart: entities are per corpus, so no walk crosses.
+    replace : bool, default False
+        Also remove the corpus's passages that were not given.
+    batch : int, default 500
+        Passages per transaction, at least 1.
+
+    Returns
+    -------
+    WriteReport
+        How much was done.
+
+    Raises
+    ------
+    InvalidInputError
+        If an id is given twice, or an argument is out of range.
+    StoreError
+        If the server fails; call again to resume.
+    """
+    check_connection(connection)
+    records = checked_records(passages, corpus, batch)
+    ensure_schema(connection)
+    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
+    digests = {record.id: record.digest() for record in records}
+    wanted = [record for record in records if stored.get(record.id) != digests[record.id]]
+    gone = sorted(passage for passage in stored if passage not in digests) if replace else []
+    steps = (_batch_statements(some, digests, corpus) for some in _batches(wanted, batch))
+    revision = _write_steps(connection, corpus, itertools.chain(steps, _removals(gone, corpus, batch)))
+    return WriteReport(len(wanted), len(records) - len(wanted), len(gone), revision)
+
+
+def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: str, batch: int = 500) -> WriteReport:
+    """Remove passages with their mentions and facts, and the entities that nothing mentions any more.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where from.
+    ids : iterable of str
+        Ids that the corpus lacks are ignored.
+    corpus : str
+        The corpus.
+    batch : int, default 500
+        Passages per transaction, at least 1.
+
+    Returns
+    -------
+    WriteReport
+        How much was done.
+
+    Raises
+    ------
+    InvalidInputError
+        If an argument is out of range.
+    StoreError
+        If the server fails.
+    """
+    checked_records((), corpus, batch)
+    ensure_schema(connection)
+    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
+    gone = sorted({passage for passage in ids if passage in stored})
+    revision = _write_steps(connection, corpus, _removals(gone, corpus, batch))
+    return WriteReport(0, len(stored) - len(gone), len(gone), revision)
+
+
+def write_synonyms(
+    connection: Neo4jConnection, pairs: Mapping[tuple[str, str], float], *, corpus: str, batch: int = 5000
+) -> int:
+    """Replace the synonyms of a corpus; return its new revision.
+
+    Parameters
+    ----------
+    connection : Neo4jConnection
+        Where to.
+    pairs : mapping of (str, str) to float
+        Similarities in (0, 1]; pairs with a name that is no entity of the corpus are left out.
+    corpus : str
+        The corpus.
+    batch : int, default 5000
+        Pairs per statement, at least 1.
+
+    Returns
+    -------
+    int
+        The corpus's revision.
+
+    Raises
+    ------
+    InvalidInputError
+        If a similarity is out of range.
+    StoreError
+        If the server fails; nothing has changed then.
+    """
+    checked_records((), corpus, batch)
+    best: dict[tuple[str, str], float] = {}
+    for (one, other), similarity in pairs.items():
+        if not 0.0 < similarity <= 1.0:
+            raise InvalidInputError(f"similarity of a synonym must lie in (0, 1]; {similarity!r:.40} was given")
+        key = (min(one, other), max(one, other))
+        if one != other:
+            best[key] = max(best.get(key, 0.0), float(similarity))
+    rows = [[*key, best[key]] for key in sorted(best)]
+    ensure_schema(connection)
+    statements: list[Statement] = [(_DROP_SYNONYMS, {"corpus": corpus})]
+    statements += [(_PUT_SYNONYMS, {"corpus": corpus, "pairs": list(some)}) for some in _batches(rows, batch)]
+    return _write(connection, corpus, statements)
+
+
+def _removals(gone: Sequence[str], corpus: str, batch: int) -> Iterator[list[Statement]]:
+    """Statements that remove passages, some at a time."""
+    for ids in _batches(gone, batch):
+        some = {"corpus": corpus, "ids": list(ids)}
+        yield [(_DROP_FACTS, some), (_BURY, some)]
+
+
+def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[Statement]]) -> int:
+    """Run every step in a transaction of its own; return the revision.
+
+    The last of them also drops the entities that nothing is left of: whoever resumes after a crash finds the last
+    step undone, and they are not forgotten.
+    """
+    revision, waiting = 0, None
+    for step in steps:
+        if waiting is not None:
+            _write(connection, corpus, waiting)
+        waiting = step
+    if waiting is not None:
+        revision = _write(connection, corpus, [*waiting, (_DROP_ORPHANS, {"corpus": corpus})])
+    return revision or _current_revision(connection, corpus)
+
+
+def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[Statement]) -> int:
+    """Run statements in one transaction under a revision of its own, and return that."""
+    values = {"corpus": corpus}
+    first = [(_TAKE_TURN, values), (_NEXT_REVISION, values), (_STAMP, values)]
+    return int(connection.write_all([*first, *statements, (_REVISION, values)])[0][0])
+
+
+def _batch_statements(records: Sequence[PassageRecord], digests: dict[str, str], corpus: str) -> list[Statement]:
+    passages = [{"id": each.id, "title": each.title, "text": each.text, "digest": digests[each.id]} for each in records]
+    mentions = [row for each in records for row in _mention_rows(each)]
+    facts = [[each.id, *fact] for each in records for fact in each.facts]
+    names = [row[1] for row in mentions] + [name for row in facts for name in (row[1], row[3])]
+    ids = {"corpus": corpus, "ids": [each.id for each in records]}
+    return [
+        (_PUT_PASSAGES, {"corpus": corpus, "passages": passages}),
+        (_FORGET_REMOVAL, ids),
+        (_DROP_MENTIONS, ids),
+        (_DROP_FACTS, ids),
+        # In one order for every writer: two that merge the same entities wait for each other instead of dying
+        # in a deadlock.
+        (_PUT_ENTITIES, {"corpus": corpus, "entities": sorted(set(names))}),
+        (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
+        (_PUT_FACTS, {"corpus": corpus, "facts": facts}),
+    ]
+
+
+def _mention_rows(record: PassageRecord) -> list[list[Any]]:
+    """Passage, name, count and kind of home."""
+    homes = dict(record.homes)
+    return [[record.id, name, count, homes.get(name, 0)] for name, count in record.mentions]
+
+
+def _current_revision(connection: Neo4jConnection, corpus: str) -> int:
+    rows = connection.read(_REVISION, {"corpus": corpus}, deadline=BULK_SECONDS)
+    return int(rows[0][0]) if rows else 0
+
+
+def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,914 @@
+"""From rankings to a result: one pure function, described by one value."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import combinations
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph._validation import check_choice, check_count, check_flag, check_mapping, check_number
+from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy
+from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator, ListCalibrator, calibrator_from_dict
+from phasegraph.diagnostics import agreement, disagreements, drifts
+from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
+from phasegraph.fusion import FUSION_RULES, FusionRule
+from phasegraph.fusion.weighting import WEIGHTINGS
+from phasegraph.priors import Context, Prior, prior_from_dict
+from phasegraph.ranking import (
+    Candidates,
+    PoolCapMode,
+    Ranking,
+    SourceReport,
+    all_true,
+    apply_caps,
+    by_fields,
+    degradations,
+    pool,
+    top_order,
+)
+from phasegraph.result import Reason, Result
+from phasegraph.selection import SelectionPolicy, SelectionResult, scaled_relevance
+from phasegraph.serialization import read_document, write_document
+
+
+def check_weights_mapping(weights: Mapping[str, float]) -> Mapping[str, float]:
+    """Weights by source name: at least one, finite, >= 0, not all 0."""
+    if not isinstance(weights, Mapping):
+        raise InvalidTypeError(f"weights must be a mapping of source name to number; got {weights!r}")
+    checked = {str(name): check_number(f"weights[{name!r}]", value) for name, value in weights.items()}
+    if not checked:
+        raise InvalidInputError("weights must name at least one source; got an empty mapping")
+    if not any(value > 0 for value in checked.values()):
+        raise InvalidInputError(f"weights must not all be 0; got {checked}")
+    return MappingProxyType(dict(sorted(checked.items())))
+
+
+def check_floor(value: object) -> Mapping[tuple[str, str], float]:
+    """`value` as a read-only mapping of ordered pairs of different sources to shares in [0, 1], in order."""
+    pairs = isinstance(value, Mapping) and all(
+        isinstance(key, tuple) and len(key) == 2 and all(isinstance(one, str) for one in key) and key[0] != key[1]
+        for key in value
+    )
+    if not isinstance(value, Mapping) or not pairs:
+        raise InvalidTypeError(f"agreement_floor must map pairs of different source names to numbers; got {value!r}")
+    checked = {key: check_number(f"agreement_floor[{key!r}]", share) for key, share in sorted(value.items())}
+    if any(share > 1 for share in checked.values()):
+        raise InvalidInputError(f"agreement_floor must hold shares in [0, 1]; got {checked}")
+    return MappingProxyType(checked)
+
+
+def check_rule_options(rule: str, options: Mapping[str, object]) -> None:
+    """Refuse options that the rule does not have, or values that it would refuse at every query."""
+    allowed = FUSION_RULES[rule].options
+    unknown = sorted(set(options) - set(allowed))
+    if unknown:
+        raise InvalidInputError(f"rule_options of {rule!r} must be among {list(allowed)}; got {unknown}")
+    if options:
+        try:
+            _probe(rule, tuple((name, type(value), value) for name, value in options.items()))
+        except InvalidInputError as error:
+            raise type(error)(f"rule_options of {rule!r}: {error}") from error
+        except Exception as error:
+            raise InvalidTypeError(f"rule_options of {rule!r} must be what it can use; got {dict(options)}") from error
+
+
+@lru_cache(maxsize=64)
+def _probe(rule: str, options: tuple[tuple[str, type, object], ...]) -> None:
+    """Run the rule once on a tiny matrix; the type stands in the key because 1 equals True."""
+    given: dict[str, Any] = {name: value for name, _, value in options}
+    values = np.array([[1.0, 0.5], [0.5, 1.0], [0.75, np.nan]])
+    with np.errstate(all="ignore"):
+        fused = FUSION_RULES[rule].function(values, weights=np.ones(2), missing=np.zeros(2), **given)
+    if not np.isfinite(fused).all():
+        raise InvalidInputError(f"values must give finite fused values; got {given}")
+
+
+def check_scale(rule: str, calibrator: object, calibrators: Mapping[str, object]) -> None:
+    """Refuse a calibrator that leaves [0, 1] under a rule that must not see what lies outside."""
+    expects = FUSION_RULES[rule].expects
+    if expects not in ("bounded", "percentile"):
+        return
+    named = [("calibrator", calibrator), *((f"calibrators[{name!r}]", one) for name, one in calibrators.items())]
+    for name, one in named:
+        if not getattr(one, "bounded", True):
+            wanted = "percentile" if expects == "percentile" else "min_max"
+            raise InvalidInputError(
+                f"{name} must give values in [0, 1] for the rule {rule!r}, as ListCalibrator({wanted!r}) does; "
+                f"got {one!r:.200}"
+            )
+
+
+def check_calibrator(name: str, value: object) -> None:
+    """Refuse what cannot calibrate and be stored."""
+    if isinstance(value, type) or not callable(value) or not hasattr(value, "to_dict"):
+        raise InvalidTypeError(f"{name} must be a Calibrator; got {value!r}")
+
+
+def check_priors(value: object) -> tuple[Any, ...]:
+    """`value` as a tuple of priors."""
+    if not isinstance(value, tuple | list):
+        raise InvalidTypeError(f"priors must be a tuple of priors; got {value!r}")
+    for one in value:
+        if not callable(one) or isinstance(one, type) or not hasattr(one, "additive") or not hasattr(one, "to_dict"):
+            raise InvalidTypeError(f"priors must hold priors; got {one!r}")
+    return tuple(value)
+
+
+_SHAPLEY_SOURCES = 8
+
+
+def calibrate_all(
+    rankings: Sequence[Ranking], calibrator_of: Mapping[str, Calibrator], default: Calibrator
+) -> tuple[dict[str, Calibrated], dict[str, str]]:
+    """Each ranking on the common scale by source name, and why where one cannot be calibrated.
+
+    Where no source of the query is informative, background calibration falls back to ranks, so that an only short
+    list keeps its order. A source whose scores its calibrator refuses costs the others nothing.
+    """
+    found: dict[str, Calibrated] = {}
+    failed: dict[str, str] = {}
+    informative = False
+    for ranking in rankings:
+        try:
+            one = calibrator_for(ranking, calibrator_of, default)(ranking)
+        except InvalidInputError as error:
+            failed[ranking.source] = str(error)
+            continue
+        values = _settled(ranking.scores, one)
+        if values is None:
+            failed[ranking.source] = "calibrated values must be finite; the scores are too far from the background"
+        else:
+            found[ranking.source] = one if values is one.values else replace(one, values=values)
+            informative = informative or one.informative
+    if not informative:
+        for ranking in rankings:
+            chosen = calibrator_for(ranking, calibrator_of, default)
+            if ranking.source in found and isinstance(chosen, BackgroundCalibrator):
+                found[ranking.source] = chosen.by_rank(ranking)
+    return found, failed
+
+
+def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
+    """The calibrated values, in order; None where one of them is not finite."""
+    values = one.values
+    if not math.isfinite(one.missing):
+        return None
+    if all_true(values[:-1] > values[1:]) and math.isfinite(values[0]) and math.isfinite(values[-1]):
+        return values  # what falls throughout is in order, and finite between its ends
+    return in_order(scores, values) if all_true(np.isfinite(values)) else None
+
+
+def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
+    """`values` with rounding undone: where a score is lower its value is lower, if only by one bit.
+
+    Only for values that descend in truth (a calibrator that gives one value to all is left alone).
+    """
+    same = values[:-1] == values[1:]
+    if not same.any() or values[0] == values[-1]:
+        return values
+    lost = np.flatnonzero((scores[:-1] > scores[1:]) & same)
+    if not len(lost):
+        return values
+    out = values.copy()
+    for row in range(int(lost[0]), len(out) - 1):
+        if scores[row] > scores[row + 1]:
+            out[row + 1] = min(out[row + 1], np.nextafter(out[row], -np.inf))
+        else:
+            out[row + 1] = min(out[row + 1], out[row])
+    return out
+
+
+def calibrator_for(ranking: Ranking, own: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:
+    """The source's fitted calibrator, except where the default can use the background that the source states."""
+    if ranking.background is not None and isinstance(default, BackgroundCalibrator):
+        return default
+    return own.get(ranking.source, default)
+
+
+def contributions(
+    rule: FusionRule,
+    options: Mapping[str, object],
+    values: FloatArray,
+    weights: FloatArray,
+    missing: FloatArray,
+    rows: IntArray,
+) -> FloatArray:
+    """(k, m) part of each source in the fused value of the chosen rows; rows sum to it.
+
+    Notes
+    -----
+    For an additive rule the part is the source's own term. For the others it is the Shapley value of the source
+    with the empty coalition worth 0, exact up to 8 sources; beyond, leave-one-out differences scaled to the sum.
+    """
+    chosen = values[rows] if rule.row_wise else values
+    pick = slice(None) if rule.row_wise else rows
+    count = values.shape[1]
+    if count == 1:
+        return np.asarray(rule.function(chosen, weights=weights, missing=missing, **options)[pick, None])
+    if rule.additive:
+        parts = [
+            rule.function(chosen[:, [c]], weights=weights[[c]], missing=missing[[c]], **options)[pick]
+            for c in range(count)
+        ]
+        return np.column_stack(parts)
+
+    def worth(members: Sequence[int]) -> FloatArray:
+        masked = np.full(chosen.shape, np.nan)
+        masked[:, list(members)] = chosen[:, list(members)]
+        return np.asarray(rule.function(masked, weights=weights, missing=missing, **options)[pick])
+
+    return _shapley(worth, count) if count <= _SHAPLEY_SOURCES else _leave_one_out(worth, count)
+
+
+def _shapley(worth: Callable[[Sequence[int]], FloatArray], count: int) -> FloatArray:
+    value: dict[tuple[int, ...], FloatArray] = {}
+    for size in range(1, count + 1):
+        for members in combinations(range(count), size):
+            value[members] = worth(members)
+    full = value[tuple(range(count))]
+    value[()] = np.zeros_like(full)
+    factorial = [1.0]
+    for number in range(1, count + 1):
+        factorial.append(factorial[-1] * number)
+    parts = np.zeros((len(full), count))
+    for members, base in value.items():
+        share = factorial[len(members)] * factorial[max(count - len(members) - 1, 0)] / factorial[count]
+        for column in (c for c in range(count) if c not in members):
+            joined = tuple(sorted((*members, column)))
+            parts[:, column] += share * (value[joined] - base)
+    return parts
+
+
+def _leave_one_out(worth: Callable[[Sequence[int]], FloatArray], count: int) -> FloatArray:
+    everyone = tuple(range(count))
+    full = worth(everyone)
+    drops = np.column_stack([full - worth(tuple(c for c in everyone if c != column)) for column in everyone])
+    total = drops.sum(axis=1, keepdims=True)
+    even = np.full(drops.shape, 1.0 / count)
+    share = np.where(np.abs(total) > 1e-12, drops / np.where(total == 0, 1.0, total), even)
+    return np.asarray(share * full[:, None])
+
+
+def publish(values: FloatArray) -> FloatArray:
+    """``(1 + f / (1 + |f|)) / 2``: strictly increasing, from the whole line into [0, 1]."""
+    shares = 1.0 + values / (1.0 + np.abs(values))
+    return 0.5 * shares
+
+
+def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
+    """The fused value times its prior; divided by it where the value is negative, so that a low prior never helps."""
+    floor = np.maximum(factors, 1e-9)
+    return np.where(values >= 0, values * floor, values / floor)
+
+
+SELECTION_POOL = 50
+
+
+def choose(
+    pipeline: FusionPipeline, candidates: Candidates, values: FloatArray, final: FloatArray, context: Context
+) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
+    """Rows of the answer, best first or in the order they were picked, and what each stage says of it.
+
+    Parameters
+    ----------
+    pipeline : FusionPipeline
+    candidates : Candidates
+    values : (n, m) array of float
+        Calibrated values.
+    final : (n,) array of float
+        Fused values with their priors.
+    context : Context
+
+    Returns
+    -------
+    (rows, extras, warnings)
+        At most k rows; ``extras`` holds the outcome of acceptance and of selection, where they ran.
+
+    Raises
+    ------
+    DegradedError
+        If the pipeline is strict, and selection failed or a promise does not hold.
+    """
+    extras: dict[str, object] = {}
+    allowed: IntArray | None = None
+    if pipeline.accept is not None:
+        outcome = pipeline.accept.decide(candidates, values, publish(final), candidates.sources)
+        extras["acceptance"] = outcome
+        allowed = np.flatnonzero(outcome.accepted)
+    depth = pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
+    rows = top_order(final, candidates.ids, depth) if allowed is None else _best(final, candidates.ids, allowed, depth)
+    warnings = _broken_promises(extras) if extras else ()
+    if pipeline.selection is not None and len(rows):
+        found, failed = _together(pipeline, pipeline.selection, candidates, final, rows, context)
+        extras["selection"] = found
+        rows = rows[found.rows]
+        warnings += failed
+    if pipeline.strict and warnings:
+        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warnings)}")
+    return rows, extras, warnings
+
+
+def _together(
+    pipeline: FusionPipeline,
+    policy: SelectionPolicy,
+    candidates: Candidates,
+    final: FloatArray,
+    rows: IntArray,
+    context: Context,
+) -> tuple[SelectionResult, tuple[str, ...]]:
+    """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
+    ids = [candidates.ids[row] for row in rows.tolist()]
+    relevance = scaled_relevance(final[rows])
+    costs = None if policy.budget is None else _costs(context, ids)
+    if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
+        raise InvalidInputError(
+            "selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
+            "callable); got none"
+        )
+    try:
+        embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
+        return policy.select(relevance, embeddings, pipeline.k, costs=costs), ()
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
+        why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
+        failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
+        return replace(policy, method="top").select(relevance, None, pipeline.k, costs=costs), (failed,)
+
+
+def abstained(extras: dict[str, object]) -> bool:
+    """Whether there were candidates and acceptance let none through."""
+    outcome = extras.get("acceptance")
+    return isinstance(outcome, AcceptanceOutcome) and outcome.abstained
+
+
+def _broken_promises(extras: dict[str, object]) -> tuple[str, ...]:
+    """A line for every promise that does not hold for this answer."""
+    outcome = extras.get("acceptance")
+    if not isinstance(outcome, AcceptanceOutcome):
+        return ()
+    return tuple(
+        f"the promise of the threshold {one.name!r} does not hold for this answer: {one.reason}"
+        for one in outcome.certificates
+        if not one.valid
+    )
+
+
+def _best(final: FloatArray, ids: Sequence[str], allowed: IntArray, depth: int) -> IntArray:
+    inside = top_order(final[allowed], [ids[row] for row in allowed.tolist()], depth)
+    return allowed[inside]
+
+
+def _embeddings(context: Context, ids: Sequence[str]) -> FloatArray:
+    """(n, d) rows for the pool, from the context's mapping or callable."""
+    given = context.embeddings
+    if callable(given):
+        return np.asarray(given(ids), dtype=np.float64)
+    lacking = [identifier for identifier in ids if identifier not in given]
+    if lacking:
+        raise InvalidInputError(
+            f"Context.embeddings must hold an embedding of every candidate; {len(lacking)} of {len(ids)} have none, "
+            f"{lacking[0]!r} among them"
+        )
+    return np.array([given[identifier] for identifier in ids], dtype=np.float64)
+
+
+def _costs(context: Context, ids: Sequence[str]) -> FloatArray:
+    lacking = next((identifier for identifier in ids if identifier not in context.costs), None)
+    if lacking is not None:
+        raise InvalidInputError(f"selection with a budget needs Context.costs of every candidate; {lacking!r} has none")
+    return np.array([context.costs[identifier] for identifier in ids], dtype=np.float64)
+
+
+_PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
+
+
+def pipeline_to_dict(pipeline: FusionPipeline) -> dict[str, object]:
+    """Every field as JSON types."""
+    state: dict[str, object] = {name: getattr(pipeline, name) for name in _PLAIN}
+    state["pool_caps"] = dict(pipeline.pool_caps)
+    state["rule_options"] = dict(pipeline.rule_options)
+    state["weights"] = None if pipeline.weights is None else dict(pipeline.weights)
+    state["calibrator"] = dict(pipeline.calibrator.to_dict())
+    state["calibrators"] = {name: dict(one.to_dict()) for name, one in pipeline.calibrators.items()}
+    state["accept"] = None if pipeline.accept is None else pipeline.accept.to_dict()
+    state["selection"] = None if pipeline.selection is None else pipeline.selection.to_dict()
+    state["agreement_floor"] = [[*pair, share] for pair, share in pipeline.agreement_floor.items()]
+    state["priors"] = [dict(prior.to_dict()) for prior in pipeline.priors]
+    return state
+
+
+def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
+    """Constructor arguments from :func:`pipeline_to_dict`'s state."""
+    known = {
+        *_PLAIN,
+        "pool_caps",
+        "rule_options",
+        "weights",
+        "calibrator",
+        "calibrators",
+        "priors",
+        "accept",
+        "selection",
+        "agreement_floor",
+    }
+    unknown = sorted(set(state) - known)
+    if unknown:
+        raise InvalidInputError(f"a pipeline's fields must be among {sorted(known)}; got {unknown}")
+    fields = dict(state)
+    if "calibrator" in fields:
+        fields["calibrator"] = calibrator_from_dict(_mapping("calibrator", fields["calibrator"]))
+    own = _mapping("calibrators", fields.get("calibrators", {}))
+    fields["calibrators"] = {
+        name: calibrator_from_dict(_mapping(f"calibrators[{name!r}]", one)) for name, one in own.items()
+    }
+    for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
+        if fields.get(name) is not None:
+            fields[name] = kind.from_dict(_mapping(name, fields[name]))
+    fields["agreement_floor"] = {(one[0], one[1]): one[2] for one in _rows("agreement_floor", fields)}
+    priors = fields.get("priors", [])
+    if not isinstance(priors, list):
+        raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
+    fields["priors"] = tuple(prior_from_dict(_mapping("priors", one)) for one in priors)
+    return fields
+
+
+def _rows(name: str, fields: Mapping[str, object]) -> list[tuple[str, str, float]]:
+    rows = fields.get(name, [])
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        raise InvalidInputError(f"{name} must be a list of [source, other source, share]; got {rows!r:.200}")
+    return rows
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name} must be a mapping; got {type(value).__name__}")
+    return value
+
+
+_SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrgetter("missing")
+
+
+def decide(
+    pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context, reports: Sequence[SourceReport]
+) -> Result:
+    """See :meth:`FusionPipeline.decide`."""
+    fused = _to_fuse(pipeline, rankings, context)
+    if pipeline.pool_caps:
+        fused = apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)
+    scaled, failed = calibrate_all(fused, pipeline.calibrators, pipeline.calibrator)
+    candidates = pool([ranking for ranking in fused if ranking.source in scaled] if failed else fused)
+    found = list(map(scaled.__getitem__, candidates.sources))
+    settled = _settle_reports(rankings, reports, scaled, failed)
+    degraded = bool(degradations(settled))
+    if pipeline.strict:
+        _refuse(settled)
+    if not candidates.ids:
+        return _empty(candidates, settled, degraded, "could_not_look" if degraded else "nothing_found")
+    return _fuse(pipeline, candidates, found, context, settled, degraded)
+
+
+def _fuse(
+    pipeline: FusionPipeline,
+    candidates: Candidates,
+    found: Sequence[Calibrated],
+    context: Context,
+    reports: tuple[SourceReport, ...],
+    degraded: bool,
+) -> Result:
+    weights = _weights(pipeline, candidates)
+    fused, values = _apply_rule(pipeline, candidates, found, weights)
+    bonuses = factors = None
+    if pipeline.priors or pipeline.consensus_bonus > 0:
+        bonuses = _bonuses(pipeline, candidates, fused, context)
+        factors = _factors(pipeline, candidates, context)
+    if bonuses is not None:
+        fused = fused + bonuses
+    final = fused if factors is None else with_prior(fused, factors)
+    rows, extras, chosen_warnings = choose(pipeline, candidates, values, final, context)
+    contributed, calibrated = _explained(pipeline, found, weights, values, rows)
+    agreed = agreement(candidates.rankings)
+    return Result(
+        ids=tuple(map(candidates.ids.__getitem__, rows.tolist())),
+        scores=publish(final[rows]),
+        fused=fused[rows],
+        contributions=contributed,
+        calibrated=calibrated,
+        weights=weights,
+        bonuses=_repeated(0.0, len(rows)) if bonuses is None else bonuses[rows],
+        priors=_repeated(1.0, len(rows)) if factors is None else factors[rows],
+        rows=rows,
+        candidates=candidates,
+        accepted=_accepted(len(rows)),
+        reports=reports,
+        agreement=agreed,
+        degraded=degraded,
+        reason="all_rejected" if extras and abstained(extras) else "",
+        warnings=disagreements(agreed, pipeline.agreement_floor) + drifts(reports) + chosen_warnings,
+        extras=extras,
+    )
+
+
+def _apply_rule(
+    pipeline: FusionPipeline, candidates: Candidates, found: Sequence[Calibrated], weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Fused values, and the (n, m) values they come from, missing ones filled in where the rule has terms."""
+    rule = FUSION_RULES[pipeline.rule]
+    columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
+    if rule.terms is None:
+        values = candidates.spread(columns)
+        fused = rule.function(values, weights=weights, missing=np.array(missing), **pipeline.rule_options)
+        return fused, values
+    values = candidates.spread(columns, missing)
+    first, *others = weights.tolist()
+    total = rule.terms(values[:, 0], first)
+    for column, weight in enumerate(others, start=1):  # from the left: the order of a sum decides its last bit
+        total += rule.terms(values[:, column], weight)
+    return total, values
+
+
+def _explained(
+    pipeline: FusionPipeline,
+    found: Sequence[Calibrated],
+    weights: FloatArray,
+    values: FloatArray,
+    rows: IntArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Contributions and calibrated values of the chosen rows, missing ones filled in."""
+    rule, chosen = FUSION_RULES[pipeline.rule], values[rows]
+    if rule.terms is not None:
+        return rule.terms(chosen, weights), chosen
+    missing = np.array([one.missing for one in found])
+    contributed = contributions(rule, pipeline.rule_options, values, weights, missing, rows)
+    return contributed, np.where(np.isnan(chosen), missing, chosen)
+
+
+@lru_cache(maxsize=64)
+def _repeated(value: float, count: int) -> FloatArray:
+    """(count,) read-only array of one value."""
+    made = np.full(count, value)
+    made.setflags(write=False)
+    return made
+
+
+@lru_cache(maxsize=64)
+def _accepted(count: int) -> BoolArray:
+    """(count,) read-only array of true."""
+    made = np.ones(count, dtype=np.bool_)
+    made.setflags(write=False)
+    return made
+
+
+def _to_fuse(pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
+    """The rankings that have hits and a weight; an error names what is wrong with any of them."""
+    if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
+        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
+    if not isinstance(context, Context):
+        raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
+    weights, chosen = pipeline.weights, []
+    for ranking in rankings:
+        if not isinstance(ranking, Ranking):
+            raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+        if weights is not None and ranking.source not in weights:
+            raise InvalidInputError(f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}")
+        if ranking.ids and (weights is None or weights[ranking.source] > 0):
+            chosen.append(ranking)
+    return chosen
+
+
+def _weights(pipeline: FusionPipeline, candidates: Candidates) -> FloatArray:
+    """(m,) weights over the sources that answered, divided once by their sum in name order."""
+    if pipeline.weights is None:
+        given = WEIGHTINGS[pipeline.weighting](candidates.rankings).tolist()
+    else:
+        given = list(map(pipeline.weights.__getitem__, candidates.sources))
+    most = max(given)
+    scaled = [weight / most for weight in given]
+    total = math.fsum(scaled)
+    return np.array([weight / total for weight in scaled])
+
+
+def _bonuses(
+    pipeline: FusionPipeline, candidates: Candidates, fused: FloatArray, context: Context
+) -> FloatArray | None:
+    bonuses: FloatArray | None = None
+    if pipeline.consensus_bonus > 0 and len(candidates.sources) > 1:
+        top = float(np.abs(fused).max())
+        size = pipeline.consensus_bonus * top if pipeline.consensus_bounded else pipeline.consensus_bonus
+        if size > top:
+            warnings.warn(
+                f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two sources "
+                "returned comes before every other",
+                PhasegraphWarning,
+                stacklevel=5,
+            )
+        bonuses = np.where(candidates.returned >= 2, size, 0.0)
+    for prior in pipeline.priors:
+        if prior.additive:
+            added = prior(candidates.ids, context)
+            bonuses = added if bonuses is None else bonuses + added
+    return bonuses
+
+
+def _factors(pipeline: FusionPipeline, candidates: Candidates, context: Context) -> FloatArray | None:
+    factors: FloatArray | None = None
+    for prior in pipeline.priors:
+        if not prior.additive:
+            values = prior(candidates.ids, context)
+            factors = values if factors is None else factors * values
+    return factors
+
+
+def _settle_reports(
+    rankings: Sequence[Ranking],
+    reports: Sequence[SourceReport],
+    scaled: Mapping[str, Calibrated],
+    failed: Mapping[str, str],
+) -> tuple[SourceReport, ...]:
+    """Reports in name order, made where none came, with the tier each source was calibrated by."""
+    known = dict(zip(map(_SOURCE, reports), reports, strict=True))
+    if len(known) != len(reports):
+        raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
+    for ranking in rankings:
+        name = ranking.source
+        report, one = known.get(name), scaled.get(name)
+        if report is None:
+            known[name] = SourceReport.of(ranking) if one is None else SourceReport.of(ranking, one.tier, one.outside)
+        elif one is not None:
+            known[name] = report.calibrated(one.tier, one.outside)
+    for name, reason in failed.items():
+        known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
+    return tuple(map(known.__getitem__, sorted(known)))
+
+
+def _refuse(reports: Sequence[SourceReport]) -> None:
+    bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
+    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "list"]
+    bad += drifts(reports)
+    if bad:
+        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")
+
+
+def _empty(candidates: Candidates, reports: tuple[SourceReport, ...], degraded: bool, reason: Reason) -> Result:
+    none, width = np.empty(0), len(candidates.sources)
+    return Result(
+        ids=(),
+        scores=none,
+        fused=none,
+        contributions=np.empty((0, width)),
+        calibrated=np.empty((0, width)),
+        weights=np.empty(width),
+        bonuses=none,
+        priors=none,
+        rows=np.empty(0, dtype=np.intp),
+        candidates=candidates,
+        accepted=np.empty(0, dtype=np.bool_),
+        reports=reports,
+        degraded=degraded,
+        reason=reason,
+    )
+
+
+KIND, VERSION = "pipeline", 1
+_PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionPipeline:
+    """How rankings become a result. A frozen value: ``dataclasses.replace`` to vary, one JSON file to keep.
+
+    Parameters
+    ----------
+    pool_caps : mapping of str to int
+        Longest list per source, before calibration; >= 1.
+    pool_cap_mode : {"list", "graph_only"}, default "list"
+        Cut the list itself, or only its hits that no other source returned.
+    calibrator : Calibrator
+        For every source without one of its own; default background calibration.
+    calibrators : mapping of str to Calibrator
+        Fitted ones by source name. A source that states its background keeps it under the default `calibrator`.
+    rule : str, default "linear"
+        A name in ``FUSION_RULES``.
+    rule_options : mapping of str to object
+        Its keyword options. A rule that expects percentiles or values in [0, 1] needs calibrators that give them.
+    weights : mapping of str to float, optional
+        By source name, >= 0, not all 0; divided by their sum over the sources that answered. A source whose
+        weight is 0 is not fused. A source that is not named is an error. Default: by `weighting`.
+    weighting : {"adaptive", "equal", "roles"}, default "adaptive"
+        Weights where none are given.
+    consensus_bonus : float, default 0
+        Added to a candidate that at least two sources returned; >= 0.
+    consensus_bounded : bool, default False
+        Read the bonus as a share of the largest fused value.
+    priors : tuple of Prior
+        Multipliers and bonuses from the context.
+    accept : AcceptancePolicy, optional
+        Thresholds per source, over calibrated values and for the published score; what is not accepted is not
+        returned. Default: everything is accepted.
+    selection : SelectionPolicy, optional
+        Which k of the 50 best accepted go together; default the k best.
+    k : int, default 10
+        Results returned; >= 0. It changes neither scores nor, without a selection, order.
+    strict : bool, default False
+        Turn any degradation, calibration by list alone, and scores outside the calibration range, into an error.
+    agreement_floor : mapping of (str, str) to float
+        For ordered pairs of sources the agreement below which the result warns, in [0, 1]: after calibrating, the 5th
+        percentile over the calibration queries. For other pairs it warns where they agree on nothing.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field is outside its range; the message names it.
+
+    Examples
+    --------
+    >>> vector = Ranking("vector", ["a", "b", "c", "d", "e"], [0.62, 0.55, 0.41, 0.40, 0.12])
+    >>> graph = Ranking("graph", ["c", "f", "b", "g"], [0.31, 0.02, 0.004, 0.001])
+    >>> result = FusionPipeline.phasegraph().decide([vector, graph])
+    >>> result.ids[:3], result.fused[:3].round(6).tolist()
+    (('a', 'c', 'b'), [0.393196, 0.28426, 0.217723])
+    """
+
+    pool_caps: Mapping[str, int] = field(default_factory=dict, hash=False)
+    pool_cap_mode: PoolCapMode = "list"
+    calibrator: Calibrator = field(default_factory=BackgroundCalibrator, hash=False)
+    calibrators: Mapping[str, Calibrator] = field(default_factory=dict, hash=False)
+    rule: str = "linear"
+    rule_options: Mapping[str, object] = field(default_factory=dict, hash=False)
+    weights: Mapping[str, float] | None = field(default=None, hash=False)
+    weighting: str = "adaptive"
+    consensus_bonus: float = 0.0
+    consensus_bounded: bool = False
+    priors: tuple[Prior, ...] = ()
+    accept: AcceptancePolicy | None = None
+    selection: SelectionPolicy | None = None
+    k: int = 10
+    strict: bool = False
+    agreement_floor: Mapping[tuple[str, str], float] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        for name in ("pool_caps", "calibrators", "rule_options"):
+            put(self, name, check_mapping(name, getattr(self, name)))
+        put(self, "agreement_floor", check_floor(self.agreement_floor))
+        caps = {name: check_count(f"pool_caps[{name!r}]", cap, minimum=1) for name, cap in self.pool_caps.items()}
+        put(self, "pool_caps", MappingProxyType(caps))
+        check_choice("pool_cap_mode", self.pool_cap_mode, ("list", "graph_only"))
+        check_calibrator("calibrator", self.calibrator)
+        for source, own in self.calibrators.items():
+            check_calibrator(f"calibrators[{source!r}]", own)
+        check_choice("rule", self.rule, FUSION_RULES)
+        check_rule_options(self.rule, self.rule_options)
+        check_scale(self.rule, self.calibrator, self.calibrators)
+        if self.weights is not None:
+            put(self, "weights", check_weights_mapping(self.weights))
+        check_choice("weighting", self.weighting, WEIGHTINGS)
+        put(self, "consensus_bonus", check_number("consensus_bonus", self.consensus_bonus))
+        put(self, "priors", check_priors(self.priors))
+        for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
+            if not isinstance(getattr(self, name), kind | None):
+                raise InvalidTypeError(f"{name} must be a {kind.__name__} or None; got {getattr(self, name)!r}")
+        put(self, "k", check_count("k", self.k))
+        check_flag("consensus_bounded", self.consensus_bounded)
+        check_flag("strict", self.strict)
+
+    __reduce__ = by_fields
+
+    @classmethod
+    def phasegraph(cls, configuration: str = "musique", /) -> FusionPipeline:
+        """Build the paper's pipeline: percentile ranks, Boltzmann rule, no bonus.
+
+        Parameters
+        ----------
+        configuration : {"musique", "2wiki"}, default "musique"
+            Vector weight .7 with the graph list capped at 30, or .4 with 20.
+
+        Returns
+        -------
+        FusionPipeline
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such configuration.
+
+        Notes
+        -----
+        Sources are named ``vector`` and ``graph``. The bonus's size is not recoverable from the paper: 0 here.
+
+        References
+        ----------
+        .. [1] "Calibrated Fusion for Heterogeneous Graph-Vector Retrieval in Multi-Hop QA", arXiv:2603.28886
+        """
+        if configuration not in _PAPER:
+            raise InvalidInputError(f"configuration must be one of {sorted(_PAPER)}; got {configuration!r}")
+        vector_weight, cap = _PAPER[configuration]
+        return cls(
+            pool_caps={"graph": cap},
+            calibrator=ListCalibrator("percentile"),
+            rule="boltzmann",
+            weights={"vector": vector_weight, "graph": 1.0 - vector_weight},
+        )
+
+    @classmethod
+    def reciprocal_rank(
+        cls, weights: Mapping[str, float] | None = None, *, rank_constant: float = 60.0
+    ) -> FusionPipeline:
+        """Build weighted reciprocal rank fusion, equal weights unless told otherwise.
+
+        Parameters
+        ----------
+        weights : mapping of str to float, optional
+            By source name.
+        rank_constant : float, default 60
+            > 0.
+
+        Returns
+        -------
+        FusionPipeline
+        """
+        return cls(
+            calibrator=ListCalibrator("raw"),
+            rule="rrf",
+            rule_options={"rank_constant": rank_constant},
+            weights=weights,
+            weighting="equal",
+        )
+
+    def decide(
+        self,
+        rankings: Sequence[Ranking],
+        context: Context | None = None,
+        *,
+        reports: Sequence[SourceReport] = (),
+        k: int | None = None,
+    ) -> Result:
+        """Fuse the rankings of one query. Pure: no clock, no randomness, no I/O.
+
+        Parameters
+        ----------
+        rankings : sequence of Ranking
+            One per source that answered, in any order.
+        context : Context, optional
+            What priors, acceptance and selection read.
+        reports : sequence of SourceReport, optional
+            How the sources fared, failed ones included; made from the rankings where not given.
+        k : int, optional
+            In place of the pipeline's.
+
+        Returns
+        -------
+        Result
+
+        Raises
+        ------
+        InvalidInputError
+            If a ranking comes from a source that `weights` does not name, or two from the same source.
+        DegradedError
+            If `strict` and a source could not look, was calibrated by its list alone, or gave scores of which most
+            lie outside the range it was calibrated on; if a selection failed or a promise does not hold.
+
+        Notes
+        -----
+        A result replays without its sources: ``decide(result.candidates.rankings, context, reports=result.reports)``
+        gives the same bits under the same context (and caps that cut whole lists).
+        """
+        chosen = self if k is None else replace(self, k=k)
+        return decide(chosen, rankings, Context() if context is None else context, reports)
+
+    def calibrator_of(self, ranking: Ranking) -> Calibrator:
+        """The calibrator this pipeline uses for a ranking: the source's own, or the one for all."""
+        return calibrator_for(ranking, self.calibrators, self.calibrator)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return pipeline_to_dict(self)
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, object]) -> FusionPipeline:
+        """Rebuild from :meth:`to_dict`; InvalidInputError names what does not fit."""
+        try:
+            return cls(**pipeline_from_dict(state))  # type: ignore[arg-type]
+        except PhasegraphError:
+            raise
+        except Exception as error:
+            raise InvalidInputError(f"a pipeline's fields must be what to_dict gives; {error}") from error
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the pipeline to one JSON file, in one step."""
+        write_document(path, KIND, VERSION, self.to_dict())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> FusionPipeline:
+        """Read a saved pipeline; IntegrityError if the file is damaged, foreign or newer."""
+        return cls.from_dict(read_document(path, KIND, VERSION))

@@ -1,0 +1,502 @@
+"""Query-independent evidence: importance, recency, authority, and a bonus for an exact match.
+
+A prior multiplies the fused value (it is no source of its own and adds no candidate); the exact-match bonus is
+added to it. What they read comes with the context, by id, so that deciding stays a pure function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from phasegraph._typing import FloatArray
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What deciding may look at besides the rankings; data gathered before.
+
+    Parameters
+    ----------
+    query : str
+        The query's text.
+    now : float, optional
+        Seconds since the epoch; needed by a recency prior only.
+    attributes : mapping of str to mapping
+        Per candidate id: ``importance`` and ``authority`` in [0, 1], ``timestamp`` in seconds since the epoch,
+        ``text`` or ``exact`` for the exact-match bonus.
+    embeddings : mapping of str to (d,) array, or callable
+        Per candidate id, or ``embeddings(ids) -> (n, d) array``; needed by a selection that weighs redundancy.
+    costs : mapping of str to float
+        Per candidate id, for example tokens; needed by a selection with a budget.
+    """
+
+    query: str = ""
+    now: float | None = None
+    attributes: Mapping[str, Mapping[str, object]] = field(default_factory=dict, repr=False)
+    embeddings: Mapping[str, FloatArray] | Callable[[Sequence[str]], ArrayLike] = field(
+        default_factory=dict, repr=False
+    )
+    costs: Mapping[str, float] = field(default_factory=dict, repr=False)
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """A multiplier (or, where `additive`, a bonus) per candidate."""
+
+    @property
+    def additive(self) -> bool:
+        """Whether the values are added to the fused value rather than multiplied with it."""
+        ...
+
+    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
+        """(n,) values for the candidates."""
+        ...
+
+    def to_dict(self) -> Mapping[str, object]:
+        """JSON-ready state with its registered ``name``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExactMatchBonus:
+    """Bonus of a candidate that holds the query word for word (reconstructed: the design record names it only).
+
+    Parameters
+    ----------
+    weight : float, default 0.0
+        >= 0. The bonus is ``weight / (rank_constant + 1)``: one more source that ranks every exact hit first.
+    rank_constant : float, default 60
+        > 0.
+
+    Notes
+    -----
+    A candidate is exact where its attribute ``exact`` is true, else where its ``text`` holds the query, letter
+    case and runs of white space apart.
+
+    Examples
+    --------
+    >>> bonus = ExactMatchBonus(weight=6.1)
+    >>> bonus(["a", "b"], Context(query="deep  Sea", attributes={"a": {"text": "The deep sea."}})).round(3)
+    array([0.1, 0. ])
+    """
+
+    weight: float = 0.0
+    rank_constant: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.weight) and self.weight >= 0):
+            raise InvalidInputError(f"weight must be finite and >= 0; got {self.weight!r}")
+        if not (np.isfinite(self.rank_constant) and self.rank_constant > 0):
+            raise InvalidInputError(f"rank_constant must be finite and positive; got {self.rank_constant!r}")
+
+    @property
+    def additive(self) -> bool:
+        """True: it is added."""
+        return True
+
+    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
+        """(n,) bonuses >= 0."""
+        query = " ".join(context.query.split()).casefold()
+        bonus = self.weight / (self.rank_constant + 1.0)
+        return np.array([bonus if _is_exact(query, context.attributes.get(i)) else 0.0 for i in ids])
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return {"name": "exact_match", "weight": self.weight, "rank_constant": self.rank_constant}
+
+
+def _is_exact(query: str, attributes: Mapping[str, object] | None) -> bool:
+    if attributes is None or not query:
+        return False
+    stated = attributes.get("exact")
+    if isinstance(stated, bool):
+        return stated
+    text = attributes.get("text")
+    return isinstance(text, str) and query in " ".join(text.split()).casefold()
+
+
+def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -> FloatArray:
+    """``(1 - strength) + strength * importance``: the design record's prior.
+
+    Parameters
+    ----------
+    importance : (n,) array of float
+        In [0, 1].
+    strength : float, default 0.3
+        In [0, 1]; 0 has no effect.
+
+    Returns
+    -------
+    (n,) array of float
+        In [1 - strength, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is outside [0, 1].
+
+    Notes
+    -----
+    With one source, reciprocal rank and k = 60, importance 1 at rank 27 beats importance 0 at rank 1 at the default
+    strength: ``61 / .7 - 60 = 27.14``.
+
+    Examples
+    --------
+    >>> importance_multiplier(np.array([0.0, 0.5, 1.0]))
+    array([0.7 , 0.85, 1.  ])
+    """
+    check_unit("strength", strength)
+    values = np.asarray(importance, dtype=np.float64)
+    if not ((values >= 0) & (values <= 1)).all():
+        raise InvalidInputError(f"importance must be in [0, 1]; got {values.tolist()}")
+    return (1.0 - strength) + strength * values
+
+
+def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
+    """``exp(-ln 2 * age / half_life)``: one half after each half-life.
+
+    Parameters
+    ----------
+    age : (n,) array of float
+        Seconds; negative (a date in the future) counts as 0.
+    half_life : float
+        Seconds, > 0; a parameter of its own, never a weight.
+
+    Returns
+    -------
+    (n,) array of float
+        In (0, 1].
+
+    Raises
+    ------
+    InvalidInputError
+        If `half_life` is not positive or an age is not finite.
+
+    Examples
+    --------
+    >>> recency(np.array([-5.0, 0.0, 60.0, 120.0]), half_life=60.0)
+    array([1.  , 1.  , 0.5 , 0.25])
+    """
+    if not (np.isfinite(half_life) and half_life > 0):
+        raise InvalidInputError(f"half_life must be finite and positive (seconds); got {half_life!r}")
+    values = np.asarray(age, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise InvalidInputError("age must be finite; got NaN or infinity")
+    return np.asarray(np.exp(-math.log(2.0) * np.maximum(values, 0.0) / half_life))
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPrior:
+    """Multiplier from an attribute in [0, 1]: importance or authority.
+
+    Parameters
+    ----------
+    key : str
+        Attribute to read: ``importance``, ``authority`` or one of the caller's own.
+    strength : float, default 0.3
+        In [0, 1]; the multiplier is ``(1 - strength) + strength * value``.
+    neutral : float, default 1.0
+        Value of a candidate without the attribute, in [0, 1]; 1 leaves it as it is.
+
+    Examples
+    --------
+    >>> prior = UnitPrior("authority", strength=0.5)
+    >>> prior(["a", "b"], Context(attributes={"a": {"authority": 0.0}}))
+    array([0.5, 1. ])
+    """
+
+    key: str = "importance"
+    strength: float = 0.3
+    neutral: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_unit("strength", self.strength)
+        check_unit("neutral", self.neutral)
+
+    @property
+    def additive(self) -> bool:
+        """False: it multiplies."""
+        return False
+
+    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
+        """Multipliers in [1 - strength, 1]."""
+        return importance_multiplier(column_of(ids, context, self.key, self.neutral), strength=self.strength)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return {"name": "unit", "key": self.key, "strength": self.strength, "neutral": self.neutral}
+
+
+@dataclass(frozen=True, slots=True)
+class RecencyPrior:
+    """Multiplier that halves its variable part with each half-life.
+
+    Parameters
+    ----------
+    half_life : float
+        Seconds, > 0.
+    strength : float, default 0.3
+        In [0, 1]; the multiplier is ``(1 - strength) + strength * recency``.
+    key : str, default "timestamp"
+        Attribute with seconds since the epoch; a candidate without it keeps multiplier 1.
+
+    Examples
+    --------
+    >>> prior = RecencyPrior(half_life=3600.0, strength=1.0)
+    >>> prior(["a", "b"], Context(now=7200.0, attributes={"a": {"timestamp": 3600.0}}))
+    array([0.5, 1. ])
+    """
+
+    half_life: float
+    strength: float = 0.3
+    key: str = "timestamp"
+
+    def __post_init__(self) -> None:
+        check_unit("strength", self.strength)
+        recency(np.zeros(1), half_life=self.half_life)
+
+    @property
+    def additive(self) -> bool:
+        """False: it multiplies."""
+        return False
+
+    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
+        """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
+        if context.now is None:
+            raise InvalidInputError("a recency prior needs Context.now (seconds since the epoch); got None")
+        ages = context.now - column_of(ids, context, self.key, context.now)
+        return (1.0 - self.strength) + self.strength * recency(ages, half_life=self.half_life)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return {"name": "recency", "half_life": self.half_life, "strength": self.strength, "key": self.key}
+
+
+def column_of(ids: Sequence[str], context: Context, key: str, default: float) -> FloatArray:
+    """(n,) values of an attribute, `default` where a candidate has none."""
+    out = np.full(len(ids), float(default))
+    for row, identifier in enumerate(ids):
+        value = context.attributes.get(identifier, {}).get(key)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
+            raise InvalidTypeError(f"attribute {key!r} of candidate {identifier!r} must be a number; got {value!r}")
+        out[row] = float(value)
+    return out
+
+
+def check_unit(name: str, value: float) -> None:
+    """Raise unless `value` is in [0, 1]."""
+    if not (np.isfinite(value) and 0.0 <= value <= 1.0):
+        raise InvalidInputError(f"{name} must be in [0, 1]; got {value!r}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Superposition:
+    """What the document computes for each passage.
+
+    Parameters
+    ----------
+    relevance : (n,) array of float
+        ``0.6 * cosine + 0.25 * recency + 0.15 * authority``, in [0, 1]; the collapse probability.
+    energy : (n,) array of float
+        ``frequency + 0.1 * (1 - recency)``.
+    amplitude : (n,) array of complex
+        ``sqrt(relevance) * exp(i * energy / hbar)``.
+    """
+
+    relevance: FloatArray
+    energy: FloatArray
+    amplitude: np.ndarray[tuple[int, ...], np.dtype[np.complex128]]
+
+    @property
+    def probability(self) -> FloatArray:
+        """(n,) array: squared length of the amplitude, which is `relevance` again."""
+        return np.asarray(np.abs(self.amplitude) ** 2)
+
+
+def superposition(
+    cosine: FloatArray,
+    age_seconds: FloatArray,
+    authority: FloatArray,
+    /,
+    *,
+    frequency: FloatArray | float = 0.0,
+    weights: tuple[float, float, float] = (0.6, 0.25, 0.15),
+    decay_per_hour: float = 0.25,
+    hbar: float = 1.0,
+) -> Superposition:
+    """Weighted mean of similarity, recency and authority, in the document's vocabulary.
+
+    Parameters
+    ----------
+    cosine, authority : (n,) array_like of float
+        In [0, 1].
+    age_seconds : (n,) array_like of float
+        A time in the future counts as age 0.
+    frequency : (n,) array_like of float or float, default 0
+        Finite; only enters the energy, which nothing depends on.
+    weights : (float, float, float), default (0.6, 0.25, 0.15)
+        Of cosine, recency and authority; >= 0, summing to at most 1.
+    decay_per_hour : float, default 0.25
+        >= 0. The document uses the number .25 both for this and for the weight of recency; they are two
+        parameters here. At .25 recency halves every 2.8 hours and is .0025 after a day.
+    hbar : float, default 1
+        > 0; the document gives none.
+
+    Returns
+    -------
+    Superposition
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is outside its range. A negative cosine has no square root, so it is refused; map it first.
+
+    Notes
+    -----
+    Nothing interferes: phase, energy and both constants cannot influence any output but themselves, and the
+    collapse probability equals the weighted mean. The document's code squares the relevance, its formulas do
+    not; the formulas are followed.
+
+    Examples
+    --------
+    >>> found = superposition([0.8], [3600.0], [0.5], frequency=1.5)
+    >>> found.relevance.round(6), found.energy.round(6)
+    (array([0.7497]), array([1.52212]))
+    """
+    first, second, third = weights
+    if min(weights) < 0 or sum(weights) > 1 + 1e-12:
+        raise InvalidInputError(f"weights must be >= 0 and sum to at most 1; got {weights!r}")
+    for name, number, low in (("decay_per_hour", decay_per_hour, 0.0), ("hbar", hbar, np.nextafter(0, 1))):
+        if not (np.isfinite(number) and number >= low):
+            raise InvalidInputError(f"{name} must be finite and >= {low:g}; got {number!r}")
+    similarity = _column("cosine", cosine, 0.0, 1.0)
+    standing = _column("authority", authority, 0.0, 1.0)
+    ages = _column("age_seconds", age_seconds, -np.inf, np.inf)
+    if not len(similarity) == len(standing) == len(ages):
+        raise InvalidInputError("cosine, age_seconds and authority must have one value per passage")
+    counts = np.broadcast_to(_column("frequency", np.atleast_1d(frequency), -np.inf, np.inf), ages.shape)
+    recency = np.exp(-decay_per_hour * np.maximum(ages, 0.0) / 3600.0)
+    relevance = first * similarity + second * recency + third * standing
+    energy = counts + 0.1 * (1 - recency)
+    return Superposition(relevance, energy, np.sqrt(relevance) * np.exp(1j * energy / hbar))
+
+
+def _column(name: str, values: FloatArray, low: float, high: float) -> FloatArray:
+    column = np.array(values, dtype=np.float64)
+    if column.ndim != 1 or not np.isfinite(column).all():
+        raise InvalidInputError(f"{name} must be a flat array of finite numbers")
+    if len(column) and (column.min() < low or column.max() > high):
+        raise InvalidInputError(f"{name} must be in [{low:g}, {high:g}]; got {column.min():g} to {column.max():g}")
+    return column
+
+
+@dataclass(frozen=True, slots=True)
+class SuperpositionPrior:
+    """The document's relevance as a multiplier: a weighted mean of similarity, recency and authority.
+
+    Parameters
+    ----------
+    weights : (float, float, float), default (0.6, 0.25, 0.15)
+        Of the attributes ``cosine``, recency (from ``timestamp``) and ``authority``.
+    decay_per_hour : float, default 0.25
+        >= 0; see :func:`superposition`.
+    strength : float, default 0.3
+        In [0, 1]; the multiplier is ``(1 - strength) + strength * relevance``.
+
+    Notes
+    -----
+    A candidate without an attribute counts as 1 in it (similar, new, of full authority), so that it loses nothing.
+
+    Examples
+    --------
+    >>> from phasegraph import Context
+    >>> context = Context(now=3600.0, attributes={"a": {"cosine": 0.8, "timestamp": 0.0, "authority": 0.5}})
+    >>> SuperpositionPrior(strength=1.0)(["a", "b"], context).round(4)
+    array([0.7497, 1.    ])
+    """
+
+    weights: tuple[float, float, float] = (0.6, 0.25, 0.15)
+    decay_per_hour: float = 0.25
+    strength: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_unit("strength", self.strength)
+        put = object.__setattr__
+        put(self, "weights", tuple(self.weights))
+        one = np.ones(1)
+        superposition(one, one, one, weights=self.weights, decay_per_hour=self.decay_per_hour)
+
+    @property
+    def additive(self) -> bool:
+        """False: it multiplies."""
+        return False
+
+    def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
+        """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
+        if context.now is None:
+            raise InvalidInputError("a superposition prior needs Context.now (seconds since the epoch); got None")
+        ages = context.now - column_of(ids, context, "timestamp", context.now)
+        found = superposition(
+            column_of(ids, context, "cosine", 1.0),
+            ages,
+            column_of(ids, context, "authority", 1.0),
+            weights=self.weights,
+            decay_per_hour=self.decay_per_hour,
+        )
+        return (1.0 - self.strength) + self.strength * found.relevance
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready state."""
+        return {
+            "name": "superposition",
+            "weights": list(self.weights),
+            "decay_per_hour": self.decay_per_hour,
+            "strength": self.strength,
+        }
+
+
+def prior_from_dict(state: Mapping[str, object]) -> Prior:
+    """Rebuild a prior from its ``to_dict`` state.
+
+    Parameters
+    ----------
+    state : mapping
+        With a registered ``name`` and the prior's options.
+
+    Returns
+    -------
+    Prior
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is unknown or an option does not belong to it.
+
+    Examples
+    --------
+    >>> prior_from_dict({"name": "unit", "key": "authority"})
+    UnitPrior(key='authority', strength=0.3, neutral=1.0)
+    """
+    options = {str(key): value for key, value in state.items() if key != "name"}
+    name = state.get("name")
+    if not isinstance(name, str) or name not in PRIORS:
+        raise InvalidInputError(f"prior name must be one of {sorted(PRIORS)}; got {name!r}")
+    try:
+        return PRIORS[name](**options)
+    except TypeError as error:
+        raise InvalidInputError(f"prior {name!r} does not take the options {sorted(options)}") from error
+
+
+PRIORS: Mapping[str, Callable[..., Prior]] = MappingProxyType(
+    {"unit": UnitPrior, "recency": RecencyPrior, "exact_match": ExactMatchBonus, "superposition": SuperpositionPrior}
+)

@@ -1,0 +1,739 @@
+"""Which passages go together: relevance against reading the same thing twice.
+
+A :class:`SelectionPolicy` is one stored value with one call, ``select(relevance, embeddings, k)``. The default
+maximises relevance plus a log-determinant of the set's similarities, which has a guarantee; the other methods
+are baselines, a penalty variant, and the quantum document's rule to the letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+
+_TOLERANCE = 1e-6  # what a kernel computed in single precision needs
+
+
+def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatArray:
+    """Rows scaled to length 1.
+
+    Parameters
+    ----------
+    embeddings : (n, d) array_like of float
+        Finite, no row all zero.
+    count : int, optional
+        The n that is expected.
+
+    Returns
+    -------
+    (n, d) array of float64
+
+    Raises
+    ------
+    InvalidInputError
+        If the shape is wrong, a value is not finite or a row has length 0.
+
+    Examples
+    --------
+    >>> unit_rows([[3.0, 4.0]])
+    array([[0.6, 0.8]])
+    """
+    try:
+        rows = np.asarray(embeddings)
+    except ValueError as error:
+        raise InvalidInputError(f"embeddings must have rows of equal length; {error}") from error
+    if rows.dtype.kind not in "fiu":
+        raise InvalidInputError(f"embeddings must be numbers; got {rows.dtype}")
+    if rows.ndim != 2 or (count is not None and len(rows) != count) or (len(rows) and not rows.shape[1]):
+        wanted = "n" if count is None else str(count)
+        raise InvalidInputError(f"embeddings must have shape ({wanted}, d), d >= 1; got {rows.shape}")
+    rows = rows.astype(np.float64, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    if not np.isfinite(lengths).all():
+        bad = int(np.flatnonzero(~np.isfinite(lengths))[0])
+        raise InvalidInputError(f"embeddings must be finite; row {bad} is not")
+    if not (lengths > 0).all():
+        bad = int(np.flatnonzero(lengths <= 0)[0])
+        raise InvalidInputError(f"embeddings must not be all zero; row {bad} is")
+    return np.asarray(rows / lengths[:, None])
+
+
+def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArray:
+    """Rows of length 1 whose inner products are the given similarities.
+
+    Parameters
+    ----------
+    kernel : (n, n) array_like of float
+        Symmetric, positive semi-definite, 1 on the diagonal.
+    count : int, optional
+        The n that is expected.
+
+    Returns
+    -------
+    (n, n) array of float64
+
+    Raises
+    ------
+    InvalidInputError
+        If the kernel is not what is said above.
+    """
+    table = np.array(kernel, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or (count is not None and len(table) != count):
+        wanted = "n" if count is None else str(count)
+        raise InvalidInputError(f"kernel must have shape ({wanted}, {wanted}); got {table.shape}")
+    if not np.isfinite(table).all():
+        raise InvalidInputError("kernel must be finite; got NaN or infinity")
+    if not np.allclose(table, table.T, atol=_TOLERANCE, rtol=0):
+        raise InvalidInputError("kernel must be symmetric; it is not")
+    if not np.allclose(np.diag(table), 1.0, atol=_TOLERANCE, rtol=0):
+        raise InvalidInputError("kernel must have 1 on its diagonal; it has not")
+    values, vectors = np.linalg.eigh((table + table.T) / 2)
+    if len(values) and values[0] < -_TOLERANCE * len(values):
+        raise InvalidInputError(f"kernel must be positive semi-definite; its smallest eigenvalue is {values[0]:.3g}")
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+def von_neumann_entropy(rows: FloatArray, /) -> float:
+    """Entropy of the set's similarities divided by its size, in nats, in [0, ln n].
+
+    Parameters
+    ----------
+    rows : (n, d) array of float
+        Of length 1.
+
+    Returns
+    -------
+    float
+        0 for one passage or for duplicates only. A diagnostic: as a function of the set it is neither monotone
+        nor submodular, so no greedy choice on it has a guarantee.
+
+    Examples
+    --------
+    >>> round(von_neumann_entropy(np.eye(2)), 6)
+    0.693147
+    """
+    if not len(rows):
+        return 0.0
+    values = _eigenvalues(rows) / len(rows)
+    return float(max(0.0, -_x_log_x(values).sum()))
+
+
+def vendi_score(rows: FloatArray, /) -> float:
+    """Effective number of different passages: exp of the entropy.
+
+    Parameters
+    ----------
+    rows : (n, d) array of float
+        Of length 1.
+
+    Returns
+    -------
+    float
+        1 to n; 0 for none.
+
+    References
+    ----------
+    .. [1] Friedman and Dieng, The Vendi score, arXiv:2210.02410.
+
+    Examples
+    --------
+    >>> vendi_score(np.eye(3)).__round__(6)
+    3.0
+    """
+    return float(np.exp(von_neumann_entropy(rows))) if len(rows) else 0.0
+
+
+def redundancy(rows: FloatArray, /) -> float:
+    """``tr(K ln K)`` of the set's similarities, in nats.
+
+    Parameters
+    ----------
+    rows : (n, d) array of float
+        Of length 1.
+
+    Returns
+    -------
+    float
+        0 if all are orthogonal, 2 ln 2 for a pair of duplicates, n ln n at most.
+    """
+    return float(_x_log_x(_eigenvalues(rows)).sum()) if len(rows) else 0.0
+
+
+def _eigenvalues(rows: FloatArray) -> FloatArray:
+    gram = rows @ rows.T
+    np.fill_diagonal(gram, 1.0)
+    return np.asarray(np.maximum(np.linalg.eigvalsh(gram), 0.0))
+
+
+def _x_log_x(values: FloatArray) -> FloatArray:
+    return np.where(values > 0, values * np.log(np.where(values > 0, values, 1.0)), 0.0)
+
+
+_BLOCK = 48
+_TIE = 1e-12
+
+
+class SetFunction(Protocol):
+    """A submodular function of a set of rows, known by its marginal gains."""
+
+    def first_gains(self) -> FloatArray:
+        """(n,) array: gain of each row alone."""
+
+    def gains(self, rows: IntArray, /) -> FloatArray:
+        """Gain of each of `rows` on top of what was picked."""
+
+    def pick(self, row: int, /) -> None:
+        """Add `row` to the set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """Rows in the order they were picked, with the gain of each."""
+
+    rows: tuple[int, ...]
+    gains: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """Sum of the gains: the set function's value."""
+        return float(sum(self.gains))
+
+
+def lazy_greedy(
+    function: SetFunction,
+    k: int,
+    /,
+    *,
+    costs: FloatArray | None = None,
+    budget: float | None = None,
+    per_cost: bool = False,
+    allow_loss: bool = False,
+) -> Picked:
+    """Pick the row of highest gain until `k` are picked, nothing fits, or every gain is negative.
+
+    Parameters
+    ----------
+    function : SetFunction
+        Nothing picked yet.
+    k : int
+        Most rows to pick.
+    costs : (n,) array of float, optional
+        Positive.
+    budget : float, optional
+        Highest sum of costs; rows that no longer fit are passed over.
+    per_cost : bool, default False
+        Pick by gain divided by cost.
+    allow_loss : bool, default False
+        Go on where every gain is negative.
+
+    Returns
+    -------
+    Picked
+        Among gains that differ by less than 1e-12 the lowest row.
+    """
+    bounds = function.first_gains()
+    scale = costs if per_cost and costs is not None else np.ones(len(bounds))
+    left = np.inf if budget is None else budget
+    rows: list[int] = []
+    gains: list[float] = []
+    open_ = np.ones(len(bounds), dtype=bool)
+    fresh = True
+    while len(rows) < min(k, len(bounds)):
+        if costs is not None:
+            open_ &= costs <= left
+        queue = np.flatnonzero(open_)
+        if not len(queue):
+            break
+        row = _front(function, bounds, scale, queue, fresh)
+        if bounds[row] < 0 and not allow_loss:
+            break
+        function.pick(row)
+        rows.append(row)
+        gains.append(float(bounds[row]))
+        open_[row] = False
+        fresh = False
+        left -= 0.0 if costs is None else float(costs[row])
+    return Picked(tuple(rows), tuple(gains))
+
+
+def _front(function: SetFunction, bounds: FloatArray, scale: FloatArray, queue: IntArray, fresh: bool) -> int:
+    """Row of the highest current gain among `queue`; refreshes `bounds` in place as far as needed."""
+    ranked = queue[np.argsort(-bounds[queue] / scale[queue], kind="stable")]
+    done, block = 0, _BLOCK
+    while True:
+        part = ranked[done : done + block]
+        if not fresh:
+            bounds[part] = function.gains(part)
+        done += len(part)
+        block *= 4
+        seen = ranked[:done]
+        values = bounds[seen] / scale[seen]
+        best = float(values.max())
+        margin = _TIE * max(1.0, abs(best))
+        rest = bounds[ranked[done]] / scale[ranked[done]] if done < len(ranked) else -np.inf
+        if best - margin > rest:
+            return int(seen[values >= best - margin].min())
+
+
+class LogDet:
+    """Relevance plus ``mu / 2 * ln det(I + theta K)``, its gains by an incremental Cholesky factor.
+
+    Parameters
+    ----------
+    relevance : (n,) array of float
+        >= 0.
+    unit : (n, d) array of float
+        Rows of length 1.
+    mu, theta : float
+        >= 0.
+    """
+
+    def __init__(self, relevance: FloatArray, unit: FloatArray, *, mu: float, theta: float) -> None:
+        self._relevance = relevance
+        self._unit = unit
+        self._mu = mu
+        self._theta = theta
+        self._picked: list[int] = []
+        self._pivots: list[float] = []
+        self._factor = np.zeros((0, len(relevance)))
+        self._similar: dict[int, FloatArray] = {}
+        self._variance = np.full(len(relevance), 1.0 + theta)
+        self._stage = np.zeros(len(relevance), dtype=np.intp)
+
+    def first_gains(self) -> FloatArray:
+        """(n,) array: relevance plus a constant."""
+        return np.asarray(self._relevance + self._mu / 2 * np.log1p(self._theta))
+
+    def gains(self, rows: IntArray, /) -> FloatArray:
+        """Relevance plus half of mu times the log of what the picked leave unexplained."""
+        if self._mu > 0:
+            for step in range(int(self._stage[rows].min()), len(self._picked)):
+                self._advance(rows[self._stage[rows] == step], step)
+        spread = np.log(np.maximum(self._variance[rows], 1.0))
+        return np.asarray(self._relevance[rows] + self._mu / 2 * spread)
+
+    def pick(self, row: int, /) -> None:
+        """Bring the row's factor up to date and make it the next pivot."""
+        self.gains(np.array([row]))
+        self._pivots.append(float(np.sqrt(self._variance[row])))
+        self._picked.append(row)
+        if len(self._factor) < len(self._picked):
+            more = np.zeros((max(8, len(self._factor)), self._factor.shape[1]))
+            self._factor = np.concatenate([self._factor, more])
+
+    def _advance(self, rows: IntArray, step: int) -> None:
+        """Column `step` of the factor for `rows`, all of which stand at it."""
+        pivot = self._picked[step]
+        if 4 * len(rows) > len(self._unit):  # one pass over everything is cheaper than a copy of so much
+            self._similar.setdefault(step, self._unit @ self._unit[pivot])
+        whole = self._similar.get(step)
+        similar = self._unit[rows] @ self._unit[pivot] if whole is None else whole[rows]
+        explained = self._factor[:step, pivot] @ self._factor[:step, rows]
+        column = self._theta * similar - explained
+        column /= self._pivots[step]
+        self._factor[step, rows] = column
+        self._variance[rows] -= column**2
+        self._stage[rows] = step + 1
+
+
+class VonNeumannPenalty:
+    """Relevance minus ``penalty * tr(K ln K)``: submodular, not monotone.
+
+    Parameters
+    ----------
+    relevance : (n,) array of float
+        Finite.
+    unit : (n, d) array of float
+        Rows of length 1.
+    penalty : float
+        >= 0.
+    """
+
+    def __init__(self, relevance: FloatArray, unit: FloatArray, *, penalty: float) -> None:
+        self._relevance = relevance
+        self._unit = unit
+        self._penalty = penalty
+        self._picked: list[int] = []
+        self._redundancy = 0.0
+
+    def first_gains(self) -> FloatArray:
+        """(n,) array: relevance; one passage alone is not redundant."""
+        return self._relevance.copy()
+
+    def gains(self, rows: IntArray, /) -> FloatArray:
+        """Relevance minus what each row adds to the redundancy."""
+        size = len(self._picked)
+        chosen = self._unit[self._picked]
+        grams = np.empty((len(rows), size + 1, size + 1))
+        grams[:, :size, :size] = chosen @ chosen.T
+        cross = self._unit[rows] @ chosen.T
+        grams[:, size, :size] = cross
+        grams[:, :size, size] = cross
+        grams[:, np.arange(size + 1), np.arange(size + 1)] = 1.0
+        values = np.maximum(np.linalg.eigvalsh(grams), 0.0)
+        logs = np.log(np.where(values > 0, values, 1.0))
+        added = (values * logs).sum(axis=1) - self._redundancy
+        return np.asarray(self._relevance[rows] - self._penalty * added)
+
+    def pick(self, row: int, /) -> None:
+        """Add the row and measure the redundancy of the set anew."""
+        self._picked.append(row)
+        self._redundancy = redundancy(self._unit[self._picked])
+
+
+def pick_each(
+    count: int,
+    k: int,
+    score: Callable[[list[int]], FloatArray],
+    /,
+    *,
+    costs: FloatArray | None = None,
+    budget: float | None = None,
+) -> Picked:
+    """Pick the row of highest current score, `k` times or until nothing fits; of equals the lowest row."""
+    left = np.inf if budget is None else budget
+    rows: list[int] = []
+    values: list[float] = []
+    open_: BoolArray = np.ones(count, dtype=bool)
+    while len(rows) < min(k, count):
+        if costs is not None:
+            open_ &= costs <= left
+        if not open_.any():
+            break
+        current = np.where(open_, score(rows), -np.inf)
+        best = float(current.max())
+        row = int(np.argmax(current >= best - 1e-12 * max(1.0, abs(best))))
+        rows.append(row)
+        values.append(float(current[row]))
+        open_[row] = False
+        left -= 0.0 if costs is None else float(costs[row])
+    return Picked(tuple(rows), tuple(values))
+
+
+def constant(relevance: FloatArray) -> Callable[[list[int]], FloatArray]:
+    """Score that does not look at what was picked: plain order."""
+    return lambda _: relevance
+
+
+def marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float) -> Callable[[list[int]], FloatArray]:
+    """Score of maximal marginal relevance: ``balance * r - (1 - balance) * highest similarity to the picked``."""
+    nearest = np.full(len(relevance), -np.inf)
+
+    def score(rows: list[int]) -> FloatArray:
+        if not rows:
+            return balance * relevance
+        np.maximum(nearest, unit @ unit[rows[-1]], out=nearest)
+        return balance * relevance - (1 - balance) * nearest
+
+    return score
+
+
+def legacy_entropy(relevance: FloatArray, penalty: float) -> Callable[[list[int]], FloatArray]:
+    """Score ``P - penalty * H``, H the entropy of the relevances of the set with the candidate in it, normalised.
+
+    Notes
+    -----
+    As the quantum document writes it. It contradicts itself: the penalty does not look at content at all, and
+    the entropy of normalised relevances *falls* when a passage of low relevance joins, so a large penalty
+    prefers the least relevant passage, where the document promises diversity (see the golden numbers in the
+    tests). Use the log-determinant instead.
+    """
+
+    def score(rows: list[int]) -> FloatArray:
+        table = np.empty((len(relevance), len(rows) + 1))
+        table[:, :-1] = relevance[rows]
+        table[:, -1] = relevance
+        total = table.sum(axis=1, keepdims=True)
+        shares = np.divide(table, total, out=np.zeros_like(table), where=total > 0)
+        logs = np.log(np.where(shares > 0, shares, 1.0))
+        return np.asarray(relevance + penalty * (shares * logs).sum(axis=1))
+
+    return score
+
+
+Method: TypeAlias = Literal["top", "log_det", "von_neumann", "mmr", "legacy_entropy"]
+METHODS: tuple[Method, ...] = ("top", "log_det", "von_neumann", "mmr", "legacy_entropy")
+_NEEDS_EMBEDDINGS = frozenset({"log_det", "von_neumann", "mmr"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SelectionResult:
+    """A chosen set.
+
+    Parameters
+    ----------
+    rows : (k,) array of int
+        In the order they were picked.
+    gains : (k,) array of float
+        What each added when it was picked (for ``mmr`` and ``legacy_entropy`` its score then).
+    objective : float
+        Sum of the gains; the value of the set function for ``log_det`` and ``von_neumann``.
+    vendi : float or None
+        Effective number of different passages in the set, 1 to k; None without embeddings.
+    method : str
+        How it was chosen.
+    spent : float or None
+        Sum of the costs; None without a budget.
+    """
+
+    rows: IntArray
+    gains: FloatArray
+    objective: float
+    vendi: float | None
+    method: str
+    spent: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionPolicy:
+    """How the k passages of an answer are chosen together.
+
+    Parameters
+    ----------
+    method : {"log_det", "top", "mmr", "von_neumann", "legacy_entropy"}, default "log_det"
+        ``log_det`` maximises ``sum of relevance + mu / 2 * ln det(I + theta K)``, K the cosines of the set.
+        ``top`` takes the most relevant. ``mmr`` trades relevance against the nearest already picked.
+        ``von_neumann`` maximises ``sum of relevance - penalty * tr(K ln K)`` and stops where nothing gains.
+        ``legacy_entropy`` is the quantum document's, to the letter.
+    mu : float, default 0.1
+        >= 0, in the unit of relevance; how much reading something new is worth. 0 is ``top``; large values ignore
+        relevance. The default is for relevance in [0, 1] as :func:`scaled_relevance` gives it.
+    theta : float, default 1.0
+        >= 0; how sharply similarity counts as the same reading.
+    penalty : float, default 0.1
+        >= 0; for ``von_neumann`` and ``legacy_entropy``.
+    balance : float, default 0.7
+        In [0, 1]; for ``mmr``, 1 is ``top``.
+    budget : float, optional
+        Highest sum of costs (tokens, say), > 0; then :meth:`select` needs `costs`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a value is outside its range.
+
+    Notes
+    -----
+    The log-determinant is monotone and submodular, so the greedy set under a limit of k is worth at least
+    (1 - 1/e) = 63 % of the best set of k [1]_. Under a budget (and no binding k) the best of greedy by gain
+    per cost, greedy by gain and the best single passage is worth at least (1 - 1/e)/2 = 32 % of the best [2]_.
+    The von Neumann penalty is submodular but not monotone: no constant guarantee. MMR is no set function.
+
+    References
+    ----------
+    .. [1] Nemhauser, Wolsey, Fisher, 1978, doi:10.1007/BF01588971
+    .. [2] Khuller, Moss, Naor, 1999, doi:10.1016/S0020-0190(99)00031-9
+    .. [3] Carbonell and Goldstein, SIGIR 1998, doi:10.1145/290941.291025
+
+    Examples
+    --------
+    >>> relevance = np.array([0.9, 0.88, 0.7])
+    >>> embeddings = np.array([[1.0, 0.0], [1.0, 0.01], [0.0, 1.0]])
+    >>> SelectionPolicy(mu=2.0).select(relevance, embeddings, 2).rows
+    array([0, 2])
+    """
+
+    method: Method = "log_det"
+    mu: float = 0.1
+    theta: float = 1.0
+    penalty: float = 0.1
+    balance: float = 0.7
+    budget: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise InvalidInputError(f"SelectionPolicy.method must be one of {METHODS}; got {self.method!r}")
+        for name in ("mu", "theta", "penalty", "balance"):
+            _check_number(name, getattr(self, name))
+        if self.balance > 1:
+            raise InvalidInputError(f"SelectionPolicy.balance must be in [0, 1]; got {self.balance!r}")
+        if self.budget is not None:
+            _check_number("budget", self.budget)
+            if self.budget <= 0:
+                raise InvalidInputError(f"SelectionPolicy.budget must be > 0; got {self.budget!r}")
+
+    @property
+    def needs_embeddings(self) -> bool:
+        """Whether :meth:`select` needs embeddings (or a kernel)."""
+        return self.method in _NEEDS_EMBEDDINGS
+
+    def select(
+        self,
+        relevance: FloatArray,
+        embeddings: FloatArray | None,
+        k: int,
+        /,
+        *,
+        costs: FloatArray | None = None,
+        kernel: FloatArray | None = None,
+    ) -> SelectionResult:
+        """Choose at most `k` rows.
+
+        Parameters
+        ----------
+        relevance : (n,) array_like of float
+            Finite, best as :func:`scaled_relevance` gives it; >= 0 except for ``top``, ``mmr`` and
+            ``von_neumann``. Rows come best first: of equals the lowest row is picked.
+        embeddings : (n, d) array_like of float or None
+            Needed by ``log_det``, ``von_neumann`` and ``mmr`` unless `kernel` is given.
+        k : int
+            >= 0; more than n is n.
+        costs : (n,) array_like of float, optional
+            Positive; used with a budget only.
+        kernel : (n, n) array_like of float, optional
+            Similarities instead of embeddings: symmetric, positive semi-definite, 1 on the diagonal.
+
+        Returns
+        -------
+        SelectionResult
+
+        Raises
+        ------
+        InvalidInputError
+            If something is not what is said above, or the method lacks embeddings.
+        """
+        values = self._relevance(relevance)
+        limit = _check_count(k)
+        spending = self._costs(costs, len(values))
+        unit = self._unit(embeddings, kernel, len(values))
+        picked = self._pick(values, unit, limit, spending)
+        rows = np.array(picked.rows, dtype=np.intp)
+        gains = np.array(picked.gains)
+        rows.setflags(write=False)
+        gains.setflags(write=False)
+        return SelectionResult(
+            rows,
+            gains,
+            picked.value,
+            None if unit is None else vendi_score(unit[rows]),
+            self.method,
+            None if spending is None else float(spending[rows].sum()),
+        )
+
+    def _pick(self, values: FloatArray, unit: FloatArray | None, k: int, costs: FloatArray | None) -> Picked:
+        if unit is not None and self.method in ("log_det", "von_neumann"):
+            return self._best_greedy(values, unit, k, costs)
+        score: Callable[[list[int]], FloatArray]
+        if self.method == "legacy_entropy":
+            score = legacy_entropy(values, self.penalty)
+        elif self.method == "mmr" and unit is not None:
+            score = marginal_relevance(values, unit, self.balance)
+        else:
+            score = constant(values)
+        return pick_each(len(values), k, score, costs=costs, budget=self.budget)
+
+    def _best_greedy(self, values: FloatArray, unit: FloatArray, k: int, costs: FloatArray | None) -> Picked:
+        def function() -> SetFunction:
+            if self.method == "log_det":
+                return LogDet(values, unit, mu=self.mu, theta=self.theta)
+            return VonNeumannPenalty(values, unit, penalty=self.penalty)
+
+        plain = lazy_greedy(function(), k, costs=costs, budget=self.budget)
+        if costs is None:
+            return plain
+        dense = lazy_greedy(function(), k, costs=costs, budget=self.budget, per_cost=True)
+        return max((dense, plain), key=lambda found: found.value)
+
+    def _relevance(self, relevance: FloatArray) -> FloatArray:
+        try:
+            values = np.array(relevance, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidTypeError(f"relevance must be a flat array of numbers; {error}") from error
+        if values.ndim != 1:
+            raise InvalidInputError(f"relevance must be flat; got shape {values.shape}")
+        if not np.isfinite(values).all():
+            raise InvalidInputError("relevance must be finite; got NaN or infinity")
+        if self.method in ("log_det", "legacy_entropy") and len(values) and values.min() < 0:
+            raise InvalidInputError(f"relevance must be >= 0 for {self.method}; got {values.min():g}")
+        return values
+
+    def _costs(self, costs: FloatArray | None, count: int) -> FloatArray | None:
+        if self.budget is None:
+            return None
+        if costs is None:
+            raise InvalidInputError("a budget needs costs, one per passage; got none")
+        values = np.array(costs, dtype=np.float64)
+        if values.shape != (count,) or not np.isfinite(values).all() or (values <= 0).any():
+            raise InvalidInputError(f"costs must be {count} finite numbers > 0; got shape {values.shape}")
+        return values
+
+    def _unit(self, embeddings: FloatArray | None, kernel: FloatArray | None, count: int) -> FloatArray | None:
+        if kernel is not None:
+            if embeddings is not None:
+                raise InvalidInputError("give embeddings or a kernel, not both")
+            return kernel_rows(kernel, count=count)
+        if embeddings is not None:
+            return unit_rows(embeddings, count=count)
+        if self.method in _NEEDS_EMBEDDINGS:
+            raise InvalidInputError(
+                f"selection by {self.method} needs the passages' embeddings (from the source, an embedder or a "
+                f"callable); got none"
+            )
+        return None
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain JSON types."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, object], /) -> SelectionPolicy:
+        """The value that :meth:`to_dict` wrote."""
+        if not isinstance(data, Mapping):
+            raise InvalidTypeError(f"SelectionPolicy must be read from an object; got {data!r}")
+        unknown = sorted(set(data) - {item.name for item in fields(cls)})
+        if unknown:
+            raise InvalidInputError(f"SelectionPolicy has no field {unknown[0]!r}")
+        return cls(**data)  # type: ignore[arg-type]
+
+
+def scaled_relevance(fused: FloatArray, /) -> FloatArray:
+    """Fused values as relevance in [0, 1], so that a selection's weights mean the same for every rule.
+
+    Parameters
+    ----------
+    fused : (n,) array_like of float
+        Finite.
+
+    Returns
+    -------
+    (n,) array of float
+        Divided by the largest; where one is negative, moved from the smallest to 0 first. All 1 where all are equal.
+
+    Notes
+    -----
+    Published scores are in [0, 1] too, but squeezed together at the top, where a weight on diversity that is
+    harmless here costs many relevant passages.
+
+    Examples
+    --------
+    >>> scaled_relevance([4.0, 2.0, 1.0]), scaled_relevance([1.0, 0.0, -1.0])
+    (array([1.  , 0.5 , 0.25]), array([1. , 0.5, 0. ]))
+    """
+    values = np.array(fused, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all():
+        raise InvalidInputError("fused must be a flat array of finite numbers")
+    if not len(values) or values.max() == values.min():
+        return np.ones(len(values))
+    low = min(float(values.min()), 0.0)
+    return np.asarray((values - low) / (float(values.max()) - low))
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidTypeError(f"SelectionPolicy.{name} must be a number; got {value!r}")
+    if not np.isfinite(value) or value < 0:
+        raise InvalidInputError(f"SelectionPolicy.{name} must be finite and >= 0; got {value!r}")
+
+
+def _check_count(k: int) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise InvalidTypeError(f"k must be an integer; got {k!r}")
+    if k < 0:
+        raise InvalidInputError(f"k must be >= 0; got {k!r}")
+    return int(k)

@@ -1,0 +1,577 @@
+"""Fitting a pipeline to a user's own data: calibrators from unlabelled queries, the rest from judged ones.
+
+:func:`calibrated_pipeline` needs no labels. :func:`tune` searches rules, calibrations, weights, caps and temperatures
+on one part of the judged queries and confirms on the other; a gain that the second part does not confirm is not
+called one, and nothing is changed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph.acceptance import check_orientations
+from phasegraph.calibration import ListCalibrator
+from phasegraph.diagnostics import fit_agreement_floor
+from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError
+from phasegraph.evaluation.datasets import Judgement, split_by_id
+from phasegraph.evaluation.measures import Measure, score_run
+from phasegraph.evaluation.significance import paired_bootstrap, sign_flip
+from phasegraph.fusion.weighting import WEIGHTINGS
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import Context
+from phasegraph.ranking import Ranking
+from phasegraph.retrieval.engine import Fitted, fit_calibrators
+
+MINIMUM_QUERIES = 20
+
+
+def calibrated_pipeline(
+    rankings: Mapping[str, Sequence[Ranking]],
+    pipeline: FusionPipeline | None = None,
+    *,
+    sizes: Mapping[str, int] | None = None,
+) -> FusionPipeline:
+    """A pipeline with a reference calibrator for every source that does not state its own background.
+
+    Parameters
+    ----------
+    rankings : mapping of str to sequence of Ranking
+        Per source its answers to the same unlabelled queries, at least 20 of which found something.
+    pipeline : FusionPipeline, optional
+        What to start from; default ours.
+    sizes : mapping of str to int, optional
+        How many items a source holds; default what its rankings state, else 1,000,000.
+
+    Returns
+    -------
+    FusionPipeline
+        A new value; calibrators it already had for other sources stay. Its `agreement_floor` is that of these queries.
+
+    Raises
+    ------
+    InsufficientDataError
+        If a source answered fewer than 20 queries, or always with the same score.
+    InvalidInputError
+        If there is no source.
+
+    Examples
+    --------
+    >>> lists = [Ranking("v", ["a", "b"], [0.5 + i / 100, 0.4]) for i in range(20)]
+    >>> sorted(calibrated_pipeline({"v": lists}, sizes={"v": 1000}).calibrators)
+    ['v']
+    """
+    if not rankings:
+        raise InvalidInputError("rankings must hold at least one source; got none")
+    for name in sorted(rankings):
+        answered = sum(1 for ranking in rankings[name] if len(ranking))
+        if answered < MINIMUM_QUERIES:
+            raise InsufficientDataError(
+                f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries that found something; "
+                f"got {answered}"
+            )
+    base = FusionPipeline() if pipeline is None else pipeline
+    fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
+    answers = zip(*(rankings[name] for name in sorted(rankings)), strict=False)
+    return Fitted(fitted, fit_agreement_floor(answers, base)).on(base)
+
+
+MINIMUM_RELEVANT = 20
+RIDGE = 1e-3
+
+
+def learn_weights(
+    pipeline: FusionPipeline,
+    rankings: Mapping[str, Sequence[Ranking]],
+    judgements: Sequence[Judgement],
+    *,
+    ridge: float = RIDGE,
+) -> dict[str, float]:
+    """Fit the weights of a linear pipeline to judged queries.
+
+    Parameters
+    ----------
+    pipeline : FusionPipeline
+        Its calibrators are used; its own rule and weights are not.
+    rankings : mapping of str to sequence of Ranking
+        Per source its answers, one per judgement.
+    judgements : sequence of Judgement
+    ridge : float, default 1e-3
+        Penalty on the squared weights, per candidate; > 0.
+
+    Returns
+    -------
+    dict of str to float
+        By source, >= 0, adding up to 1.
+
+    Raises
+    ------
+    InsufficientDataError
+        If fewer than 20 relevant candidates were found, or no source tells relevant from irrelevant.
+    InvalidInputError
+        If a source's scores fall where relevance rises; the message names it.
+    NotConvergedError
+        If the optimiser stops before its tolerance.
+
+    Notes
+    -----
+    Logistic regression of relevance on the sources' calibrated values, with weights bounded below by 0: the fused
+    value never falls when a source's score rises. The intercept is fitted and dropped, since it changes no order.
+
+    Examples
+    --------
+    >>> good = [Ranking("g", list("abcdef"), [9.0, 5, 4, 3, 2, 1]) for _ in range(30)]
+    >>> poor = [Ranking("v", list("abcdef"[i % 6 :] + "abcdef"[: i % 6]), [9.0, 5, 4, 3, 2, 1]) for i in range(30)]
+    >>> judged = [Judgement(str(i), (("a",),)) for i in range(30)]
+    >>> learn_weights(FusionPipeline(), {"g": good, "v": poor}, judged)
+    {'g': 1.0, 'v': 0.0}
+    """
+    require_orientation(rankings, judgements)
+    return fit_weights(pipeline, rankings, judgements, ridge)
+
+
+def require_orientation(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> None:
+    """Refuse a source whose scores fall where relevance rises; InvalidInputError names it."""
+    answers = [(one.query, [rankings[name][row] for name in sorted(rankings)]) for row, one in enumerate(judgements)]
+    check_orientations(answers, {one.query: one.passages for one in judgements})
+
+
+def fit_weights(
+    pipeline: FusionPipeline,
+    rankings: Mapping[str, Sequence[Ranking]],
+    judgements: Sequence[Judgement],
+    ridge: float = RIDGE,
+) -> dict[str, float]:
+    """As :func:`learn_weights`, of sources whose orientation is known to be right."""
+    names = sorted(rankings)
+    plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
+    blocks, labels = [], []
+    for row, judgement in enumerate(judgements):
+        found = plain.decide([rankings[name][row] for name in names], k=1_000_000)
+        if len(found):
+            gold = judgement.passages
+            blocks.append(_columns(found.calibrated, found.candidates.sources, names))
+            labels.append(np.array([passage in gold for passage in found.ids], dtype=np.float64))
+    relevant = int(sum(label.sum() for label in labels))
+    if relevant < MINIMUM_RELEVANT:
+        raise InsufficientDataError(
+            f"learning weights needs at least {MINIMUM_RELEVANT} relevant candidates; got {relevant}"
+        )
+    return _normalised(names, _fit(np.vstack(blocks), np.concatenate(labels), ridge))
+
+
+def _columns(values: FloatArray, sources: Sequence[str], names: Sequence[str]) -> FloatArray:
+    """`values` in the order of all sources; one that found nothing gets its row's lowest value."""
+    out = np.repeat(values.min(axis=1, keepdims=True), len(names), axis=1)
+    for column, source in enumerate(sources):
+        out[:, names.index(source)] = values[:, column]
+    return out
+
+
+def _fit(values: FloatArray, labels: FloatArray, ridge: float) -> FloatArray:
+    from scipy.optimize import minimize
+
+    centre = values.mean(axis=0)
+    scale = np.where(values.std(axis=0) > 0, values.std(axis=0), 1.0)
+    features = (values - centre) / scale
+
+    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
+        logits = features @ parameters[:-1] + parameters[-1]
+        residual = 1.0 / (1.0 + np.exp(-np.clip(logits, -500, 500))) - labels
+        value = float(np.mean(np.logaddexp(0.0, logits) - labels * logits))
+        value += 0.5 * ridge * float(parameters[:-1] @ parameters[:-1])
+        slope = features.T @ residual / len(labels) + ridge * parameters[:-1]
+        return value, np.append(slope, residual.mean())
+
+    width = features.shape[1]
+    start = np.append(np.full(width, 0.5), -3.0)
+    bounds = [(0.0, None)] * width + [(None, None)]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
+    if not found.success:
+        raise NotConvergedError(f"the weights' fit must converge; the optimiser says: {found.message}")
+    return np.asarray(found.x[:-1] / scale, dtype=np.float64)
+
+
+def _normalised(names: Sequence[str], weights: FloatArray) -> dict[str, float]:
+    total = float(weights.sum())
+    if not total > 0:
+        raise InsufficientDataError("no source tells relevant from irrelevant here; all learned weights are 0")
+    return {name: float(weight) / total for name, weight in zip(names, weights.tolist(), strict=True)}
+
+
+Rankings: TypeAlias = Mapping[str, Sequence[Ranking]]
+Fit: TypeAlias = Callable[[Rankings, Sequence[Judgement]], FusionPipeline]
+SHARES = (0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
+CAPS = (20, 30)
+FACTORS = (0.25, 0.5, 1.0)
+CONSTANTS = (10.0, 60.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One configuration to try.
+
+    Parameters
+    ----------
+    name : str
+    fit : callable
+        ``fit(rankings, judgements) -> FusionPipeline``, from a training part.
+    fitted : bool
+        Whether the pipeline depends on that part; if not, it is the same for every part.
+    """
+
+    name: str
+    fit: Fit
+    fitted: bool = False
+
+
+def candidates(sources: Sequence[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Candidate, ...]:
+    """All configurations for these sources.
+
+    Parameters
+    ----------
+    sources : sequence of str
+        At least one name.
+    sizes : mapping of str to int, optional
+        How many items a source holds.
+
+    Returns
+    -------
+    tuple of Candidate
+        The default first, then in a fixed order; of equals the first is kept.
+
+    Examples
+    --------
+    >>> candidates(["vector", "graph"])[0].name
+    'default'
+    """
+    names = sorted(sources)
+    grid = [("equal", dict.fromkeys(names, 1.0)), *_weightings(names)]
+    found = [_fixed("default", FusionPipeline())]
+    found += [
+        _fixed(f"background, {name} weighting", FusionPipeline(weighting=name))
+        for name in sorted(WEIGHTINGS)
+        if name != FusionPipeline().weighting
+    ]
+    for label, weights in grid:
+        found += _of_weights(label, weights, names)
+    found += _learned(names, grid, sizes)
+    return tuple(found)
+
+
+def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
+    return Candidate(name, lambda rankings, judgements: pipeline)
+
+
+def _weightings(names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """One source against the rest, who share what is left."""
+    if len(names) < 2:
+        return
+    for name in names[:1] if len(names) == 2 else names:
+        for share in SHARES:
+            rest = (1.0 - share) / (len(names) - 1)
+            weights = {other: share if other == name else rest for other in names}
+            if abs(share - 1.0 / len(names)) > 1e-9:
+                yield f"{name} {share:g}", weights
+
+
+def _of_weights(label: str, weights: Mapping[str, float], names: Sequence[str]) -> Iterator[Candidate]:
+    for constant in CONSTANTS:
+        pipeline = FusionPipeline.reciprocal_rank(weights, rank_constant=constant)
+        yield _fixed(f"rrf {constant:g}, {label}", pipeline)
+    for scale in ("min_max", "z_score"):
+        pipeline = FusionPipeline(calibrator=ListCalibrator(scale), weights=weights)
+        yield _fixed(f"linear over {scale}, {label}", pipeline)
+    yield _fixed(f"linear over background, {label}", FusionPipeline(weights=weights))
+    percentile = ListCalibrator("percentile")
+    for cap in (None, *CAPS) if "graph" in names else (None,):
+        caps = {} if cap is None else {"graph": cap}
+        for factor in FACTORS:
+            options = {"temperature_factor": factor}
+            pipeline = FusionPipeline(
+                calibrator=percentile, rule="boltzmann", rule_options=options, weights=weights, pool_caps=caps
+            )
+            suffix = "" if cap is None else f", graph capped at {cap}"
+            yield _fixed(f"boltzmann {factor:g}, {label}{suffix}", pipeline)
+
+
+def _learned(
+    names: Sequence[str], grid: Sequence[tuple[str, Mapping[str, float]]], sizes: Mapping[str, int] | None
+) -> Iterator[Candidate]:
+    def reference(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
+        return calibrated_pipeline(rankings, sizes=sizes)
+
+    yield Candidate("default, calibrated", reference, fitted=True)
+    for label, weights in grid:
+
+        def weighted(
+            rankings: Rankings, judgements: Sequence[Judgement], weights: Mapping[str, float] = weights
+        ) -> FusionPipeline:
+            return replace(reference(rankings, judgements), weights=weights)
+
+        yield Candidate(f"linear over reference, {label}", weighted, fitted=True)
+
+    def learned(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
+        base = FusionPipeline()
+        return replace(base, weights=fit_weights(base, rankings, judgements))
+
+    def learned_reference(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
+        base = reference(rankings, judgements)
+        return replace(base, weights=fit_weights(base, rankings, judgements))
+
+    if len(names) > 1:
+        yield Candidate("learned weights over background", learned, fitted=True)
+        yield Candidate("learned weights over reference", learned_reference, fitted=True)
+
+
+MINIMUM_PER_PART = 30
+FOLDS = 5
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """What labelled tuning found, and whether it held.
+
+    Parameters
+    ----------
+    pipeline : FusionPipeline
+        The one to use: the chosen one where its gain was confirmed, the default where it was not.
+    chosen : FusionPipeline
+        The best of the tuning part, refitted on all of it.
+    default_name, chosen_name : str
+    measure : str
+        What was maximised.
+    tried : int
+        Number of configurations scored.
+    unfitted : int
+        Number of further configurations that could not be fitted on so few queries.
+    tuning_queries, confirmation_queries : int
+        Judged queries in each part, disjoint by the MD5 of their ids.
+    tuning_default, tuning_chosen : float
+        Means on the tuning part, in [0, 1]; the chosen one's is out of fold, and still favoured by having been
+        chosen as the best of `tried`.
+    confirmation_default, confirmation_chosen : float
+        Means on the part never looked at.
+    difference, low, high : float
+        Gain there with its 95 % bootstrap interval.
+    p : float
+        Two-sided sign-flip p-value of that gain.
+    confirmed : bool
+        Whether the gain is positive and p <= .05.
+    """
+
+    pipeline: FusionPipeline = field(repr=False)
+    chosen: FusionPipeline = field(repr=False)
+    default_name: str
+    chosen_name: str
+    measure: str
+    tried: int
+    unfitted: int
+    tuning_queries: int
+    confirmation_queries: int
+    tuning_default: float
+    tuning_chosen: float
+    confirmation_default: float
+    confirmation_chosen: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    confirmed: bool
+
+    @property
+    def verdict(self) -> str:
+        """One sentence that says what to believe."""
+        gain = f"{100 * self.difference:+.1f} points of {self.measure} (p {self.p:.3g})"
+        if self.chosen_name == self.default_name:
+            return f"nothing of {self.tried} configurations beat the default on the tuning part; it stays"
+        if self.confirmed:
+            return f"confirmed: {gain} on {self.confirmation_queries} queries never looked at"
+        return f"not confirmed: {gain} on {self.confirmation_queries} queries never looked at; the default stays"
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON-ready report, pipelines included."""
+        state: dict[str, object] = {
+            name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("pipeline", "chosen")
+        }
+        return state | {
+            "verdict": self.verdict,
+            "pipeline": self.pipeline.to_dict(),
+            "chosen": self.chosen.to_dict(),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    rankings: Rankings
+    judgements: tuple[Judgement, ...]
+    texts: tuple[str, ...]
+
+    def rows(self, rows: IntArray) -> _Part:
+        wanted = rows.tolist()
+        return _Part(
+            {name: [lists[row] for row in wanted] for name, lists in self.rankings.items()},
+            tuple(self.judgements[row] for row in wanted),
+            tuple(self.texts[row] for row in wanted),
+        )
+
+    def scores(self, pipeline: FusionPipeline, measure: Measure) -> FloatArray:
+        names = sorted(self.rankings)
+        found = {
+            judgement.query: pipeline.decide(
+                [self.rankings[name][row] for name in names], Context(query=text), k=measure.k
+            ).ids
+            for row, (judgement, text) in enumerate(zip(self.judgements, self.texts, strict=True))
+        }
+        return score_run(found, self.judgements, measure)
+
+
+def tune(
+    rankings: Rankings,
+    judgements: Sequence[Judgement],
+    texts: Sequence[str],
+    *,
+    measure: Measure | None = None,
+    space: Sequence[Candidate] | None = None,
+    sizes: Mapping[str, int] | None = None,
+    progress: Callable[[Sequence[Candidate], str], Iterable[Candidate]] | None = None,
+    rng: int = 0,
+) -> Tuning:
+    """Tune a pipeline on judged queries, and say whether the gain is real.
+
+    Parameters
+    ----------
+    rankings : mapping of str to sequence of Ranking
+        Per source its answers, one per judged query.
+    judgements : sequence of Judgement
+        Ids differ. About half of them (by MD5 of the id) are kept for the confirmation.
+    texts : sequence of str
+        The queries' texts.
+    measure : Measure, optional
+        What to maximise; default Recall@5.
+    space : sequence of Candidate, optional
+        What to try; the first is the default that all are compared with, and needs no fitting. Default
+        :func:`candidates`.
+    sizes : mapping of str to int, optional
+        How many items a source holds.
+    progress : callable, optional
+        Wraps the candidates to show how far it is.
+    rng : int, default 0
+        Seed of the folds and the bootstrap.
+
+    Returns
+    -------
+    Tuning
+
+    Raises
+    ------
+    InsufficientDataError
+        If a part has fewer than 30 queries that the measure scores; the message says how many are needed.
+    InvalidInputError
+        If lengths differ, an id repeats, or `space` is empty or begins with one that must be fitted; if a source's
+        scores fall where relevance rises on the tuning part.
+
+    Notes
+    -----
+    Every configuration is scored on the tuning part, those with fitted numbers out of fold (five folds: fitted on
+    four, scored on the fifth). The best is refitted on the whole tuning part and meets the other part once.
+    """
+    goal = Measure("Recall", 5) if measure is None else measure
+    _check(rankings, judgements, texts)
+    whole = _Part(rankings, tuple(judgements), tuple(texts))
+    ids = [judgement.query for judgement in judgements]
+    tuning, confirmation = (whole.rows(_scored(whole, split_by_id(ids, part), goal)) for part in ("tune", "confirm"))
+    for name, part in (("tuning", tuning), ("confirmation", confirmation)):
+        if len(part.judgements) < MINIMUM_PER_PART:
+            raise InsufficientDataError(
+                f"tuning needs at least {MINIMUM_PER_PART} judged queries in each part (about "
+                f"{2 * MINIMUM_PER_PART} in all); the {name} part has {len(part.judgements)}"
+            )
+    require_orientation(tuning.rankings, tuning.judgements)
+    tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
+    if not tried or tried[0].fitted:
+        raise InvalidInputError("space must begin with the default, a configuration that needs no fitting")
+    folds = np.array_split(np.random.default_rng(rng).permutation(len(tuning.judgements)), FOLDS)
+    shown = tried if progress is None else progress(tried, "configurations")
+    means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
+    best = int(np.nanargmax(means))
+    counted = len(tried), int(np.isnan(means).sum())
+    return _confirm((tried[0], tried[best]), tuning, confirmation, goal, float(means[best]), counted, rng)
+
+
+def _check(rankings: Rankings, judgements: Sequence[Judgement], texts: Sequence[str]) -> None:
+    if not rankings:
+        raise InvalidInputError("rankings must hold at least one source; got none")
+    for name, lists in rankings.items():
+        if len(lists) != len(judgements):
+            raise InvalidInputError(
+                f"rankings[{name!r}] must hold one ranking per judged query ({len(judgements)}); got {len(lists)}"
+            )
+    if len(texts) != len(judgements):
+        raise InvalidInputError(f"texts must hold one per judged query ({len(judgements)}); got {len(texts)}")
+    if len({judgement.query for judgement in judgements}) != len(judgements):
+        raise InvalidInputError("every judged query must stand once; an id repeats")
+
+
+def _scored(whole: _Part, rows: IntArray, measure: Measure) -> IntArray:
+    """The rows that the measure does not leave out."""
+    keep = [row for row in rows.tolist() if measure((), whole.judgements[row]) is not None]
+    return np.array(keep, dtype=np.intp)
+
+
+def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
+    """Mean of a configuration on queries it was not fitted on; NaN where it could not be fitted."""
+    if not candidate.fitted:
+        return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
+    out = np.zeros(len(part.judgements))
+    for fold in folds:
+        train = part.rows(np.setdiff1d(np.arange(len(out)), fold))
+        try:
+            pipeline = candidate.fit(train.rankings, train.judgements)
+        except InsufficientDataError:
+            return float("nan")
+        out[fold] = part.rows(fold).scores(pipeline, measure)
+    return float(out.mean())
+
+
+def _confirm(
+    pair: tuple[Candidate, Candidate],
+    tuning: _Part,
+    confirmation: _Part,
+    measure: Measure,
+    mean: float,
+    counted: tuple[int, int],
+    rng: int,
+) -> Tuning:
+    first, best = pair
+    default = first.fit(tuning.rankings, tuning.judgements)
+    chosen = best.fit(tuning.rankings, tuning.judgements)
+    before, after = confirmation.scores(default, measure), confirmation.scores(chosen, measure)
+    gain = paired_bootstrap(after - before, rng=rng)
+    p = sign_flip(after - before, rng=rng)
+    confirmed = gain.mean > 0 and p <= LEVEL
+    return Tuning(
+        pipeline=chosen if confirmed else default,
+        chosen=chosen,
+        default_name=first.name,
+        chosen_name=best.name,
+        measure=str(measure),
+        tried=counted[0] - counted[1],
+        unfitted=counted[1],
+        tuning_queries=len(tuning.judgements),
+        confirmation_queries=len(confirmation.judgements),
+        tuning_default=float(tuning.scores(default, measure).mean()),
+        tuning_chosen=mean,
+        confirmation_default=float(before.mean()),
+        confirmation_chosen=float(after.mean()),
+        difference=gain.mean,
+        low=gain.low,
+        high=gain.high,
+        p=p,
+        confirmed=confirmed,
+    )
