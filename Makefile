@@ -60,15 +60,15 @@ test-driver6: $(DRIVER6)/.ready  ## The Neo4j tests with version 6 of the driver
 	$(DRIVER6)/bin/python -m pytest tests/neo4j
 
 lint: $(VENV)/.ready-lint  ## ruff and mypy --strict
-	$(BIN)/ruff check src tests integrations examples scripts
-	$(BIN)/ruff format --check src tests integrations examples scripts
+	$(BIN)/ruff check src tests integrations examples scripts tools
+	$(BIN)/ruff format --check src tests integrations examples scripts tools
 	$(BIN)/mypy src
 	cd integrations/langchain-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml langchain_phasegraph
 	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p llama_index.retrievers.phasegraph
 
 format: $(VENV)/.ready-lint  ## Lay the code out
-	$(BIN)/ruff format src tests integrations examples scripts
-	$(BIN)/ruff check --fix src tests integrations examples scripts
+	$(BIN)/ruff format src tests integrations examples scripts tools
+	$(BIN)/ruff check --fix src tests integrations examples scripts tools
 
 neo4j: $(VENV)/.ready-test  ## A real Neo4j on loopback in the foreground; needs Java 17 and Maven
 	$(BIN)/python tests/neo4j_server/serve.py

@@ -40,7 +40,7 @@ extractions = [rules(row["id"], row["title"], row["text"]) for row in rows]
 extractions += [Extraction(one.id, triples=data.triples.get(one.id, ())) for one in passages]
 records = records_from_extractions(rows, extractions)
 
-with Neo4jConnection.connect(os.environ["NEO4J_URI"], auth=auth, deadline=20.0) as connection:
+with Neo4jConnection.connect(os.environ["NEO4J_URI"], auth=auth, timeout=20.0) as connection:
     first = write_graph(connection, records, corpus=CORPUS)
     again = write_graph(connection, records, corpus=CORPUS)
     print(f"written: {first.written}; written again: {again.written}, unchanged: {again.unchanged}")

@@ -32,9 +32,9 @@ def test_calibrating_fits_how_far_the_sources_agree():
     plan = plan_of(graph={}, vector={})
     fitted = plan.fit(answers_of(20))
     assert sorted(fitted.calibrators) == ["graph", "vector"]
-    assert fitted.agreement_floor == {("graph", "vector"): 0.5, ("vector", "graph"): 0.5}
-    assert plan.with_fitted(fitted).pipeline.agreement_floor == fitted.agreement_floor
-    assert with_fitted(None, fitted).agreement_floor == fitted.agreement_floor
+    assert fitted.min_agreement == {("graph", "vector"): 0.5, ("vector", "graph"): 0.5}
+    assert plan.with_fitted(fitted).pipeline.min_agreement == fitted.min_agreement
+    assert with_fitted(None, fitted).min_agreement == fitted.min_agreement
     with pytest.warns(PhasegraphWarning, match="'graph' and 'vector' agree on nothing in most of the queries"):
         plan.fit(answers_of(20, shared=0))
 

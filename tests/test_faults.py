@@ -90,7 +90,7 @@ def test_4_one_failing_and_the_other_empty_is_an_empty_answer_that_is_degraded()
 def test_5_a_late_source_leaves_what_the_others_gave(struck):
     sources = healthy()
     sources[struck] = FaultySource(sources[struck], struck, FaultPlan(1.0, ["hang"]), hang_seconds=0.4)
-    found = both(sources, deadline=0.05)
+    found = both(sources, timeout=0.05)
     assert content(found) == content(both(healthy(*(name for name in HITS if name != struck))))
     assert report(found, struck).status == "timeout"
 
@@ -102,7 +102,10 @@ def test_6_a_source_that_hangs_for_ever_holds_a_bounded_number_of_workers():
         entered.append(query)
         hang.wait(20)
 
-    settings = {"vector": SourceSettings(), "graph": SourceSettings(deadline=0.02, max_in_flight=3, breaker=None)}
+    settings = {
+        "vector": SourceSettings(),
+        "graph": SourceSettings(timeout=0.02, max_in_flight=3, circuit_breaker=None),
+    }
     gatherer = Gatherer(settings)
     try:
         for _ in range(12):
@@ -115,13 +118,13 @@ def test_6_a_source_that_hangs_for_ever_holds_a_bounded_number_of_workers():
 def test_7_a_cancellation_raised_by_a_source_passes_through_and_leaves_no_task():
     async def once():
         class Cancelled:
-            async def asearch(self, query, limit, given):
+            async def asearch(self, query, limit, upstream):
                 raise asyncio.CancelledError
 
         class Sibling:
             cancelled = False
 
-            async def asearch(self, query, limit, given):
+            async def asearch(self, query, limit, upstream):
                 try:
                     await asyncio.sleep(30)
                 finally:
@@ -207,7 +210,7 @@ def test_46_a_gatherer_within_itself_is_an_error():
     gatherer = Gatherer({"vector": SourceSettings(on_error="raise")})
 
     class Itself:
-        def search(self, query, limit, given):
+        def search(self, query, limit, upstream):
             return gatherer.gather({"vector": self}, query).rankings[0]
 
     with pytest.raises(InvalidInputError, match="among its own sources"):
@@ -216,7 +219,7 @@ def test_46_a_gatherer_within_itself_is_an_error():
 
 def test_47_a_sync_call_works_inside_a_running_loop():
     class Native:
-        async def asearch(self, query, limit, given):
+        async def asearch(self, query, limit, upstream):
             return Ranking("graph", ["a"], [1.0])
 
     async def once():
@@ -252,7 +255,7 @@ def test_49_a_hundred_threads_get_the_same():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 def test_50_a_forked_child_asks_with_workers_of_its_own():
-    gatherer = Gatherer(dict.fromkeys(HITS, SourceSettings()), deadline=5.0, strict=True)
+    gatherer = Gatherer(dict.fromkeys(HITS, SourceSettings()), timeout=5.0, strict=True)
     sources = healthy()
     expected = content(gatherer.gather(sources, "who?"))
     child = os.fork()
@@ -290,7 +293,7 @@ def test_52_what_a_source_keeps_and_returns_again_is_not_changed():
 def test_the_oracle_holds_for_any_mixture_of_faults(seed):
     kinds = [kind for kind in FAULTS if kind != "hang"]
     plans = {name: FaultPlan(0.3, kinds, seed) for name in HITS}
-    gatherer = Gatherer(dict.fromkeys(HITS, SourceSettings(breaker=None)))
+    gatherer = Gatherer(dict.fromkeys(HITS, SourceSettings(circuit_breaker=None)))
     sources = {name: FaultySource(one, name, plans[name]) for name, one in healthy().items()}
     for number in range(150):
         query = f"question {number}"

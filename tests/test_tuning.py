@@ -201,7 +201,7 @@ def test_unlabelled_calibration_fits_what_states_no_background():
     assert set(pipeline.calibrators) == {"vector"}
     assert isinstance(pipeline.calibrator, BackgroundCalibrator)
     result = pipeline.decide([rankings["vector"][0], stated[0]])
-    assert {report.source: report.calibration for report in result.reports} == {"vector": "fitted", "graph": "stated"}
+    assert {report.source: report.calibration for report in result.reports} == {"vector": "fitted", "graph": "declared"}
 
 
 def test_unlabelled_calibration_needs_enough_queries():
@@ -273,6 +273,6 @@ def test_a_source_read_the_wrong_way_round_is_refused_by_name():
 
 def test_calibrating_keeps_how_far_the_sources_agree():
     rankings, _, _ = world(40, strength={"vector": 2.0, "graph": 2.0})
-    floor = calibrated_pipeline(rankings).agreement_floor
+    floor = calibrated_pipeline(rankings).min_agreement
     assert sorted(floor) == [("graph", "vector"), ("vector", "graph")]
     assert all(0 <= share < 1 for share in floor.values())

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-import numpy as np
-
-from phasegraph.errors import PhasegraphWarning
-from phasegraph.ranking import Ranking, SourceReport, apply_caps
-
-if TYPE_CHECKING:
-    from phasegraph.pipeline import FusionPipeline
-
+from phasegraph.ranking import Ranking, SourceReport
 
 _TOP, _DEPTH = 10, 50
 
@@ -34,56 +26,7 @@ def agreement(rankings: Sequence[Ranking]) -> dict[tuple[str, str], float]:
 
 
 Agreement: TypeAlias = Mapping[tuple[str, str], float]
-LEAST_QUERIES = 20
-_LEVEL = 0.05
-_OUTSIDE = attrgetter("outside")
-
-
-def fit_agreement_floor(
-    answers: Iterable[Sequence[Ranking]], /, pipeline: FusionPipeline
-) -> dict[tuple[str, str], float]:
-    """The 5th percentile of each pair's agreement over calibration queries.
-
-    Parameters
-    ----------
-    answers : iterable of sequence of Ranking
-        Per query the rankings of its sources.
-    pipeline : FusionPipeline
-        Its caps and weights say what is compared.
-
-    Returns
-    -------
-    dict of (str, str) to float
-        By ordered pair, ascending; in [0, 1]. Pairs that fewer than 20 queries have both sources of are left out.
-
-    Warns
-    -----
-    PhasegraphWarning
-        If two sources agree on nothing in most of the queries, since no answer will warn of it then.
-
-    Examples
-    --------
-    >>> from phasegraph import FusionPipeline
-    >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20
-    >>> fit_agreement_floor(lists, FusionPipeline())
-    {('a', 'b'): 0.5, ('b', 'a'): 0.5}
-    """
-    seen: dict[tuple[str, str], list[float]] = {}
-    weights = pipeline.weights
-    for rankings in answers:
-        fused = [one for one in rankings if len(one) and (weights is None or weights.get(one.source, 0.0) > 0)]
-        for pair, share in agreement(apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)).items():
-            seen.setdefault(pair, []).append(share)
-    known = {pair: seen[pair] for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
-    for first, second in known:
-        if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
-            warnings.warn(
-                f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
-                "may be broken, or of another collection",
-                PhasegraphWarning,
-                stacklevel=4,
-            )
-    return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
+_OUTSIDE = attrgetter("out_of_range_share")
 
 
 def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
@@ -121,7 +64,8 @@ def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
     if not any(map(_OUTSIDE, reports)):
         return ()
     return tuple(
-        f"{report.outside:.0%} of the scores of {report.source!r} lie outside the range it was calibrated on: "
+        f"{report.out_of_range_share:.0%} of the scores of {report.source!r} lie outside the range it was calibrated "
+        "on: "
         "calibrate again if its model or its collection has changed"
         for report in reports
         if report.drifted

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -60,10 +60,10 @@ def check_floor(value: object) -> Mapping[tuple[str, str], float]:
         for key in value
     )
     if not isinstance(value, Mapping) or not pairs:
-        raise InvalidTypeError(f"agreement_floor must map pairs of different source names to numbers; got {value!r}")
-    checked = {key: check_number(f"agreement_floor[{key!r}]", share) for key, share in sorted(value.items())}
+        raise InvalidTypeError(f"min_agreement must map pairs of different source names to numbers; got {value!r}")
+    checked = {key: check_number(f"min_agreement[{key!r}]", share) for key, share in sorted(value.items())}
     if any(share > 1 for share in checked.values()):
-        raise InvalidInputError(f"agreement_floor must hold shares in [0, 1]; got {checked}")
+        raise InvalidInputError(f"min_agreement must hold shares in [0, 1]; got {checked}")
     return MappingProxyType(checked)
 
 
@@ -124,6 +124,8 @@ def check_priors(value: object) -> tuple[Any, ...]:
     return tuple(value)
 
 
+LEAST_QUERIES = 20
+_LEVEL = 0.05
 _SHAPLEY_SOURCES = 8
 
 
@@ -403,7 +405,7 @@ def pipeline_to_dict(pipeline: FusionPipeline) -> dict[str, object]:
     state["calibrators"] = {name: dict(one.to_dict()) for name, one in pipeline.calibrators.items()}
     state["accept"] = None if pipeline.accept is None else pipeline.accept.to_dict()
     state["selection"] = None if pipeline.selection is None else pipeline.selection.to_dict()
-    state["agreement_floor"] = [[*pair, share] for pair, share in pipeline.agreement_floor.items()]
+    state["min_agreement"] = [[*pair, share] for pair, share in pipeline.min_agreement.items()]
     state["priors"] = [dict(prior.to_dict()) for prior in pipeline.priors]
     return state
 
@@ -420,7 +422,7 @@ def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
         "priors",
         "accept",
         "selection",
-        "agreement_floor",
+        "min_agreement",
     }
     unknown = sorted(set(state) - known)
     if unknown:
@@ -435,7 +437,7 @@ def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
     for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
         if fields.get(name) is not None:
             fields[name] = kind.from_dict(_mapping(name, fields[name]))
-    fields["agreement_floor"] = {(one[0], one[1]): one[2] for one in _rows("agreement_floor", fields)}
+    fields["min_agreement"] = {(one[0], one[1]): one[2] for one in _rows("min_agreement", fields)}
     priors = fields.get("priors", [])
     if not isinstance(priors, list):
         raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
@@ -514,7 +516,7 @@ def _fuse(
         agreement=agreed,
         degraded=degraded,
         reason="all_rejected" if extras and abstained(extras) else "",
-        warnings=disagreements(agreed, pipeline.agreement_floor) + drifts(reports) + chosen_warnings,
+        warnings=disagreements(agreed, pipeline.min_agreement) + drifts(reports) + chosen_warnings,
         extras=extras,
     )
 
@@ -643,9 +645,11 @@ def _settle_reports(
         name = ranking.source
         report, one = known.get(name), scaled.get(name)
         if report is None:
-            known[name] = SourceReport.of(ranking) if one is None else SourceReport.of(ranking, one.tier, one.outside)
+            known[name] = (
+                SourceReport.of(ranking) if one is None else SourceReport.of(ranking, one.tier, one.out_of_range_share)
+            )
         elif one is not None:
-            known[name] = report.calibrated(one.tier, one.outside)
+            known[name] = report.calibrated(one.tier, one.out_of_range_share)
     for name, reason in failed.items():
         known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
     return tuple(map(known.__getitem__, sorted(known)))
@@ -653,7 +657,7 @@ def _settle_reports(
 
 def _refuse(reports: Sequence[SourceReport]) -> None:
     bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
-    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "list"]
+    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "per_list"]
     bad += drifts(reports)
     if bad:
         raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")
@@ -691,7 +695,7 @@ class FusionPipeline:
     ----------
     pool_caps : mapping of str to int
         Longest list per source, before calibration; >= 1.
-    pool_cap_mode : {"list", "graph_only"}, default "list"
+    pool_cap_mode : {"list", "unique_only"}, default "list"
         Cut the list itself, or only its hits that no other source returned.
     calibrator : Calibrator
         For every source without one of its own; default background calibration.
@@ -721,7 +725,7 @@ class FusionPipeline:
         Results returned; >= 0. It changes neither scores nor, without a selection, order.
     strict : bool, default False
         Turn any degradation, calibration by list alone, and scores outside the calibration range, into an error.
-    agreement_floor : mapping of (str, str) to float
+    min_agreement : mapping of (str, str) to float
         For ordered pairs of sources the agreement below which the result warns, in [0, 1]: after calibrating, the 5th
         percentile over the calibration queries. For other pairs it warns where they agree on nothing.
 
@@ -754,16 +758,16 @@ class FusionPipeline:
     selection: SelectionPolicy | None = None
     k: int = 10
     strict: bool = False
-    agreement_floor: Mapping[tuple[str, str], float] = field(default_factory=dict, hash=False)
+    min_agreement: Mapping[tuple[str, str], float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         for name in ("pool_caps", "calibrators", "rule_options"):
             put(self, name, check_mapping(name, getattr(self, name)))
-        put(self, "agreement_floor", check_floor(self.agreement_floor))
+        put(self, "min_agreement", check_floor(self.min_agreement))
         caps = {name: check_count(f"pool_caps[{name!r}]", cap, minimum=1) for name, cap in self.pool_caps.items()}
         put(self, "pool_caps", MappingProxyType(caps))
-        check_choice("pool_cap_mode", self.pool_cap_mode, ("list", "graph_only"))
+        check_choice("pool_cap_mode", self.pool_cap_mode, ("list", "unique_only"))
         check_calibrator("calibrator", self.calibrator)
         for source, own in self.calibrators.items():
             check_calibrator(f"calibrators[{source!r}]", own)
@@ -912,3 +916,50 @@ class FusionPipeline:
     def load(cls, path: str | os.PathLike[str]) -> FusionPipeline:
         """Read a saved pipeline; IntegrityError if the file is damaged, foreign or newer."""
         return cls.from_dict(read_document(path, KIND, VERSION))
+
+
+def fit_min_agreement(
+    answers: Iterable[Sequence[Ranking]], /, pipeline: FusionPipeline
+) -> dict[tuple[str, str], float]:
+    """The 5th percentile of each pair's agreement over calibration queries.
+
+    Parameters
+    ----------
+    answers : iterable of sequence of Ranking
+        Per query the rankings of its sources.
+    pipeline : FusionPipeline
+        Its caps and weights say what is compared.
+
+    Returns
+    -------
+    dict of (str, str) to float
+        By ordered pair, ascending; in [0, 1]. Pairs that fewer than 20 queries have both sources of are left out.
+
+    Warns
+    -----
+    PhasegraphWarning
+        If two sources agree on nothing in most of the queries, since no answer will warn of it then.
+
+    Examples
+    --------
+    >>> from phasegraph import FusionPipeline
+    >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20
+    >>> fit_min_agreement(lists, FusionPipeline())
+    {('a', 'b'): 0.5, ('b', 'a'): 0.5}
+    """
+    seen: dict[tuple[str, str], list[float]] = {}
+    weights = pipeline.weights
+    for rankings in answers:
+        fused = [one for one in rankings if len(one) and (weights is None or weights.get(one.source, 0.0) > 0)]
+        for pair, share in agreement(apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)).items():
+            seen.setdefault(pair, []).append(share)
+    known = {pair: seen[pair] for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
+    for first, second in known:
+        if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
+            warnings.warn(
+                f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
+                "may be broken, or of another collection",
+                PhasegraphWarning,
+                stacklevel=4,
+            )
+    return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}

@@ -426,7 +426,7 @@ _PUT = tuple([vars(Ranking)[name].__set__ for name in _HEADER])  # the slots the
 Status: TypeAlias = Literal["ok", "empty", "partial", "timeout", "error", "skipped"]
 MOST = 0.5
 _DEGRADED = frozenset({"partial", "timeout", "error", "skipped"})
-_STATUS, _WITHOUT = attrgetter("status"), attrgetter("without")
+_STATUS, _WITHOUT = attrgetter("status"), attrgetter("missing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,11 +449,11 @@ class SourceReport:
         Hits kept; hits removed because their score or id was unusable.
     calibration : str
         ``stated``, ``fitted``, ``list`` or the name of a per-list calibrator; ``""`` where nothing was fused.
-    without : tuple of str
+    missing : tuple of str
         Sources whose ranking was asked for and had not arrived.
     notes : tuple of str
         Anything handled that the caller should know (direction inferred, ids hashed, order contradicted…).
-    outside : float
+    out_of_range_share : float
         Share of its scores that lie beyond the reference sample they were calibrated by, in [0, 1]; 0 where there is
         none.
     """
@@ -466,26 +466,36 @@ class SourceReport:
     hits: int = 0
     dropped: int = 0
     calibration: str = ""
-    without: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    outside: float = 0.0
+    out_of_range_share: float = 0.0
 
     @classmethod
-    def of(cls, ranking: Ranking, tier: str = "", outside: float = 0.0) -> SourceReport:
+    def of(cls, ranking: Ranking, tier: str = "", out_of_range_share: float = 0.0) -> SourceReport:
         """The report of a ranking that came without one, calibrated by `tier`."""
         status, reason = found_in(ranking)
-        return cls(ranking.source, status, reason, "", 0.0, len(ranking.ids), ranking.dropped, tier, outside=outside)
+        return cls(
+            ranking.source,
+            status,
+            reason,
+            "",
+            0.0,
+            len(ranking.ids),
+            ranking.dropped,
+            tier,
+            out_of_range_share=out_of_range_share,
+        )
 
     @property
     def answered(self) -> bool:
         """Whether the source contributed a ranking with at least one hit."""
         return self.status in ("ok", "partial") and self.hits > 0
 
-    def calibrated(self, tier: str, outside: float = 0.0) -> SourceReport:
+    def calibrated(self, tier: str, out_of_range_share: float = 0.0) -> SourceReport:
         """The same report, of a source that was calibrated by `tier`, that share of its scores beyond the sample."""
         return SourceReport(
             self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped,
-            tier, self.without, self.notes, outside,
+            tier, self.missing, self.notes, out_of_range_share,
         )  # fmt: skip
 
     @property
@@ -495,7 +505,7 @@ class SourceReport:
         Of n + 1 queries alike at most two have any score above or below those of all others, so that after n
         calibration queries a false alarm has a chance of at most 2 / (n + 1).
         """
-        return self.outside > MOST
+        return self.out_of_range_share > MOST
 
     @property
     def degraded(self) -> bool:
@@ -519,7 +529,7 @@ def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
     status = {report.source: report.status for report in reports}
     found: dict[str, str] = {}
     for report in reports:
-        missed = [need for need in report.without if status.get(need, "empty") != "empty"]
+        missed = [need for need in report.missing if status.get(need, "empty") != "empty"]
         if report.degraded:
             found[report.source] = f"{report.status} ({report.reason})" if report.reason else report.status
         elif missed:
@@ -725,13 +735,13 @@ def _bound(values: FloatArray, wanted: int) -> float | None:
     return float(peaks[width - wanted])
 
 
-PoolCapMode = Literal["list", "graph_only"]
+PoolCapMode = Literal["list", "unique_only"]
 
 
 def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozenset[str]) -> Ranking:
     """The ranking cut to its first `cap` hits, or to `cap` hits that no other source returned.
 
-    Under ``list`` the whole list is cut (before percentiles are taken); under ``graph_only`` hits that other
+    Under ``list`` the whole list is cut (before percentiles are taken); under ``unique_only`` hits that other
     sources also returned are kept whatever their rank.
     """
     if mode == "list":
@@ -767,7 +777,7 @@ def apply_caps(rankings: Sequence[Ranking], caps: Mapping[str, int], mode: PoolC
         cap = caps.get(ranking.source)
         if cap is not None:
             others = frozenset(i for other in rankings if other is not ranking for i in other.ids)
-            ranking = cap_ranking(ranking, cap, mode, others if mode == "graph_only" else frozenset())
+            ranking = cap_ranking(ranking, cap, mode, others if mode == "unique_only" else frozenset())
         if len(ranking):
             capped.append(ranking)
     return capped

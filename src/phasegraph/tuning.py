@@ -16,13 +16,12 @@ import numpy as np
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.acceptance import check_orientations
 from phasegraph.calibration import ListCalibrator
-from phasegraph.diagnostics import fit_agreement_floor
 from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.significance import paired_bootstrap, sign_flip
 from phasegraph.fusion.weighting import WEIGHTINGS
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.pipeline import FusionPipeline, fit_min_agreement
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.engine import Fitted, fit_calibrators
@@ -50,7 +49,7 @@ def calibrated_pipeline(
     Returns
     -------
     FusionPipeline
-        A new value; calibrators it already had for other sources stay. Its `agreement_floor` is that of these queries.
+        A new value; calibrators it already had for other sources stay. Its `min_agreement` is that of these queries.
 
     Raises
     ------
@@ -77,7 +76,7 @@ def calibrated_pipeline(
     base = FusionPipeline() if pipeline is None else pipeline
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
     answers = zip(*(rankings[name] for name in sorted(rankings)), strict=False)
-    return Fitted(fitted, fit_agreement_floor(answers, base)).on(base)
+    return Fitted(fitted, fit_min_agreement(answers, base)).on(base)
 
 
 MINIMUM_RELEVANT = 20

@@ -41,11 +41,11 @@ class Prepared:
             for seed in range(16)
         ]
 
-    def search(self, query: str, limit: int | None, given: object) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: object) -> Ranking:
         return self.kept[zlib.crc32(query.encode()) % 16]
 
-    async def asearch(self, query: str, limit: int | None, given: object) -> Ranking:
-        return self.search(query, limit, given)
+    async def asearch(self, query: str, limit: int | None, upstream: object) -> Ranking:
+        return self.search(query, limit, upstream)
 
 
 SOURCES = {name: Prepared(name) for name in NAMES}
@@ -63,8 +63,8 @@ def percentiles(seconds: list[float], scale: float = 1000.0) -> dict[str, float]
 def faults(queries: int) -> dict[str, object]:
     """S1 and S2."""
     plans = {name: FaultPlan(0.2, list(FAULTS), seed=1) for name in NAMES}
-    settings = {name: SourceSettings(deadline=DEADLINE, breaker=None) for name in NAMES}
-    gatherer = Gatherer(settings, deadline=1.0)
+    settings = {name: SourceSettings(timeout=DEADLINE, circuit_breaker=None) for name in NAMES}
+    gatherer = Gatherer(settings, timeout=1.0)
     sources = {name: FaultySource(SOURCES[name], name, plans[name], hang_seconds=0.05) for name in NAMES}
     tally = dict.fromkeys(("leaked", "lost", "different", "false_reports", "missed_reports", "all_failed"), 0)
     taken, expected_all_failed = [], 0
@@ -117,7 +117,7 @@ def clean(queries: int) -> dict[str, object]:
 
 def concurrency(per_thread: int) -> dict[str, object]:
     """S4."""
-    gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()), deadline=60.0, strict=True)
+    gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()), timeout=60.0, strict=True)
     queries = [f"question {number}" for number in range(50)]
     expected = {query: content(gatherer.gather(SOURCES, query)) for query in queries}
 
@@ -155,19 +155,19 @@ class Hanging:
     def __init__(self) -> None:
         self.healed = threading.Event()
 
-    def search(self, query: str, limit: int | None, given: object) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: object) -> Ranking:
         self.healed.wait()
-        return SOURCES["graph"].search(query, limit, given)
+        return SOURCES["graph"].search(query, limit, upstream)
 
 
 def hang(queries: int) -> dict[str, object]:
     """S5."""
     interval = 0.5
     settings = {
-        "graph": SourceSettings(breaker=BreakerSettings(failures=5, probe_interval=interval), max_in_flight=16),
+        "graph": SourceSettings(circuit_breaker=BreakerSettings(failures=5, probe_interval=interval), max_in_flight=16),
         "vector": SourceSettings(),
     }
-    gatherer = Gatherer(settings, deadline=DEADLINE)
+    gatherer = Gatherer(settings, timeout=DEADLINE)
     alone = {"vector": SOURCES["vector"]}
     hanging = Hanging()
     sources = {**alone, "graph": hanging}

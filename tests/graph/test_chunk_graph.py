@@ -135,9 +135,9 @@ class TestChunkGraphSource(SourceContract):
     """The contract of every source."""
 
     name = "graph"
-    needs = ("vector",)
+    depends_on = ("vector",)
 
-    def given(self):
+    def upstream(self):
         return {"vector": Ranking("vector", ["a1", "t0"], [0.8, 0.4])}
 
     def make_source(self):
@@ -146,7 +146,7 @@ class TestChunkGraphSource(SourceContract):
     def test_answers_through_a_gatherer(self) -> None:
         """With the source it needs beside it: alone it has nothing to start from."""
         vector = CallableSource("vector", lambda query, limit: [("a1", 0.8), ("t0", 0.4)])
-        gatherer = Gatherer({"vector": SourceSettings(), "graph": SourceSettings(needs=("vector",))})
+        gatherer = Gatherer({"vector": SourceSettings(), "graph": SourceSettings(depends_on=("vector",))})
         found = gatherer.gather({"graph": self.make_source(), "vector": vector}, "which file?")
         assert {ranking.source for ranking in found.rankings} == {"graph", "vector"}
 

@@ -179,8 +179,8 @@ def test_what_it_is_made_of_is_checked():
         GraphSource("graph")
     with pytest.raises(InvalidTypeError, match="name must be"):
         GraphSource(GRAPH, name=" ")
-    with pytest.raises(InvalidTypeError, match="needs must be a list"):
-        GraphSource(GRAPH, needs="vector")
+    with pytest.raises(InvalidTypeError, match="depends_on must be a list"):
+        GraphSource(GRAPH, depends_on="vector")
     with pytest.raises(InvalidInputError, match="floor"):
         WalkSettings(floor=0.0)
     with pytest.raises(InvalidInputError, match="closeness"):

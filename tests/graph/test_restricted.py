@@ -88,7 +88,7 @@ def test_nothing_allowed_is_an_empty_answer_and_all_allowed_the_graph_itself():
     assert (empty.search("Ada?", 5, {}).ids, empty.graph) == ((), None)
     assert empty.search("Ada?", 5, {}).reason == "no passage of the graph is allowed"
     assert source.within({"a"}).graph is graph
-    assert (empty.name, empty.needs) == ("graph", ("vector",))
+    assert (empty.name, empty.depends_on) == ("graph", ("vector",))
 
 
 def test_the_same_passages_share_one_graph_and_many_kinds_of_asker_do_not_fill_the_memory():
@@ -178,7 +178,7 @@ def test_names_are_those_of_the_entities_that_are_left_beside_facts_or_alone():
 @pytest.mark.parametrize("reset", [None, "hipporag2"])
 def test_a_source_with_embedded_facts_is_restricted_with_them(reset):
     rows = [record("mine", ["ada", "bo"], True), record("theirs", ["bo", "eve"], True), record("far", ["cy"], False)]
-    options = {"embedder": lambda query: facts_of(rows).embeddings[1], "reset": reset, "needs": ()}
+    options = {"embedder": lambda query: facts_of(rows).embeddings[1], "reset": reset, "depends_on": ()}
     source = GraphSource(graph_of(rows), facts=facts_of(rows), **options)
     assert "theirs" in source.search("who?", 10, {}).ids
     allowed = {"mine", "far"}

@@ -60,7 +60,7 @@ def test_scores_are_the_masses_of_the_published_walk(parameters: str, recipe: st
 
 def test_it_is_a_source_that_needs_no_other_and_keeps_to_its_limit() -> None:
     assert isinstance(_source(), Source)
-    assert tuple(_source().needs) == ()
+    assert tuple(_source().depends_on) == ()
     assert len(_source().search("who?", 3, {})) == 3
 
 

@@ -19,7 +19,7 @@ LIMIT = 50
 def retriever(framework: str, **arguments: Any) -> Any:
     """Our retriever of that framework, patient with a busy machine."""
     kind = langchain.PhaseGraphRetriever if framework == "LangChain" else llamaindex.CalibratedFusionRetriever
-    return kind(deadline=None, **arguments)
+    return kind(timeout=None, **arguments)
 
 
 def spec(framework: str, given: Any, **arguments: Any) -> Any:

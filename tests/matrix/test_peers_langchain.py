@@ -24,7 +24,7 @@ def leg(*names, text="text of {}"):
 
 
 def ours(**legs):
-    return PhaseGraphRetriever(retrievers=legs, deadline=None)
+    return PhaseGraphRetriever(retrievers=legs, timeout=None)
 
 
 def test_the_fused_score_is_there():
@@ -97,7 +97,7 @@ def test_relevance_functions_turn_inner_products_round_and_are_not_asked(data, o
     threshold = store.given.as_retriever(search_type="similarity_score_threshold", search_kwargs=settings)
     theirs = [found.id or found.metadata["_id"] for found in threshold.invoke(data.questions[0])]
     assert best[0] not in theirs, "a threshold keeps out the best"
-    vector = PhaseGraphRetriever(vector=store.given, accept={"vector": 0.5}, deadline=None)
+    vector = PhaseGraphRetriever(vector=store.given, accept={"vector": 0.5}, timeout=None)
     assert ids(vector.invoke(data.questions[0]))[0] == best[0]
     store.close()
 
@@ -106,7 +106,7 @@ def test_a_store_in_memory_has_no_relevance_and_needs_none(data):
     store = in_memory(data, None).given
     with pytest.raises(NotImplementedError):
         store.similarity_search_with_relevance_scores(data.questions[0])
-    assert PhaseGraphRetriever(vector=store, accept={"vector": 0.5}, deadline=None).invoke(data.questions[0])
+    assert PhaseGraphRetriever(vector=store, accept={"vector": 0.5}, timeout=None).invoke(data.questions[0])
 
 
 def test_the_stores_own_retriever_drops_the_scores(data):
@@ -120,7 +120,7 @@ def test_the_stores_own_retriever_drops_the_scores(data):
 def test_what_is_written_into_a_hit_stays_out_of_the_store(data, opened):
     store, question = opened(data, None).given, data.questions[0]
     plain = store if hasattr(store, "invoke") else store.as_retriever()
-    retriever = PhaseGraphRetriever(vector=store, deadline=None)
+    retriever = PhaseGraphRetriever(vector=store, timeout=None)
     for found in retriever.invoke(question):
         found.metadata["note"] = "mine"
         found.metadata.pop("title")
@@ -137,7 +137,7 @@ def test_scores_are_numbers_that_can_be_written_down(data):
     document = document.model_copy(deep=True, update={"metadata": {"score": score}})
     with pytest.raises(Exception, match="Unable to serialize"):
         document.model_dump_json()
-    for found in PhaseGraphRetriever(vector=store, deadline=None).invoke(data.questions[0]):
+    for found in PhaseGraphRetriever(vector=store, timeout=None).invoke(data.questions[0]):
         assert type(json.loads(found.model_dump_json())["metadata"]["score"]) is float
 
 

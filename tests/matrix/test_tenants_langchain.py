@@ -36,7 +36,7 @@ def title(data):
 
 
 async def test_given_once_per_call_and_by_configuration_it_is_the_same(store, data):
-    parts = {"vector": store, "graph": walk("LangChain", data), "deadline": None}
+    parts = {"vector": store, "graph": walk("LangChain", data), "timeout": None}
     question, wanted = data.questions[0], {"tenant": "red"}
     once = PhaseGraphRetriever(**parts, filter=wanted).invoke(question)
     ours = PhaseGraphRetriever(**parts)
@@ -52,7 +52,7 @@ def test_a_filter_of_the_stores_own_retriever_stays_in_force(chroma, data, title
     retriever = (
         chroma.as_retriever(search_kwargs=own) if given == "search_kwargs" else chroma.as_retriever().bind(**own)
     )
-    ours = PhaseGraphRetriever(vector=retriever, deadline=None)
+    ours = PhaseGraphRetriever(vector=retriever, timeout=None)
     assert {one.metadata["title"] for one in ours.invoke(data.questions[0])} == {title}
     found = ours.invoke(data.questions[0], filter={"tenant": "red"})
     assert {(one.metadata["title"], one.metadata["tenant"]) for one in found} == {(title, "red")}
@@ -61,7 +61,7 @@ def test_a_filter_of_the_stores_own_retriever_stays_in_force(chroma, data, title
 
 def test_a_filter_bound_to_any_other_source_stays_in_force_too(data, title):
     graph = walk("LangChain", data).bind(filter={"title": title})
-    ours = PhaseGraphRetriever(graph=graph, vector=in_memory(data, None).given, deadline=None)
+    ours = PhaseGraphRetriever(graph=graph, vector=in_memory(data, None).given, timeout=None)
     result = ours.explain(data.questions[0], filter={"tenant": "red"})
     (walked,) = (one for one in result.candidates.rankings if one.source == "graph")
     titles = {one["id"]: one["title"] for one in data.rows}
@@ -75,7 +75,7 @@ async def test_calibrating_looks_at_nothing_else_either(store, data):
         seen.append(filter)
         return [(one, float(row)) for row, one in enumerate(data.documents())]
 
-    ours = PhaseGraphRetriever(vector=store, retrievers={"other": listener}, filter={"tenant": "red"}, deadline=None)
+    ours = PhaseGraphRetriever(vector=store, retrievers={"other": listener}, filter={"tenant": "red"}, timeout=None)
     await ours.calibrate(data.questions, progress=False).acalibrate(data.questions, progress=False)
     assert seen == [{"tenant": "red"}] * (2 * len(data.questions))
     apart = PhaseGraphRetriever(retrievers={"other": listener}, filter={"tenant": "blue"})
@@ -84,8 +84,8 @@ async def test_calibrating_looks_at_nothing_else_either(store, data):
 
 
 def test_a_retriever_of_ours_among_the_sources_hands_the_filter_on(store, data):
-    inner = PhaseGraphRetriever(vector=store, deadline=None)
-    ours = PhaseGraphRetriever(retrievers={"inner": inner}, graph=walk("LangChain", data), deadline=None)
+    inner = PhaseGraphRetriever(vector=store, timeout=None)
+    ours = PhaseGraphRetriever(retrievers={"inner": inner}, graph=walk("LangChain", data), timeout=None)
     mine = set(data.of("red").ids)
     view = Tenant("LangChain", ours, "red")
     assert set(ids(view.ask(data.questions[0]))) <= mine
@@ -124,7 +124,7 @@ def test_filters_of_a_graph_and_of_a_call_hold_together(data):
 @pytest.mark.parametrize("name", ["LanceDB, l2", "Qdrant, cosine", "PGVector, cosine", "PGVectorStore, cosine"])
 def test_a_value_is_never_read_as_a_query(data, servers, name):
     opened = opened_or_skipped(next(row for row in LANGCHAIN if row.store == name), data, servers)
-    ours = PhaseGraphRetriever(vector=opened.given, deadline=None)
+    ours = PhaseGraphRetriever(vector=opened.given, timeout=None)
     for value in ("x' OR '1' = '1", "red' --", "red'; DROP TABLE m; --"):
         assert not ours.invoke(data.questions[0], filter={"tenant": value})
     assert ours.invoke(data.questions[0], filter={"tenant": "red"})
@@ -133,12 +133,12 @@ def test_a_value_is_never_read_as_a_query(data, servers, name):
 
 def test_what_lancedb_cannot_keep_is_refused(data, servers, monkeypatch):
     opened = opened_or_skipped(next(row for row in LANGCHAIN if row.store == "LanceDB, l2"), data, servers)
-    mmr = PhaseGraphRetriever(vector=opened.given.as_retriever(search_type="mmr"), deadline=None)
+    mmr = PhaseGraphRetriever(vector=opened.given.as_retriever(search_type="mmr"), timeout=None)
     with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
         mmr.invoke(data.questions[0], filter={"tenant": "red"})
     monkeypatch.setattr("langchain_phasegraph.filters._MOST_ROWS", 99)
     with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
-        PhaseGraphRetriever(vector=opened.given, deadline=None).invoke(data.questions[0], filter={"tenant": "red"})
+        PhaseGraphRetriever(vector=opened.given, timeout=None).invoke(data.questions[0], filter={"tenant": "red"})
     opened.close()
 
 
@@ -151,7 +151,7 @@ def test_a_bm25_of_another_kind_is_refused(data):
     other = Other(**{name: getattr(given, name) for name in ("vectorizer", "docs", "k", "preprocess_func")})
     for source in (other, RunnableLambda(given.invoke), given | RunnableLambda(list)):
         with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
-            PhaseGraphRetriever(vector=source, deadline=None).invoke("who?", filter={"tenant": "red"})
+            PhaseGraphRetriever(vector=source, timeout=None).invoke("who?", filter={"tenant": "red"})
 
 
 def test_a_bm25_under_a_filter_is_left_as_it_was_and_built_once(data):
@@ -159,7 +159,7 @@ def test_a_bm25_under_a_filter_is_left_as_it_was_and_built_once(data):
     before = dict(vars(given))
     built = []
     given.preprocess_func = lambda text: built.append(text) or text.split()
-    ours = PhaseGraphRetriever(vector=given, deadline=None)
+    ours = PhaseGraphRetriever(vector=given, timeout=None)
     for _ in range(3):
         ours.invoke("who?", filter={"tenant": "red"})
     assert len(built) == len(data.of("red").rows) + 3

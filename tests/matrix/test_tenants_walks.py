@@ -27,7 +27,7 @@ def connection(address, data):
     neo4j = pytest.importorskip("neo4j")
     mine = set(data.of(MINE).ids)
     with neo4j.GraphDatabase.driver(address.uri, auth=address.auth, notifications_min_severity="OFF") as driver:
-        opened = Neo4jConnection(driver, deadline=60.0)
+        opened = Neo4jConnection(driver, timeout=60.0)
         write_graph(opened, records(data), corpus="both")
         write_graph(opened, [one for one in records(data) if one.id in mine], corpus="alone")
         yield opened

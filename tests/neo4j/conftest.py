@@ -46,7 +46,7 @@ def driver(address: Address) -> Iterator[neo4j.Driver]:
 def connection(driver: neo4j.Driver) -> Iterator[Neo4jConnection]:
     """Our connection to a database without nodes, constraints or indexes."""
     clear(driver)
-    yield Neo4jConnection(driver, deadline=20.0)
+    yield Neo4jConnection(driver, timeout=20.0)
     clear(driver)
 
 

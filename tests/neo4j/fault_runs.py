@@ -74,12 +74,12 @@ class Run:
         self.lost += [each.ids for each in found.rankings if each.source == "vector"] != [("v",)]
         self.silent += report.status not in ("ok", "empty") and not found.degraded
 
-    def overtime(self, deadline: float, metronome: Metronome | None = None) -> list[float]:
+    def overtime(self, timeout: float, metronome: Metronome | None = None) -> list[float]:
         """Seconds over the deadline, longest first, less what a plain timer lost after it."""
         over = []
         for began, ended in self.calls:
-            held = metronome.held_up(began + deadline, ended) if metronome else 0.0
-            over.append(ended - began - deadline - held)
+            held = metronome.held_up(began + timeout, ended) if metronome else 0.0
+            over.append(ended - began - timeout - held)
         return sorted(over, reverse=True)
 
 
@@ -88,26 +88,28 @@ def graph_source(connection: Neo4jConnection) -> CallableSource:
 
 
 @contextlib.contextmanager
-def connected(server: FakeBolt, deadline: float) -> Iterator[Neo4jConnection]:
+def connected(server: FakeBolt, timeout: float) -> Iterator[Neo4jConnection]:
     """Our connection to it; where the pool is to be exhausted, its only connection is in use."""
     auth = ("neo4j", "s3cret-pw")
     if server.fault != "pool_exhausted":
-        with Neo4jConnection.connect(server.uri, auth=auth, deadline=deadline) as connection:
+        with Neo4jConnection.connect(server.uri, auth=auth, timeout=timeout) as connection:
             yield connection
         return
     with neo4j.GraphDatabase.driver(server.uri, auth=auth, max_connection_pool_size=1) as own, own.session() as busy:
         busy.run("RETURN 1")
-        yield Neo4jConnection(own, deadline=deadline)
+        yield Neo4jConnection(own, timeout=timeout)
 
 
-def ask(fault: str, calls: int, deadline: float, *, breaker: bool) -> Run:
+def ask(fault: str, calls: int, timeout: float, *, circuit_breaker: bool) -> Run:
     """Ask one misbehaving server that often, by turns from a thread and from an event loop."""
-    settings = SourceSettings(breaker=BreakerSettings(failures=5, probe_interval=0.5) if breaker else None)
+    settings = SourceSettings(
+        circuit_breaker=BreakerSettings(failures=5, probe_interval=0.5) if circuit_breaker else None
+    )
     gatherer = Gatherer(
-        {"graph": settings, "vector": SourceSettings(breaker=None)}, deadline=deadline, on_all_failed="empty"
+        {"graph": settings, "vector": SourceSettings(circuit_breaker=None)}, timeout=timeout, on_all_failed="empty"
     )
     run = Run(fault)
-    with fake_bolt(fault) as server, connected(server, deadline) as connection, asyncio.Runner() as loop:
+    with fake_bolt(fault) as server, connected(server, timeout) as connection, asyncio.Runner() as loop:
         sources = {"graph": graph_source(connection), "vector": VECTOR}
 
         async def awaited() -> None:
@@ -125,13 +127,13 @@ def ask(fault: str, calls: int, deadline: float, *, breaker: bool) -> Run:
 
 
 def ask_all(
-    calls: int, deadline: float, *, breaker: bool, faults: tuple[str, ...] = FAULTS
+    calls: int, timeout: float, *, circuit_breaker: bool, faults: tuple[str, ...] = FAULTS
 ) -> tuple[dict[str, Run], Metronome]:
     """Ask every misbehaving server that often, all at the same time."""
     runs: dict[str, Run] = {}
 
     def ask_one(fault: str) -> None:
-        runs[fault] = ask(fault, calls, deadline, breaker=breaker)
+        runs[fault] = ask(fault, calls, timeout, circuit_breaker=circuit_breaker)
 
     # What a test run has loaded is not to be searched for garbage while calls are timed.
     gc.collect()

@@ -23,7 +23,7 @@ DEADLINE, AWAY_SECONDS = 2.0, 3.0
 
 def outage(server: SpareServer, scheme: str, probe: float, *, kill: bool) -> float:
     """Take the server away while it is asked without a pause, bring it back, return the seconds until it answers."""
-    with Neo4jConnection.connect(server.address(scheme), deadline=DEADLINE) as connection:
+    with Neo4jConnection.connect(server.address(scheme), timeout=DEADLINE) as connection:
         client = Client(connection, probe_interval=probe)
         client.wait(60.0)
         (server.kill if kill else server.freeze)()

@@ -45,10 +45,10 @@ def connected() -> Iterator[Neo4jConnection]:
     own = os.environ.get("NEO4J_URI")
     if own:
         auth = (os.environ.get("NEO4J_USER", "neo4j"), os.environ.get("NEO4J_PASSWORD", ""))
-        with Neo4jConnection.connect(own, auth=auth if auth[1] else None, deadline=60.0) as connection:
+        with Neo4jConnection.connect(own, auth=auth if auth[1] else None, timeout=60.0) as connection:
             yield connection
         return
-    with running() as server, Neo4jConnection.connect(server.uri, deadline=60.0) as connection:
+    with running() as server, Neo4jConnection.connect(server.uri, timeout=60.0) as connection:
         print(f"server up after {server.seconds_to_start:.1f} s, {server.resident_megabytes():.0f} MB resident")
         yield connection
         print(f"server at the end: {server.resident_megabytes():.0f} MB resident")

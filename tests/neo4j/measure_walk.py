@@ -30,7 +30,7 @@ class Counting:
     """A connection that counts what is asked."""
 
     def __init__(self, connection: Any) -> None:
-        self.connection, self.deadline, self.statements, self.nodes = connection, connection.deadline, 0, 0
+        self.connection, self.timeout, self.statements, self.nodes = connection, connection.timeout, 0, 0
 
     def read(self, statement: str, parameters: dict[str, Any], **named: Any) -> Any:
         """Pass on."""

@@ -101,9 +101,12 @@ class Client:
     """Asks a graph on the server and a vector source beside it, and counts what became of the answers."""
 
     def __init__(self, connection: Neo4jConnection, *, probe_interval: float, failures: int = 3) -> None:
-        breaker = BreakerSettings(failures=failures, probe_interval=probe_interval)
-        settings = {"graph": SourceSettings(needs=("vector",), breaker=breaker), "vector": SourceSettings()}
-        self._gatherer = Gatherer(settings, deadline=connection.deadline)
+        circuit_breaker = BreakerSettings(failures=failures, probe_interval=probe_interval)
+        settings = {
+            "graph": SourceSettings(depends_on=("vector",), circuit_breaker=circuit_breaker),
+            "vector": SourceSettings(),
+        }
+        self._gatherer = Gatherer(settings, timeout=connection.timeout)
         self._sources = {
             "graph": Neo4jGraphSource(connection, "c"),
             "vector": CallableSource("vector", lambda query, limit: [("v", 1.0)]),
@@ -132,14 +135,14 @@ class Client:
 
 def fill(server: SpareServer) -> None:
     """Write a small corpus and walk over it once."""
-    with Neo4jConnection.connect(server.uri, deadline=60.0) as connection:
+    with Neo4jConnection.connect(server.uri, timeout=60.0) as connection:
         write_graph(connection, RECORDS, corpus="c")
     walk(server)
 
 
 def walk(server: SpareServer) -> float:
     """Walk once, in no hurry; return the seconds. A server plans a statement when it first sees it."""
-    with Neo4jConnection.connect(server.uri, deadline=60.0) as connection:
+    with Neo4jConnection.connect(server.uri, timeout=60.0) as connection:
         began = time.monotonic()
         given = {"vector": Ranking("vector", ("v",), (1.0,))}
         Neo4jGraphSource(connection, "c").search("Who met Bo?", 50, given)

@@ -43,7 +43,7 @@ def test_a_graph_in_place_of_records_is_named():
 @pytest.mark.parametrize("scheme", ["bolt", "neo4j"])
 def test_a_host_that_is_unknown_is_unreachable_and_not_repeated(scheme):
     with (
-        Neo4jConnection.connect(f"{scheme}://nowhere.invalid", deadline=1.0) as connection,
+        Neo4jConnection.connect(f"{scheme}://nowhere.invalid", timeout=1.0) as connection,
         pytest.raises(StoreError, match=r"^unreachable: ") as caught,
     ):
         connection.read("RETURN 1")

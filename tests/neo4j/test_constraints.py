@@ -129,7 +129,7 @@ def test_several_writers_may_create_it_at_once(bare, driver):
 
     def create():
         try:
-            ensure_schema(Neo4jConnection(driver, deadline=60.0))
+            ensure_schema(Neo4jConnection(driver, timeout=60.0))
         except StoreError as error:
             failures.append(error)
 

@@ -50,13 +50,13 @@ KINDS = {
 @pytest.fixture(scope="module")
 def calm():
     """Calls without a breaker: every one of them meets the fault."""
-    return ask_all(CALLS, DEADLINE, breaker=False, faults=TOGETHER)
+    return ask_all(CALLS, DEADLINE, circuit_breaker=False, faults=TOGETHER)
 
 
 @pytest.fixture(scope="module")
 def guarded():
     """Calls with one, which asks now and then."""
-    return ask_all(CALLS, DEADLINE, breaker=True, faults=TOGETHER)
+    return ask_all(CALLS, DEADLINE, circuit_breaker=True, faults=TOGETHER)
 
 
 def test_the_faults_are_the_twelve_rows_of_the_catalogue():
@@ -104,7 +104,7 @@ def test_with_a_breaker_most_calls_do_not_even_ask(guarded, fault):
 def test_a_flood_of_rows_is_left_to_itself_at_the_deadline():
     """Server and client unpack and pack in one process here, so the others are given half a second to get through."""
     with Metronome() as metronome:
-        run = ask("flood", min(CALLS, 12), 0.5, breaker=False)
+        run = ask("flood", min(CALLS, 12), 0.5, circuit_breaker=False)
     assert (run.lost, run.silent) == (0, 0)
     assert set(run.statuses) <= {"error", "timeout"}
     assert not [seconds for seconds in run.overtime(0.5, metronome) if seconds > LATE]
@@ -113,7 +113,7 @@ def test_a_flood_of_rows_is_left_to_itself_at_the_deadline():
 def test_an_online_read_has_an_end_however_many_rows_there_are(monkeypatch):
     monkeypatch.setattr("phasegraph.neo4j.connection.MOST_ROWS", 3000)
     auth = ("a", "b")
-    with fake_bolt("flood") as server, Neo4jConnection.connect(server.uri, auth=auth, deadline=20.0) as connection:
+    with fake_bolt("flood") as server, Neo4jConnection.connect(server.uri, auth=auth, timeout=20.0) as connection:
         with pytest.raises(StoreError, match=r"^oversize: an online read must have at most 3000 rows"):
             connection.read("RETURN 1")
         assert len(connection.read("RETURN 1", limit=7)) == 7
@@ -208,7 +208,7 @@ def test_connections_of_searches_that_were_given_up_come_back(fault):
         fake_bolt(fault) as server,
         neo4j.GraphDatabase.driver(server.uri, auth=("a", "b"), max_connection_pool_size=2) as own,
     ):
-        connection = Neo4jConnection(own, deadline=0.2)
+        connection = Neo4jConnection(own, timeout=0.2)
         for _ in range(4):
             with pytest.raises(StoreError):
                 connection.read("RETURN 1")
@@ -216,15 +216,15 @@ def test_connections_of_searches_that_were_given_up_come_back(fault):
         ends = time.monotonic() + 6.0
         while True:
             try:
-                assert Neo4jConnection(own, deadline=2.0).read("RETURN 1") == [["a", 0.9], ["b", 0.5]]
+                assert Neo4jConnection(own, timeout=2.0).read("RETURN 1") == [["a", 0.9], ["b", 0.5]]
                 break
             except StoreError:
                 assert time.monotonic() < ends, "the pool was lost"
 
 
 def test_no_more_searches_hang_than_are_allowed_and_the_rest_are_reported_as_busy():
-    settings = SourceSettings(breaker=None, max_in_flight=3)
-    gatherer = Gatherer({"graph": settings, "vector": SourceSettings()}, deadline=0.05)
+    settings = SourceSettings(circuit_breaker=None, max_in_flight=3)
+    gatherer = Gatherer({"graph": settings, "vector": SourceSettings()}, timeout=0.05)
     with fake_bolt("silent_answer") as server, connected(server, 5.0) as connection:
         sources = {"graph": graph_source(connection), "vector": VECTOR}
         reasons = [gatherer.gather(sources, "who?").reports[0].reason for _ in range(10)]
@@ -234,7 +234,7 @@ def test_no_more_searches_hang_than_are_allowed_and_the_rest_are_reported_as_bus
 
 def test_closing_while_searches_hang_neither_raises_nor_waits():
     for _ in range(5):
-        gatherer = Gatherer({"graph": SourceSettings(breaker=None), "vector": SourceSettings()}, deadline=0.05)
+        gatherer = Gatherer({"graph": SourceSettings(circuit_breaker=None), "vector": SourceSettings()}, timeout=0.05)
         with fake_bolt("flood") as server, connected(server, 5.0) as connection:
             sources = {"graph": graph_source(connection), "vector": VECTOR}
             for _ in range(4):
@@ -245,4 +245,4 @@ def test_closing_while_searches_hang_neither_raises_nor_waits():
 
 def test_a_deadline_must_be_seconds():
     with pytest.raises(InvalidInputError, match="deadline must be"):
-        Neo4jConnection(Unasked(), deadline=0.0)
+        Neo4jConnection(Unasked(), timeout=0.0)

@@ -21,8 +21,8 @@ FRAMEWORK = 0.03
 
 
 def by_the_core(source, taken):
-    settings = SourceSettings(breaker=None)
-    gatherer = Gatherer({"graph": settings, "vector": settings}, deadline=DEADLINE)
+    settings = SourceSettings(circuit_breaker=None)
+    gatherer = Gatherer({"graph": settings, "vector": settings}, timeout=DEADLINE)
     sources = {"graph": source, "vector": CallableSource("vector", lambda query, limit: [("v", 1.0)])}
 
     def ids(found):
@@ -40,7 +40,7 @@ def by_langchain(source, taken):
     retriever = pytest.importorskip("langchain_phasegraph").PhaseGraphRetriever(
         vector=lambda query: [documents.Document("Ada met Bo.", id="v")],
         graph=source,
-        deadline=DEADLINE,
+        timeout=DEADLINE,
         on_result=lambda result: taken.append(next(one for one in result.reports if one.source == "graph")),
     )
 
@@ -55,7 +55,7 @@ def by_llama_index(source, taken):
     retriever = pytest.importorskip("llama_index.retrievers.phasegraph").CalibratedFusionRetriever(
         vector=lambda query: [schema.NodeWithScore(node=schema.TextNode(text="Ada met Bo.", id_="v"), score=1.0)],
         graph=source,
-        deadline=DEADLINE,
+        timeout=DEADLINE,
         on_result=lambda result: taken.append(next(one for one in result.reports if one.source == "graph")),
     )
 

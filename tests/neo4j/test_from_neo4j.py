@@ -171,7 +171,7 @@ def test_what_is_no_retriever_of_the_framework_is_named_with_what_to_do(framewor
 def test_a_server_that_is_not_there_is_noticed_within_the_deadline_of_one_read(load):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: refused
-        with Neo4jConnection.connect(f"bolt://127.0.0.1:{taken.getsockname()[1]}", deadline=1.0) as connection:
+        with Neo4jConnection.connect(f"bolt://127.0.0.1:{taken.getsockname()[1]}", timeout=1.0) as connection:
             began = time.monotonic()
             with pytest.raises(StoreError, match=r"^unreachable"):
                 stored_graph(connection, "manuals", load=load)

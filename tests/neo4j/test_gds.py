@@ -38,7 +38,7 @@ def stored(driver):
     """A slice of the corpus on a server with GDS, written once, and its graph in memory."""
     from conftest import clear
 
-    connection = Neo4jConnection(driver, deadline=60.0)
+    connection = Neo4jConnection(driver, timeout=60.0)
     if not has_gds(connection):
         pytest.skip("the server has no Graph Data Science library")
     clear(driver)
@@ -143,7 +143,7 @@ def test_dropping_a_corpus_drops_its_projections_and_no_other_corpus_s(gds):
 
 
 def test_a_corpus_is_dropped_where_there_is_no_gds(spare_server):
-    with Neo4jConnection.connect(spare_server.uri, deadline=30.0) as connection:
+    with Neo4jConnection.connect(spare_server.uri, timeout=30.0) as connection:
         assert not has_gds(connection)
         write_graph(connection, SMALL, corpus="c")
         drop_corpus(connection, "c")

@@ -59,7 +59,7 @@ def test_even_past_the_planner_a_managed_read_cannot_write(connection):
 
 def test_a_slow_statement_is_ended_by_the_server_at_the_deadline(connection):
     with pytest.raises(StoreError, match=r"^timeout: Neo4j must answer within 0.5 s"):
-        connection.read("UNWIND range(1, 1000000000) AS i RETURN count(i * i % 7)", deadline=0.5)
+        connection.read("UNWIND range(1, 1000000000) AS i RETURN count(i * i % 7)", timeout=0.5)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 2.0])

@@ -140,11 +140,11 @@ def test_searches_with_hostile_words_ids_and_filters_send_what_plain_ones_send(c
     write_graph(connection, [PassageRecord("a", "b", "c", (("ada", 1),)), PassageRecord("d", "e", "ada")], corpus="c")
     write_graph(connection, written, corpus=texts[0])
     plain, watched = Watcher(driver), Watcher(driver)
-    ask(Neo4jConnection(plain, deadline=20.0), [PassageRecord("a", "b", "ada"), PassageRecord("d", "e", "ada")], "c")
+    ask(Neo4jConnection(plain, timeout=20.0), [PassageRecord("a", "b", "ada"), PassageRecord("d", "e", "ada")], "c")
     for _ in range(SEARCHES):
         records = [hostile_record(rng) for _ in range(PER_SEARCH // 3)]
         mixed = {record.id: record for record in (*rng.sample(written, 3), *records) if encodable(record)}
-        ask(Neo4jConnection(watched, deadline=20.0), list(mixed.values()), texts[0])
+        ask(Neo4jConnection(watched, timeout=20.0), list(mixed.values()), texts[0])
     assert watched.sent <= plain.sent
     assert len(plain.sent) >= 3, "found passages are walked from"
     assert driver.execute_query("MATCH (n:Evil) RETURN count(n)").records[0][0] == 0
@@ -160,7 +160,7 @@ def test_a_hostile_name_of_a_database_is_a_setting_of_the_session_and_nothing_el
     watched = Watcher(driver)
     for payload in PAYLOADS:
         with pytest.raises((StoreError, InvalidInputError)):
-            Neo4jConnection(watched, database=f"x{payload}", deadline=20.0).read("RETURN 1")
+            Neo4jConnection(watched, database=f"x{payload}", timeout=20.0).read("RETURN 1")
     assert watched.sent <= {"RETURN 1"}
     assert watched.databases == {f"x{payload}" for payload in PAYLOADS}
 

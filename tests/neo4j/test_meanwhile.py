@@ -77,7 +77,7 @@ def test_passages_that_go_while_a_search_is_under_way_do_not_break_it(driver, co
         pytest.skip("the server has no GDS")
     write_graph(connection, records(COUNT), corpus="k")
     query, dense = questions(1, COUNT)[0]
-    interrupted = Interrupted(driver, deadline=20.0)
+    interrupted = Interrupted(driver, timeout=20.0)
     gone = sorted({each.id for each in records(COUNT)} - set(dense.ids[-3:]))
     source = Neo4jGraphSource(interrupted, "k", method=method)
     interrupted.act = lambda: drop_corpus(connection, "k") if whole else remove_passages(connection, gone, corpus="k")
@@ -148,7 +148,7 @@ def test_a_search_and_another_that_has_seen_a_later_corpus_do_not_take_each_othe
     if not has_gds(connection):
         pytest.skip("the server has no GDS")
     write_graph(connection, TWO, corpus="k")
-    source = Neo4jGraphSource(interrupted := Interrupted(driver, deadline=20.0), "k", method="gds")
+    source = Neo4jGraphSource(interrupted := Interrupted(driver, timeout=20.0), "k", method="gds")
     assert source.search("Who is Ada?", 5, {}).ids == ("1",)
     others = []
 
@@ -162,7 +162,7 @@ def test_a_search_and_another_that_has_seen_a_later_corpus_do_not_take_each_othe
 
 
 def test_what_is_run_again_after_an_outage_neither_drops_anything_nor_is_a_callers_own(driver, connection):
-    again = Neo4jConnection(driver, deadline=20.0)
+    again = Neo4jConnection(driver, timeout=20.0)
     write_graph(connection, TWO, corpus="k")
     read_guarded(again, "RETURN $secret", {"secret": "s3cret"})
     if has_gds(connection):
@@ -177,7 +177,7 @@ def test_what_is_run_again_after_an_outage_neither_drops_anything_nor_is_a_calle
 
 def test_a_pool_that_is_exhausted_is_no_outage(address, connection):
     with neo4j.GraphDatabase.driver(address.uri, auth=address.auth, max_connection_pool_size=1) as small:
-        narrow = Neo4jConnection(small, deadline=0.3)
+        narrow = Neo4jConnection(small, timeout=0.3)
         with small.session() as busy:
             busy.run("UNWIND range(1, 100000) AS i RETURN i")
             with pytest.raises(StoreError, match="unreachable"):

@@ -41,7 +41,7 @@ def passages(connection):
 
 @pytest.mark.parametrize("scheme", ["bolt+ssc", "neo4j+ssc"])
 def test_a_certificate_that_nobody_vouches_for_is_taken_where_the_scheme_says_so(server, scheme):
-    with Neo4jConnection.connect(server.address(scheme), deadline=20.0) as connection:
+    with Neo4jConnection.connect(server.address(scheme), timeout=20.0) as connection:
         assert passages(connection) == ["v", "w"]
 
 
@@ -51,7 +51,7 @@ def test_a_certificate_that_nobody_vouches_for_is_taken_where_the_scheme_says_so
 def test_where_a_trusted_certificate_is_asked_for_another_is_refused_in_time_and_by_name(server, scheme, kind):
     """With routing the driver keeps to itself why no router could be asked, so the message names both reasons."""
     auth = ("neo4j", "s3cret-pw")
-    with Neo4jConnection.connect(server.address(scheme), auth=auth, deadline=2.0) as connection:
+    with Neo4jConnection.connect(server.address(scheme), auth=auth, timeout=2.0) as connection:
         began = time.monotonic()
         with pytest.raises(StoreError, match=kind) as caught:
             connection.read("RETURN 1")
@@ -62,14 +62,14 @@ def test_where_a_trusted_certificate_is_asked_for_another_is_refused_in_time_and
 @pytest.mark.parametrize("scheme", ["bolt+s", "neo4j+s"])
 def test_a_certificate_of_a_trusted_authority_is_taken(server, scheme, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
-    with Neo4jConnection.connect(server.address(scheme), deadline=20.0) as connection:
+    with Neo4jConnection.connect(server.address(scheme), timeout=20.0) as connection:
         assert passages(connection) == ["v", "w"]
 
 
 def test_a_callers_own_driver_with_its_own_authority_is_taken(server):
     trusted = neo4j.TrustCustomCAs(str(server.authority))
     with neo4j.GraphDatabase.driver(server.uri, encrypted=True, trusted_certificates=trusted) as own:
-        connection = Neo4jConnection(own, database="neo4j", deadline=20.0)
+        connection = Neo4jConnection(own, database="neo4j", timeout=20.0)
         assert passages(connection) == ["v", "w"]
         connection.close()
         assert own.execute_query("RETURN 1").records[0][0] == 1, "a caller's own driver is left open"
@@ -78,7 +78,7 @@ def test_a_callers_own_driver_with_its_own_authority_is_taken(server):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_database_that_is_not_there_is_named_as_missing(server, scheme):
     with (
-        Neo4jConnection.connect(server.address(scheme), database="elsewhere", deadline=20.0) as connection,
+        Neo4jConnection.connect(server.address(scheme), database="elsewhere", timeout=20.0) as connection,
         pytest.raises(StoreError, match=r"^schema_missing: .*DatabaseNotFound") as caught,
     ):
         connection.read("RETURN 1")
@@ -87,7 +87,7 @@ def test_a_database_that_is_not_there_is_named_as_missing(server, scheme):
 
 def test_a_frozen_server_costs_its_own_answers_and_is_asked_again_within_two_intervals(server):
     probe = 1.0
-    with Neo4jConnection.connect(server.uri, deadline=2.0) as connection:
+    with Neo4jConnection.connect(server.uri, timeout=2.0) as connection:
         client = Client(connection, probe_interval=probe)
         client.wait(60.0)
         server.freeze()
@@ -108,7 +108,7 @@ def test_a_server_killed_in_the_middle_of_a_thousand_queries(server):
     """It is back when it has answered a walk to somebody who can wait: planning the first one may take it seconds."""
     probe = 2.0
     with contextlib.ExitStack() as stack:
-        opened = [Neo4jConnection.connect(server.address(scheme), deadline=2.0) for scheme in SCHEMES]
+        opened = [Neo4jConnection.connect(server.address(scheme), timeout=2.0) for scheme in SCHEMES]
         clients = [Client(stack.enter_context(connection), probe_interval=probe) for connection in opened]
         for client in clients:
             client.wait(60.0)

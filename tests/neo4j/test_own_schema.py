@@ -110,7 +110,7 @@ class Stops(Neo4jConnection):
     """A connection that loses the server after a number of batches."""
 
     def __init__(self, driver, batches):
-        super().__init__(driver, deadline=20.0)
+        super().__init__(driver, timeout=20.0)
         self.batches = batches
 
     def write_all(self, statements, **limits):

@@ -48,7 +48,7 @@ class ReadsInBetween(Neo4jConnection):
     """A connection whose writes are overtaken by a reader, just before a batch of passages is sent."""
 
     def __init__(self, driver, reader):
-        super().__init__(driver, deadline=20.0)
+        super().__init__(driver, timeout=20.0)
         self.reader = reader
         self.seen = []
 
@@ -74,7 +74,7 @@ def test_writers_at_the_same_time_each_have_revisions_of_their_own(connection, d
     before = read_graph(connection, "phasegraph", corpus="c").revision
     made = [[record(f"{writer} {number}", "ada") for number in range(8)] for writer in range(3)]
     writers = [
-        threading.Thread(target=write_graph, args=(Neo4jConnection(driver, deadline=20.0), some), kwargs=settings)
+        threading.Thread(target=write_graph, args=(Neo4jConnection(driver, timeout=20.0), some), kwargs=settings)
         for some in made
         for settings in [{"corpus": "c", "batch": 1}]
     ]
@@ -215,7 +215,7 @@ class KillsTheServer(Neo4jConnection):
     """A connection whose server is killed a moment after the third batch of passages was sent."""
 
     def __init__(self, driver, server):
-        super().__init__(driver, deadline=20.0)
+        super().__init__(driver, timeout=20.0)
         self.server = server
         self.batches = 0
 
@@ -224,7 +224,7 @@ class KillsTheServer(Neo4jConnection):
         self.batches += any("passages" in values for _, values in statements)
         if self.batches == 3:
             threading.Timer(0.02, self.server.kill).start()
-        return super().write_all(statements, deadline=20.0 if self.batches < 3 else 4.0)
+        return super().write_all(statements, timeout=20.0 if self.batches < 3 else 4.0)
 
 
 def test_a_write_goes_on_where_it_was_when_the_server_was_killed(spare_server):
@@ -232,7 +232,7 @@ def test_a_write_goes_on_where_it_was_when_the_server_was_killed(spare_server):
     with neo4j.GraphDatabase.driver(spare_server.uri) as driver, pytest.raises(StoreError):
         write_graph(KillsTheServer(driver, spare_server), made, corpus="c", batch=30)
     spare_server.start()
-    with Neo4jConnection.connect(spare_server.uri, deadline=20.0) as connection:
+    with Neo4jConnection.connect(spare_server.uri, timeout=20.0) as connection:
         resumed = write_graph(connection, made, corpus="c", batch=30)
         assert resumed.unchanged >= 60
         assert resumed.written == len(made) - resumed.unchanged > 0

@@ -24,7 +24,7 @@ class Listening:
     """A connection that keeps what the server is told and what it returns."""
 
     def __init__(self, connection):
-        self.connection, self.deadline, self.asked, self.answered = connection, connection.deadline, [], []
+        self.connection, self.timeout, self.asked, self.answered = connection, connection.timeout, [], []
 
     def read(self, statement, parameters, **named):
         rows = self.connection.read(statement, parameters, **named)
@@ -53,7 +53,7 @@ def tenants(driver):
     from conftest import clear
 
     clear(driver)
-    connection = Neo4jConnection(driver, deadline=60.0)
+    connection = Neo4jConnection(driver, timeout=60.0)
     everyone = records(SLICE)
     mine, theirs = everyone[::2], everyone[1::2]
     hidden = sorted(names_in(theirs) - names_in(mine))

@@ -27,7 +27,7 @@ class Counting(list):
     """A connection whose statements are listed."""
 
     def __init__(self, connection):
-        self.connection, self.deadline = connection, connection.deadline
+        self.connection, self.timeout = connection, connection.timeout
 
     def read(self, *given, **named):
         self.append(given[0])
@@ -46,7 +46,7 @@ def stored(driver):
     from conftest import clear
 
     clear(driver)
-    connection = Neo4jConnection(driver, deadline=60.0)
+    connection = Neo4jConnection(driver, timeout=60.0)
     made = records(SLICE)
     pair = (made[0].mentions[0][0], made[1].mentions[0][0])
     write_graph(connection, made, corpus="walk")
@@ -270,7 +270,7 @@ def test_an_empty_corpus_cannot_be_walked(stored):
     [
         ("corpus", " ", InvalidTypeError),
         ("name", None, InvalidTypeError),
-        ("needs", "vector", InvalidTypeError),
+        ("depends_on", "vector", InvalidTypeError),
         ("method", "magic", InvalidInputError),
     ],
 )

@@ -28,11 +28,13 @@ def test_a_temperature_that_every_query_would_refuse_is_refused_at_once(temperat
 )
 def test_a_rule_for_values_within_0_and_1_refuses_calibrators_that_leave_them(rule: str) -> None:
     normal = fit_reference_ecdf(np.linspace(0.0, 1.0, 30), normal_scores=True)
-    for outside in (BackgroundCalibrator(), ListCalibrator("raw"), ListCalibrator("z_score"), normal):
+    for out_of_range_share in (BackgroundCalibrator(), ListCalibrator("raw"), ListCalibrator("z_score"), normal):
         with pytest.raises(InvalidInputError, match=r"^calibrator must"):
-            FusionPipeline(calibrator=outside, rule=rule)
+            FusionPipeline(calibrator=out_of_range_share, rule=rule)
         with pytest.raises(InvalidInputError, match=r"^calibrators\['vector'\] must"):
-            FusionPipeline(calibrator=ListCalibrator("percentile"), calibrators={"vector": outside}, rule=rule)
+            FusionPipeline(
+                calibrator=ListCalibrator("percentile"), calibrators={"vector": out_of_range_share}, rule=rule
+            )
     for inside in (ListCalibrator("max"), ListCalibrator("min_max"), replace(normal, normal_scores=False)):
         assert FusionPipeline(calibrator=inside, rule=rule).calibrator is inside
 

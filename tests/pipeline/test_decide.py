@@ -56,8 +56,8 @@ def test_a_list_cap_cuts_the_graph_before_its_percentiles_are_taken() -> None:
     assert capped.calibrated[capped.ids.index("f"), column] == 0.5
 
 
-def test_a_graph_only_cap_keeps_what_others_also_returned() -> None:
-    pipeline = FusionPipeline(pool_caps={"graph": 1}, pool_cap_mode="graph_only")
+def test_a_unique_only_cap_keeps_what_others_also_returned() -> None:
+    pipeline = FusionPipeline(pool_caps={"graph": 1}, pool_cap_mode="unique_only")
     found = pipeline.decide([VECTOR, GRAPH])
     assert set(found.candidates.rankings[0].ids) == {"c", "f", "b"}
 
@@ -91,7 +91,7 @@ def test_nothing_found_and_could_not_look_are_different_values() -> None:
 
 
 def test_a_failed_source_leaves_no_trace_but_its_report() -> None:
-    failed = SourceReport("graph", "timeout", "deadline", "TimeoutError")
+    failed = SourceReport("graph", "timeout", "timeout", "TimeoutError")
     ok = SourceReport("vector", "ok", hits=5)
     alone = FusionPipeline().decide([VECTOR])
     degraded = FusionPipeline().decide([VECTOR], reports=[failed, ok])
@@ -103,7 +103,10 @@ def test_a_failed_source_leaves_no_trace_but_its_report() -> None:
 
 def test_the_reports_name_the_tier_each_source_was_calibrated_by() -> None:
     result = FusionPipeline().decide([VECTOR, GRAPH])
-    assert {report.source: report.calibration for report in result.reports} == {"graph": "stated", "vector": "list"}
+    assert {report.source: report.calibration for report in result.reports} == {
+        "graph": "declared",
+        "vector": "per_list",
+    }
 
 
 def test_strict_refuses_a_degraded_answer_and_the_list_tier() -> None:
@@ -234,7 +237,7 @@ def test_a_source_that_ran_without_a_late_ranking_degrades_the_answer_and_withou
 ) -> None:
     reports = [
         SourceReport("vector", status, hits=5 if status == "ok" else 0),  # type: ignore[arg-type]
-        SourceReport("graph", "ok", hits=4, without=("vector",)),
+        SourceReport("graph", "ok", hits=4, missing=("vector",)),
     ]
     rankings = [GRAPH, VECTOR] if status == "ok" else [GRAPH]
     assert FusionPipeline().decide(rankings, reports=reports).degraded is late

@@ -7,7 +7,7 @@ import pytest
 
 from phasegraph import DegradedError, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.calibration import fit_reference_ecdf
-from phasegraph.diagnostics import fit_agreement_floor
+from phasegraph.pipeline import fit_min_agreement
 
 IDS = [f"p{i:02d}" for i in range(40)]
 
@@ -21,15 +21,15 @@ def lists(shared, length=10):
 
 def test_the_floor_is_the_fifth_percentile_of_the_calibration_queries():
     answers = [lists(shared) for shared in [2, *[5] * 20]]
-    floor = fit_agreement_floor(answers, FusionPipeline())
+    floor = fit_min_agreement(answers, FusionPipeline())
     assert floor == {("graph", "vector"): 0.5, ("vector", "graph"): 0.5}
-    assert fit_agreement_floor([lists(i % 10) for i in range(100)], FusionPipeline())[("graph", "vector")] == 0.0
-    assert fit_agreement_floor(answers[:19], FusionPipeline()) == {}
-    assert fit_agreement_floor(answers, FusionPipeline(weights={"graph": 1.0, "vector": 0.0})) == {}
+    assert fit_min_agreement([lists(i % 10) for i in range(100)], FusionPipeline())[("graph", "vector")] == 0.0
+    assert fit_min_agreement(answers[:19], FusionPipeline()) == {}
+    assert fit_min_agreement(answers, FusionPipeline(weights={"graph": 1.0, "vector": 0.0})) == {}
 
 
 def test_sources_that_agree_less_than_when_calibrated_are_warned_about():
-    pipeline = FusionPipeline(agreement_floor={("vector", "graph"): 0.4, ("graph", "vector"): 0.4})
+    pipeline = FusionPipeline(min_agreement={("vector", "graph"): 0.4, ("graph", "vector"): 0.4})
     (said,) = pipeline.decide(lists(2)).warnings
     assert "'graph' and 'vector' agree on less than in 95 % of the queries" in said
     assert "20% and 20% of a top 10" in said
@@ -40,17 +40,17 @@ def test_sources_that_agree_less_than_when_calibrated_are_warned_about():
 
 def test_sources_that_never_agreed_are_not_warned_about_again():
     floor = {("graph", "vector"): 0.0, ("vector", "graph"): 0.0}
-    assert FusionPipeline(agreement_floor=floor).decide(lists(0)).warnings == ()
-    half_known = FusionPipeline(agreement_floor={("graph", "vector"): 0.4})
+    assert FusionPipeline(min_agreement=floor).decide(lists(0)).warnings == ()
+    half_known = FusionPipeline(min_agreement={("graph", "vector"): 0.4})
     assert "agree on nothing" in half_known.decide(lists(0)).warnings[0]
 
 
 def test_the_floor_survives_saving(tmp_path):
-    pipeline = FusionPipeline(agreement_floor={("vector", "graph"): 0.4, ("graph", "vector"): 0.25})
+    pipeline = FusionPipeline(min_agreement={("vector", "graph"): 0.4, ("graph", "vector"): 0.25})
     pipeline.save(tmp_path / "pipeline.json")
     again = FusionPipeline.load(tmp_path / "pipeline.json")
     assert again == pipeline
-    assert list(again.agreement_floor.items()) == [(("graph", "vector"), 0.25), (("vector", "graph"), 0.4)]
+    assert list(again.min_agreement.items()) == [(("graph", "vector"), 0.25), (("vector", "graph"), 0.4)]
 
 
 @pytest.mark.parametrize(
@@ -67,14 +67,14 @@ def test_the_floor_survives_saving(tmp_path):
     ],
 )
 def test_a_floor_that_is_none_is_named(floor, kind):
-    with pytest.raises(kind, match="agreement_floor"):
-        FusionPipeline(agreement_floor=floor)
+    with pytest.raises(kind, match="min_agreement"):
+        FusionPipeline(min_agreement=floor)
 
 
 @pytest.mark.parametrize("rows", [{"a": 1}, [["a", "b"]], [["a", "b", "c"]], [["a", "b", None]], ["abc"]])
 def test_a_damaged_floor_is_named(rows):
-    with pytest.raises(InvalidInputError, match="agreement_floor"):
-        FusionPipeline.from_dict({"agreement_floor": rows})
+    with pytest.raises(InvalidInputError, match="min_agreement"):
+        FusionPipeline.from_dict({"min_agreement": rows})
 
 
 def fitted(**fields):
@@ -88,11 +88,11 @@ def answer(scores):
 
 def test_the_report_says_what_share_of_the_scores_lies_outside_the_calibration_range():
     found = fitted().decide(answer([1.0, 0.95, 0.5, 0.3]))
-    assert found.reports[0].outside == 0.5
+    assert found.reports[0].out_of_range_share == 0.5
     assert not found.reports[0].drifted
     assert found.warnings == ()
-    assert fitted().decide(answer([0.9, 0.5, 0.2])).reports[0].outside == 0.0
-    assert FusionPipeline().decide(answer([9.0, 8.0])).reports[0].outside == 0.0
+    assert fitted().decide(answer([0.9, 0.5, 0.2])).reports[0].out_of_range_share == 0.0
+    assert FusionPipeline().decide(answer([9.0, 8.0])).reports[0].out_of_range_share == 0.0
 
 
 @pytest.mark.parametrize("scores", [[30.0, 20.0, 0.5], [0.5, -1.0, -2.0], [5.0, 0.5, -5.0]])
@@ -109,18 +109,18 @@ def test_scores_of_another_model_are_drift_and_strict_refuses_them(scores):
 def test_a_query_like_the_others_seldom_has_a_score_outside():
     """Of 41 queries alike at most two have one, whatever the scores."""
     rng = np.random.default_rng(0)
-    drifted = outside = 0
+    drifted = out_of_range_share = 0
     for _ in range(300):
         sample = rng.standard_t(2, size=(41, 1)) + rng.normal(size=(41, 10))
         reference = fit_reference_ecdf(sample[:40])
-        outside += reference.outside(sample[40]) > 0
-        drifted += reference.outside(sample[40]) > 0.5
-    assert outside <= 300 * 2 / 41 + 12
-    assert drifted <= outside
+        out_of_range_share += reference.out_of_range_share(sample[40]) > 0
+        drifted += reference.out_of_range_share(sample[40]) > 0.5
+    assert out_of_range_share <= 300 * 2 / 41 + 12
+    assert drifted <= out_of_range_share
 
 
 def test_a_source_that_states_its_background_does_not_drift():
     from phasegraph.ranking import Background
 
     own = replace(answer([30.0, 20.0])[0], background=Background(0.0, 1.0))
-    assert fitted(strict=True).decide([own]).reports[0].outside == 0.0
+    assert fitted(strict=True).decide([own]).reports[0].out_of_range_share == 0.0

@@ -43,7 +43,7 @@ class Held:
         self.entered = 0
         self._lock = threading.Lock()
 
-    def search(self, query: str, limit: int | None, given: object) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: object) -> Ranking:
         with self._lock:
             self.entered += 1
         self.released.wait(30)
@@ -69,7 +69,7 @@ class Native:
         self.name, self.seconds = name, seconds
         self.started = self.cancelled = 0
 
-    async def asearch(self, query: str, limit: int | None, given: object) -> Ranking:
+    async def asearch(self, query: str, limit: int | None, upstream: object) -> Ranking:
         self.started += 1
         try:
             await asyncio.sleep(self.seconds)

@@ -32,15 +32,15 @@ class TestAsyncCallableSource(SourceContract):
 
 class TestASourceWithNeeds(SourceContract):
     name = "walk"
-    needs = ("vector",)
+    depends_on = ("vector",)
 
     def make_source(self):
         class Walk:
-            def search(self, query, limit, given):
-                return Ranking("walk", ["a"], [1.0 if given["vector"] is None else 2.0])
+            def search(self, query, limit, upstream):
+                return Ranking("walk", ["a"], [1.0 if upstream["vector"] is None else 2.0])
 
-            async def asearch(self, query, limit, given):
-                return self.search(query, limit, given)
+            async def asearch(self, query, limit, upstream):
+                return self.search(query, limit, upstream)
 
         return Walk()
 
@@ -50,15 +50,15 @@ _drift = itertools.count()
 
 class _Wrong:
     def __init__(self, search):
-        self.search = lambda query, limit, given: search(query, limit, given)
+        self.search = lambda query, limit, upstream: search(query, limit, upstream)
 
 
-def _surprised(query, limit, given):
-    given["vector"] = 1
+def _surprised(query, limit, upstream):
+    upstream["vector"] = 1
     return Ranking("mine", ["a"], [1.0])
 
 
-def _fragile(query, limit, given):
+def _fragile(query, limit, upstream):
     query.encode()
     return Ranking("mine", ["a"], [1.0])
 

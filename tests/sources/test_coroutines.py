@@ -17,11 +17,11 @@ def test_asearch_is_awaited_on_the_callers_loop_and_search_runs_elsewhere():
     threads = {}
 
     class Both:
-        def search(self, query, limit, given):
+        def search(self, query, limit, upstream):
             threads["search"] = threading.current_thread()
             return Ranking("s", ["a"], [1.0])
 
-        async def asearch(self, query, limit, given):
+        async def asearch(self, query, limit, upstream):
             threads["asearch"] = threading.current_thread()
             return Ranking("s", ["a"], [1.0])
 
@@ -35,7 +35,7 @@ def test_asearch_is_awaited_on_the_callers_loop_and_search_runs_elsewhere():
 
 def test_an_asearch_that_is_only_inherited_from_the_protocol_is_none(statuses):
     class OnlySync(Source, AsyncSource):
-        def search(self, query, limit, given):
+        def search(self, query, limit, upstream):
             return Ranking("s", ["a"], [1.0])
 
     found = asyncio.run(Gatherer({"s": SourceSettings()}).agather({"s": OnlySync()}, "who?"))
@@ -44,11 +44,11 @@ def test_an_asearch_that_is_only_inherited_from_the_protocol_is_none(statuses):
 
 def test_a_coroutine_that_blocks_is_harmless_in_a_thread(statuses, source):
     class Blocks:
-        async def asearch(self, query, limit, given):
+        async def asearch(self, query, limit, upstream):
             time.sleep(0.5)
             return Ranking("s", ["a"], [1.0])
 
-    gatherer = Gatherer({"s": SourceSettings(in_thread=True), "t": SourceSettings()}, deadline=0.1)
+    gatherer = Gatherer({"s": SourceSettings(in_thread=True), "t": SourceSettings()}, timeout=0.1)
     start = time.monotonic()
     found = asyncio.run(gatherer.agather({"s": Blocks(), "t": source("t")}, "who?"))
     assert time.monotonic() - start < 0.45
@@ -102,7 +102,7 @@ def test_a_timeout_around_the_call_works_as_for_any_coroutine(native):
 
 def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healthy, statuses):
     class Stubborn:
-        async def asearch(self, query, limit, given):
+        async def asearch(self, query, limit, upstream):
             try:
                 await asyncio.sleep(30)
             except asyncio.CancelledError:
@@ -110,7 +110,7 @@ def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healt
             return Ranking("s", ["a"], [1.0])
 
     async def once():
-        gatherer = Gatherer({"s": SourceSettings(), "healthy": SourceSettings()}, deadline=0.03)
+        gatherer = Gatherer({"s": SourceSettings(), "healthy": SourceSettings()}, timeout=0.03)
         start = time.monotonic()
         found = await gatherer.agather({"s": Stubborn(), "healthy": healthy}, "who?")
         return time.monotonic() - start, statuses(found)
@@ -131,7 +131,7 @@ def test_a_coroutine_given_up_before_its_first_step_is_not_in_flight(native, sou
     async def once():
         settings = {
             "n": SourceSettings(),
-            "s": SourceSettings(on_error="raise", breaker=BreakerSettings(failures=1)),
+            "s": SourceSettings(on_error="raise", circuit_breaker=BreakerSettings(failures=1)),
         }
         gatherer = Gatherer(settings)
         sources = {"n": native("n", 30.0), "s": source("s", lambda query, limit: 1 / 0)}
@@ -148,13 +148,13 @@ def test_a_coroutine_given_up_before_its_first_step_is_not_in_flight(native, sou
 
 def test_a_loop_that_was_blocked_by_others_still_takes_what_lies_ready(statuses):
     class Ready:
-        async def asearch(self, query, limit, given):
+        async def asearch(self, query, limit, upstream):
             for seconds in (0.02, 0, 0, 0):
                 await asyncio.sleep(seconds)
             return Ranking("n", ["a"], [1.0])
 
     async def once():
-        gatherer = Gatherer({"n": SourceSettings()}, deadline=0.05)
+        gatherer = Gatherer({"n": SourceSettings()}, timeout=0.05)
         asked = asyncio.create_task(gatherer.agather({"n": Ready()}, "who?"))
         await asyncio.sleep(0.001)
         time.sleep(0.1)
@@ -165,12 +165,12 @@ def test_a_loop_that_was_blocked_by_others_still_takes_what_lies_ready(statuses)
 
 def test_a_loop_that_was_blocked_once_does_not_put_off_what_is_due_later(statuses, source):
     class Hangs:
-        async def asearch(self, query, limit, given):
+        async def asearch(self, query, limit, upstream):
             await asyncio.sleep(30)
 
     async def once():
-        settings = {"early": SourceSettings(deadline=0.02), "late": SourceSettings(), "there": SourceSettings()}
-        gatherer = Gatherer(settings, deadline=0.5)
+        settings = {"early": SourceSettings(timeout=0.02), "late": SourceSettings(), "there": SourceSettings()}
+        gatherer = Gatherer(settings, timeout=0.5)
         began = time.monotonic()
         sources = {"early": Hangs(), "late": Hangs(), "there": source("there")}
         asked = asyncio.create_task(gatherer.agather(sources, "who?"))

@@ -49,7 +49,7 @@ def test_more_hits_than_asked_for_are_cut_and_the_report_says_so(ask, source):
 
 
 def test_a_hanging_source_costs_its_deadline_and_no_more(ask, held, healthy, statuses, slack):
-    gatherer = Gatherer({"held": SourceSettings(deadline=0.05), "healthy": SourceSettings()}, deadline=30.0)
+    gatherer = Gatherer({"held": SourceSettings(timeout=0.05), "healthy": SourceSettings()}, timeout=30.0)
     start = time.monotonic()
     found = ask(gatherer, {"held": held, "healthy": healthy}, "who?")
     assert time.monotonic() - start < 0.05 + slack
@@ -59,7 +59,7 @@ def test_a_hanging_source_costs_its_deadline_and_no_more(ask, held, healthy, sta
 
 
 def test_the_deadline_of_the_call_holds_for_every_source(ask, held, native, healthy, statuses, slack):
-    gatherer = Gatherer(dict.fromkeys(["held", "healthy", "n"], SourceSettings()), deadline=0.05)
+    gatherer = Gatherer(dict.fromkeys(["held", "healthy", "n"], SourceSettings()), timeout=0.05)
     start = time.monotonic()
     found = ask(gatherer, {"held": held, "healthy": healthy, "n": native("n", 30.0)}, "who?")
     assert time.monotonic() - start < 0.05 + slack
@@ -67,7 +67,7 @@ def test_the_deadline_of_the_call_holds_for_every_source(ask, held, native, heal
 
 
 def test_a_late_answer_is_not_heard_by_a_later_call(ask, held, healthy):
-    gatherer = Gatherer({"held": SourceSettings(deadline=0.03), "healthy": SourceSettings()})
+    gatherer = Gatherer({"held": SourceSettings(timeout=0.03), "healthy": SourceSettings()})
     ask(gatherer, {"held": held, "healthy": healthy}, "first")
     held.released.set()
     for _ in range(20):
@@ -76,7 +76,7 @@ def test_a_late_answer_is_not_heard_by_a_later_call(ask, held, healthy):
 
 
 def test_beyond_the_limit_in_flight_a_source_is_busy_and_no_more_workers_are_stuck(ask, held, healthy):
-    settings = SourceSettings(deadline=0.03, max_in_flight=2, breaker=None)
+    settings = SourceSettings(timeout=0.03, max_in_flight=2, circuit_breaker=None)
     gatherer = Gatherer({"held": settings, "healthy": SourceSettings()})
     sources = {"held": held, "healthy": healthy}
     reports = [ask(gatherer, sources, "who?").reports[1] for _ in range(6)]
@@ -96,7 +96,7 @@ def test_what_the_caller_knows_by_context_the_source_knows(ask, native, source):
     seen = []
 
     class Dependent:
-        async def asearch(self, query, limit, given):
+        async def asearch(self, query, limit, upstream):
             seen.append(variable.get())
             return Ranking("d", ["a"], [1.0])
 
@@ -106,7 +106,7 @@ def test_what_the_caller_knows_by_context_the_source_knows(ask, native, source):
         return [("a", 1.0)]
 
     token = variable.set("set by the caller")
-    gatherer = Gatherer({"s": SourceSettings(), "d": SourceSettings(needs=("s",))})
+    gatherer = Gatherer({"s": SourceSettings(), "d": SourceSettings(depends_on=("s",))})
     ask(gatherer, {"s": source("s", fn), "d": Dependent()}, "who?")
     assert seen == ["set by the caller"] * 2
     assert variable.get() == "set by the caller"
@@ -114,7 +114,7 @@ def test_what_the_caller_knows_by_context_the_source_knows(ask, native, source):
 
 
 def test_without_deadlines_a_call_takes_as_long_as_its_sources(ask, statuses, slow):
-    found = ask(Gatherer({"s": SourceSettings()}, deadline=None), {"s": slow("s", 0.1)}, "who?")
+    found = ask(Gatherer({"s": SourceSettings()}, timeout=None), {"s": slow("s", 0.1)}, "who?")
     assert statuses(found) == {"s": "ok"}
 
 
@@ -122,7 +122,7 @@ def test_a_hanging_source_does_not_keep_the_interpreter_from_ending():
     script = (
         "import time\n"
         "from phasegraph.sources import *\n"
-        "g = Gatherer({'s': SourceSettings(), 't': SourceSettings()}, deadline=.05)\n"
+        "g = Gatherer({'s': SourceSettings(), 't': SourceSettings()}, timeout=.05)\n"
         "hang = CallableSource('s', lambda q, n: time.sleep(60))\n"
         "assert g.gather({'s': hang, 't': CallableSource('t', lambda q, n: [('a', 1)])}, 'q').rankings\n"
     )
@@ -130,7 +130,7 @@ def test_a_hanging_source_does_not_keep_the_interpreter_from_ending():
 
 
 def test_a_call_leaves_no_circle_for_the_collector(source, native):
-    gatherer = Gatherer(dict.fromkeys(["fails", "n", "s"], SourceSettings(breaker=None)))
+    gatherer = Gatherer(dict.fromkeys(["fails", "n", "s"], SourceSettings(circuit_breaker=None)))
     sources = {"s": source("s"), "n": native("n"), "fails": source("fails", lambda query, limit: 1 / 0)}
 
     async def garbage():

@@ -8,54 +8,54 @@ from phasegraph.sources.settings import Breaker
 
 
 def opened():
-    breaker = Breaker(1, 10.0)
-    breaker.record(succeeded=False, now=0.0)
-    return breaker
+    circuit_breaker = Breaker(1, 10.0)
+    circuit_breaker.record(succeeded=False, now=0.0)
+    return circuit_breaker
 
 
-def try_and_miss(breaker, now):
-    assert breaker.allows(now)
-    breaker.begin()
-    breaker.record(succeeded=False, now=now + 1.0)
-    assert not breaker.allows(now + 1.0)
+def try_and_miss(circuit_breaker, now):
+    assert circuit_breaker.allows(now)
+    circuit_breaker.begin()
+    circuit_breaker.record(succeeded=False, now=now + 1.0)
+    assert not circuit_breaker.allows(now + 1.0)
 
 
 def test_a_trial_that_ends_well_though_late_is_followed_by_one_more_at_once():
-    breaker = opened()
-    try_and_miss(breaker, 10.0)
-    breaker.succeeded_late()
-    assert breaker.allows(11.0)
+    circuit_breaker = opened()
+    try_and_miss(circuit_breaker, 10.0)
+    circuit_breaker.succeeded_late()
+    assert circuit_breaker.allows(11.0)
 
 
 def test_what_is_always_late_is_tried_twice_an_interval_and_no_more():
-    breaker = opened()
+    circuit_breaker = opened()
     for now in (10.0, 22.0, 34.0):
-        try_and_miss(breaker, now)
-        breaker.succeeded_late()
-        try_and_miss(breaker, now + 1.0)
-        breaker.succeeded_late()
-        assert not breaker.allows(now + 11.9)
+        try_and_miss(circuit_breaker, now)
+        circuit_breaker.succeeded_late()
+        try_and_miss(circuit_breaker, now + 1.0)
+        circuit_breaker.succeeded_late()
+        assert not circuit_breaker.allows(now + 11.9)
 
 
 def test_the_interval_is_counted_from_the_beginning_of_a_trial():
     """A trial that hangs to its deadline would else cost its source that time twice."""
-    breaker = opened()
-    breaker.begin(10.0)
-    breaker.record(succeeded=False, now=18.0)
-    assert not breaker.allows(19.9)
-    assert breaker.allows(20.0)
+    circuit_breaker = opened()
+    circuit_breaker.begin(10.0)
+    circuit_breaker.record(succeeded=False, now=18.0)
+    assert not circuit_breaker.allows(19.9)
+    assert circuit_breaker.allows(20.0)
 
 
 def test_neither_a_closed_breaker_nor_one_that_is_trying_takes_notice():
-    breaker = opened()
-    breaker.begin()
-    breaker.succeeded_late()
-    breaker.record(succeeded=False, now=5.0)
-    assert not breaker.allows(5.0)
-    breaker.begin()
-    breaker.record(succeeded=True, now=16.0)
-    breaker.succeeded_late()
-    assert breaker.state == "closed"
+    circuit_breaker = opened()
+    circuit_breaker.begin()
+    circuit_breaker.succeeded_late()
+    circuit_breaker.record(succeeded=False, now=5.0)
+    assert not circuit_breaker.allows(5.0)
+    circuit_breaker.begin()
+    circuit_breaker.record(succeeded=True, now=16.0)
+    circuit_breaker.succeeded_late()
+    assert circuit_breaker.state == "closed"
 
 
 def test_a_source_that_is_slow_when_it_comes_back_does_not_wait_another_interval():
@@ -71,8 +71,8 @@ def test_a_source_that_is_slow_when_it_comes_back_does_not_wait_another_interval
             time.sleep(0.2)
         return [("a", 1.0)]
 
-    settings = SourceSettings(breaker=BreakerSettings(failures=1, probe_interval=0.5))
-    gatherer = Gatherer({"s": settings}, deadline=0.1, on_all_failed="empty")
+    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=1, probe_interval=0.5))
+    gatherer = Gatherer({"s": settings}, timeout=0.1, on_all_failed="empty")
 
     def ask():
         return gatherer.gather({"s": CallableSource("s", fn)}, "who?").reports[0].status
@@ -85,4 +85,4 @@ def test_a_source_that_is_slow_when_it_comes_back_does_not_wait_another_interval
     while ask() != "ok":
         assert time.monotonic() - missed < 0.3, "an interval was waited for"
         time.sleep(0.01)
-    assert gatherer.health["s"].breaker == "closed"
+    assert gatherer.health["s"].circuit_breaker == "closed"

@@ -15,14 +15,14 @@ def test_a_need_is_handed_over_when_it_has_settled(ask, slow):
     seen = {}
 
     class Walk:
-        def search(self, query, limit, given):
-            seen.update(given)
+        def search(self, query, limit, upstream):
+            seen.update(upstream)
             return Ranking("walk", ["w"], [1.0])
 
-    gatherer = Gatherer({"vector": SourceSettings(), "walk": SourceSettings(needs=("vector",))})
+    gatherer = Gatherer({"vector": SourceSettings(), "walk": SourceSettings(depends_on=("vector",))})
     found = ask(gatherer, {"vector": slow("vector", 0.03), "walk": Walk()}, "who?")
     assert seen["vector"] is found.rankings[0]
-    assert found.reports[1].without == ()
+    assert found.reports[1].missing == ()
     assert not found.degraded
 
 
@@ -31,8 +31,8 @@ def test_a_need_that_cannot_be_had_is_none_whatever_the_reason(ask, held, why, s
     seen = []
 
     class Walk:
-        def search(self, query, limit, given):
-            seen.append(dict(given))
+        def search(self, query, limit, upstream):
+            seen.append(dict(upstream))
             return Ranking("walk", ["w"], [1.0])
 
     vectors = {
@@ -41,28 +41,26 @@ def test_a_need_that_cannot_be_had_is_none_whatever_the_reason(ask, held, why, s
         "empty": {"held": source("held", lambda query, limit: [])},
         "late": {"held": held},
     }[why]
-    gatherer = Gatherer({"held": SourceSettings(), "walk": SourceSettings(needs=("held",))}, deadline=0.2)
+    gatherer = Gatherer({"held": SourceSettings(), "walk": SourceSettings(depends_on=("held",))}, timeout=0.2)
     found = ask(gatherer, {**vectors, "walk": Walk()}, "who?")
     assert seen == [{"held": None}]
-    assert found.reports[-1].without == ("held",)
+    assert found.reports[-1].missing == ("held",)
     assert found.reports[-1].status == "ok"
 
 
 def test_a_need_that_comes_after_half_of_the_deadline_is_still_fused(ask, statuses, slow):
     class Walk:
-        def search(self, query, limit, given):
+        def search(self, query, limit, upstream):
             time.sleep(0.4)
             return Ranking("walk", ["w"], [1.0])
 
-    gatherer = Gatherer({"vector": SourceSettings(), "walk": SourceSettings(needs=("vector",))}, deadline=1.0)
+    gatherer = Gatherer({"vector": SourceSettings(), "walk": SourceSettings(depends_on=("vector",))}, timeout=1.0)
     found = ask(gatherer, {"vector": slow("vector", 0.6), "walk": Walk()}, "who?")
     assert statuses(found) == {"vector": "ok", "walk": "ok"}
-    assert found.reports[1].without == ("vector",)
+    assert found.reports[1].missing == ("vector",)
     assert found.degraded
     with pytest.raises(DegradedError, match="walk: ran without vector"):
-        ask(
-            Gatherer(gatherer.settings, deadline=1.0, strict=True), {"vector": slow("vector", 0.6), "walk": Walk()}, "w"
-        )
+        ask(Gatherer(gatherer.settings, timeout=1.0, strict=True), {"vector": slow("vector", 0.6), "walk": Walk()}, "w")
 
 
 def test_needs_may_form_a_chain_and_a_deadline_counts_from_the_start_of_the_search(ask, slow):
@@ -70,21 +68,21 @@ def test_needs_may_form_a_chain_and_a_deadline_counts_from_the_start_of_the_sear
         def __init__(self, name, need):
             self.name, self.need = name, need
 
-        def search(self, query, limit, given):
-            return Ranking(self.name, [*given[self.need].ids, self.name], [2.0, 1.0][: len(given[self.need]) + 1])
+        def search(self, query, limit, upstream):
+            return Ranking(self.name, [*upstream[self.need].ids, self.name], [2.0, 1.0][: len(upstream[self.need]) + 1])
 
     gatherer = Gatherer(
         {
-            "a": SourceSettings(needs=("b",), deadline=0.5),
-            "b": SourceSettings(needs=("c",), deadline=0.5),
+            "a": SourceSettings(depends_on=("b",), timeout=0.5),
+            "b": SourceSettings(depends_on=("c",), timeout=0.5),
             "c": SourceSettings(),
         },
-        deadline=20.0,
+        timeout=20.0,
     )
 
     class B(Next):
-        def search(self, query, limit, given):
-            assert given["c"].ids == ("c",)
+        def search(self, query, limit, upstream):
+            assert upstream["c"].ids == ("c",)
             return Ranking("b", ["b"], [1.0])
 
     found = ask(gatherer, {"c": slow("c", 0.6), "b": B("b", "c"), "a": Next("a", "b")}, "who?")
@@ -92,7 +90,7 @@ def test_needs_may_form_a_chain_and_a_deadline_counts_from_the_start_of_the_sear
 
 
 def test_a_dependent_that_hangs_is_given_up_at_its_own_deadline(ask, held, statuses, source, slack):
-    gatherer = Gatherer({"v": SourceSettings(), "held": SourceSettings(needs=("v",), deadline=0.05)}, deadline=30.0)
+    gatherer = Gatherer({"v": SourceSettings(), "held": SourceSettings(depends_on=("v",), timeout=0.05)}, timeout=30.0)
     start = time.monotonic()
     found = ask(gatherer, {"v": source("v"), "held": held}, "who?")
     assert time.monotonic() - start < slack

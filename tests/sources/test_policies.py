@@ -15,7 +15,7 @@ def test_what_is_not_a_sources_to_have_passes_through_at_once(ask, held, kind, s
     def fn(query, limit):
         raise kind
 
-    gatherer = Gatherer(dict.fromkeys(["held", "s"], SourceSettings()), deadline=30.0, on_all_failed="empty")
+    gatherer = Gatherer(dict.fromkeys(["held", "s"], SourceSettings()), timeout=30.0, on_all_failed="empty")
     start = time.monotonic()
     with pytest.raises(kind):
         ask(gatherer, {"held": held, "s": source("s", fn)}, "who?")
@@ -30,7 +30,7 @@ def test_an_interrupted_trial_does_not_keep_the_breaker_shut(healthy, statuses, 
             raise behaviour[0]
         return [("a", 1.0)]
 
-    settings = {"s": SourceSettings(breaker=BreakerSettings(failures=1, probe_interval=0.01))}
+    settings = {"s": SourceSettings(circuit_breaker=BreakerSettings(failures=1, probe_interval=0.01))}
     gatherer = Gatherer(settings, on_all_failed="empty")
     asked = {"s": source("s", fn)}
     gatherer.gather(asked, "who?")
@@ -48,7 +48,7 @@ def test_on_error_raise_raises_the_sources_own_error_at_once(ask, held, source, 
     def fn(query, limit):
         raise error
 
-    gatherer = Gatherer({"held": SourceSettings(), "s": SourceSettings(on_error="raise")}, deadline=30.0)
+    gatherer = Gatherer({"held": SourceSettings(), "s": SourceSettings(on_error="raise")}, timeout=30.0)
     start = time.monotonic()
     with pytest.raises(OSError, match="down") as caught:
         ask(gatherer, {"held": held, "s": source("s", fn)}, "who?")
@@ -58,7 +58,7 @@ def test_on_error_raise_raises_the_sources_own_error_at_once(ask, held, source, 
 
 def test_on_error_raise_raises_for_a_missed_deadline_too(ask, held):
     with pytest.raises(TimeoutError, match="held"):
-        ask(Gatherer({"held": SourceSettings(on_error="raise", deadline=0.03)}), {"held": held}, "who?")
+        ask(Gatherer({"held": SourceSettings(on_error="raise", timeout=0.03)}), {"held": held}, "who?")
 
 
 def test_all_failing_may_be_an_empty_answer_that_says_so(ask, source):

@@ -25,22 +25,26 @@ class Uncertain:
             raise OSError
         return Ranking(self.name, [f"{query}/{self.name}"], [1.0])
 
-    def search(self, query, limit, given):
+    def search(self, query, limit, upstream):
         time.sleep(self.draw.random() * 0.004)
         return self._what(query)
 
 
 class UncertainTask(Uncertain):
-    async def asearch(self, query, limit, given):
+    async def asearch(self, query, limit, upstream):
         await asyncio.sleep(self.draw.random() * 0.004)
         return self._what(query)
 
 
 def _gatherer():
-    breaker = BreakerSettings(failures=4, probe_interval=0.002)
-    one = SourceSettings(deadline=0.003, breaker=breaker, max_in_flight=5)
-    settings = {**dict.fromkeys(NAMES, one), "c": SourceSettings(needs=("a",)), "d": SourceSettings(needs=("b", "c"))}
-    return Gatherer(settings, deadline=0.008, on_all_failed="empty")
+    circuit_breaker = BreakerSettings(failures=4, probe_interval=0.002)
+    one = SourceSettings(timeout=0.003, circuit_breaker=circuit_breaker, max_in_flight=5)
+    settings = {
+        **dict.fromkeys(NAMES, one),
+        "c": SourceSettings(depends_on=("a",)),
+        "d": SourceSettings(depends_on=("b", "c")),
+    }
+    return Gatherer(settings, timeout=0.008, on_all_failed="empty")
 
 
 def _check(found, query):
@@ -56,7 +60,7 @@ def _settles(gatherer):
     while any(one.in_flight for one in gatherer.health.values()):
         assert time.monotonic() < end, gatherer.health
         time.sleep(0.005)
-    assert "probing" not in {one.breaker for one in gatherer.health.values()}, "a trial was never given back"
+    assert "half_open" not in {one.circuit_breaker for one in gatherer.health.values()}, "a trial was never given back"
 
 
 def test_threads_whose_deadlines_fall_when_answers_come():

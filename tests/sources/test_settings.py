@@ -20,20 +20,20 @@ from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, Source
         ("limit", True, InvalidTypeError),
         ("limit", 2.0, InvalidTypeError),
         ("limit", "50", InvalidTypeError),
-        ("deadline", 0, InvalidInputError),
-        ("deadline", -1.0, InvalidInputError),
-        ("deadline", float("nan"), InvalidInputError),
-        ("deadline", float("inf"), InvalidInputError),
-        ("deadline", "1s", InvalidTypeError),
-        ("deadline", True, InvalidTypeError),
+        ("timeout", 0, InvalidInputError),
+        ("timeout", -1.0, InvalidInputError),
+        ("timeout", float("nan"), InvalidInputError),
+        ("timeout", float("inf"), InvalidInputError),
+        ("timeout", "1s", InvalidTypeError),
+        ("timeout", True, InvalidTypeError),
         ("on_error", "ignore", InvalidInputError),
-        ("needs", "vector", InvalidTypeError),
-        ("needs", ("",), InvalidTypeError),
-        ("needs", (3,), InvalidTypeError),
-        ("needs", ("v", "v"), InvalidInputError),
+        ("depends_on", "vector", InvalidTypeError),
+        ("depends_on", ("",), InvalidTypeError),
+        ("depends_on", (3,), InvalidTypeError),
+        ("depends_on", ("v", "v"), InvalidInputError),
         ("max_in_flight", 0, InvalidInputError),
         ("max_in_flight", None, InvalidTypeError),
-        ("breaker", 5, InvalidTypeError),
+        ("circuit_breaker", 5, InvalidTypeError),
         ("in_thread", 1, InvalidTypeError),
     ],
 )
@@ -49,7 +49,7 @@ def test_breaker_settings_outside_their_range_are_errors(field, value):
 
 
 def test_numbers_of_numpy_are_numbers():
-    assert SourceSettings(limit=np.int64(5), deadline=np.float32(0.5)).limit == 5
+    assert SourceSettings(limit=np.int64(5), timeout=np.float32(0.5)).limit == 5
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_numbers_of_numpy_are_numbers():
         ({3: SourceSettings()}, "not blank"),
         ({"v": None}, "must be SourceSettings"),
         ([("v", SourceSettings())], "must be a mapping"),
-        ({"v": SourceSettings(needs=("w",))}, "known are"),
-        ({"v": SourceSettings(needs=("v",))}, "circle"),
-        ({"a": SourceSettings(needs=("b",)), "b": SourceSettings(needs=("a",))}, "circle"),
+        ({"v": SourceSettings(depends_on=("w",))}, "known are"),
+        ({"v": SourceSettings(depends_on=("v",))}, "circle"),
+        ({"a": SourceSettings(depends_on=("b",)), "b": SourceSettings(depends_on=("a",))}, "circle"),
     ],
 )
 def test_a_gatherer_of_wrong_settings_is_not_built(settings, message):
@@ -71,7 +71,7 @@ def test_a_gatherer_of_wrong_settings_is_not_built(settings, message):
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("deadline", 0), ("deadline", "3"), ("on_all_failed", "ignore"), ("strict", "yes")]
+    ("field", "value"), [("timeout", 0), ("timeout", "3"), ("on_all_failed", "ignore"), ("strict", "yes")]
 )
 def test_a_gatherer_with_a_wrong_option_is_not_built(field, value):
     with pytest.raises(InvalidInputError, match=field):
@@ -105,10 +105,10 @@ def _sent(one):
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, _sent])
 def test_a_gatherer_can_be_copied_and_sent_to_another_process(duplicate, healthy):
-    one = Gatherer({"healthy": SourceSettings(limit=1)}, deadline=3.0, on_all_failed="empty", strict=True)
+    one = Gatherer({"healthy": SourceSettings(limit=1)}, timeout=3.0, on_all_failed="empty", strict=True)
     other = duplicate(one)
     assert dict(other.settings) == dict(one.settings)
-    assert (other.deadline, other.on_all_failed, other.strict) == (3.0, "empty", True)
+    assert (other.timeout, other.on_all_failed, other.strict) == (3.0, "empty", True)
     assert other.gather({"healthy": healthy}, "who?").rankings[0].ids == ("a",)
 
 

@@ -23,7 +23,7 @@ from phasegraph.graph.source import passage_ids
 from phasegraph.neo4j import GraphSchema, Neo4jConnection
 from phasegraph.neo4j.source import StoredGraph, stored_graph
 from phasegraph.retrieval import plain, resolve_id
-from phasegraph.sources import Given, Source
+from phasegraph.sources import Source, Upstream
 
 Fetch = Callable[[Sequence[str]], Mapping[str, Document]]
 
@@ -187,7 +187,7 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
     Notes
     -----
     The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
-    Within a ``PhaseGraphRetriever`` it declares that it needs ``vector`` (the names in ``graph.needs``): the dense
+    Within a ``PhaseGraphRetriever`` it declares that it needs ``vector`` (the names in ``graph.depends_on``): the dense
     ranking seeds the walk. Asked alone, only the entities that the query names do.
 
     Examples
@@ -269,9 +269,9 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         return cls(graph=graph, documents=held, embeddings=embeddings, **fields)
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def depends_on(self) -> tuple[str, ...]:
         """Sources whose rankings seed the walk."""
-        return tuple(getattr(self._source, "needs", ()))
+        return tuple(getattr(self._source, "depends_on", ()))
 
     def _get_relevant_documents(
         self,
@@ -279,10 +279,10 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
-        given: Given | None = None,
+        upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        return self._find(query, check_count("k", self.k if k is None else k), given, filter)
+        return self._find(query, check_count("k", self.k if k is None else k), upstream, filter)
 
     async def _aget_relevant_documents(
         self,
@@ -290,19 +290,19 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
-        given: Given | None = None,
+        upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
         wanted = check_count("k", self.k if k is None else k)
-        return await run_in_executor(None, self._find, query, wanted, given, filter)
+        return await run_in_executor(None, self._find, query, wanted, upstream, filter)
 
-    def _find(self, query: str, k: int, given: Given | None, narrower: Any = None) -> list[Document]:
+    def _find(self, query: str, k: int, upstream: Upstream | None, narrower: Any = None) -> list[Document]:
         if k == 0:
             return []
-        ranking = self._within(narrower).search(query, k, {} if given is None else given)
+        ranking = self._within(narrower).search(query, k, {} if upstream is None else upstream)
         texts = self._fetch(ranking.ids) if len(ranking) else {}
         payloads = Passages(ranking, texts, self.score_key, self.provenance)
-        if given is None:
+        if upstream is None:
             return list(payloads.values())
         found = ScoredDocuments(texts.get(one) or Document(page_content="", id=one) for one in ranking.ids)
         found.ranking, found.payloads = ranking, payloads

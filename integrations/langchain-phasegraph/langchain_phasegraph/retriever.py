@@ -37,7 +37,7 @@ Answer: TypeAlias = tuple[Result, list[Winner]]
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
 BUILT_FROM = (
-    "vector", "graph", "retrievers", "weights", "pipeline", "limit", "deadline", "strict", "on_all_failed", "context",
+    "vector", "graph", "retrievers", "weights", "pipeline", "limit", "timeout", "strict", "on_all_failed", "context",
     "accept", "selection", "embeddings", "correct",
 )  # fmt: skip
 """Fields of a retriever whose change makes a new plan, with new breakers and directions."""
@@ -69,7 +69,7 @@ class Asking:
             weights=retriever.weights,
             pipeline=retriever.pipeline,
             limit=retriever.limit,
-            deadline=retriever.deadline,
+            timeout=retriever.timeout,
             strict=retriever.strict,
             on_all_failed=retriever.on_all_failed,
             context=retriever.context,
@@ -155,7 +155,7 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         How to fuse; a path to a file that :meth:`save` wrote. Default ``FusionPipeline()``.
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
-    deadline : float or None, default 10.0
+    timeout : float or None, default 10.0
         Seconds for the whole call.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
@@ -208,7 +208,7 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     weights: Mapping[str, Any] | None = None
     pipeline: Any = None
     limit: Any = 50
-    deadline: Any = 10.0
+    timeout: Any = 10.0
     strict: bool = Field(default=False, strict=True)
     on_all_failed: Literal["raise", "empty"] = "raise"
     score_key: str | None = "score"

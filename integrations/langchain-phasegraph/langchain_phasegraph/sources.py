@@ -28,7 +28,7 @@ from phasegraph.retrieval import Direction, known_direction
 from phasegraph.retrieval.engine import parameters_of
 from phasegraph.retrieval.ids import by_id, note_missing
 from phasegraph.retrieval.source_config import SourceSpec, kind_of
-from phasegraph.sources import Given, Source, SourceSettings
+from phasegraph.sources import Source, SourceSettings, Upstream
 from phasegraph.sources.protocol import AnySource
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
@@ -147,7 +147,7 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
         name = getattr(retriever, "__name__", type(retriever).__name__)
         call = getattr(retriever, "__call__", retriever)  # noqa: B004 - an instance's coroutine method
         asynchronous = inspect.iscoroutinefunction(retriever) or inspect.iscoroutinefunction(call)
-        accepts = parameters_of(retriever) & {"limit", "k", "given", "filter"}
+        accepts = parameters_of(retriever) & {"limit", "k", "upstream", "filter"}
         return FunctionRetriever(function=retriever, accepts=accepts, asynchronous=asynchronous, name=name)
     raise InvalidTypeError(
         f"a source must be a LangChain retriever, vector store, runnable, source or function; got {kind_of(retriever)}"
@@ -274,7 +274,7 @@ def _leaf_accepts(leaf: Runnable[str, Any]) -> frozenset[str]:
     if isinstance(leaf, ScoredVectorStoreRetriever):
         return frozenset({"k", "filter"})
     if isinstance(leaf, BaseRetriever) and leaf._expects_other_args:
-        return parameters_of(leaf._get_relevant_documents) & {"k", "given", "filter"}
+        return parameters_of(leaf._get_relevant_documents) & {"k", "upstream", "filter"}
     return frozenset()
 
 
@@ -444,7 +444,7 @@ class RetrieverSource:
         return _Both(self, config, notes) if self.asynchronous else _Bound(self, config, notes)
 
     def arguments(
-        self, limit: int | None, given: Given, config: RunnableConfig
+        self, limit: int | None, upstream: Upstream, config: RunnableConfig
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
         """What to invoke, with which configuration, and the keyword arguments it takes."""
         runnable, wanted = self.runnable, filter_of(config)
@@ -462,9 +462,9 @@ class RetrieverSource:
         for key in ("k", "limit"):
             if key in self.accepts and limit is not None:
                 keywords[key] = limit
-        if "given" in self.accepts:
-            keywords["given"] = given
-        if not self.accepts & {"k", "limit", "given"} and limit is not None and self._may_deepen:
+        if "upstream" in self.accepts:
+            keywords["upstream"] = upstream
+        if not self.accepts & {"k", "limit", "upstream"} and limit is not None and self._may_deepen:
             runnable = deepened(runnable, limit)
         return runnable, config, keywords
 
@@ -477,9 +477,9 @@ class _Bound:
         self._config = config
         self._notes = notes
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         source = self._source
-        runnable, config, keywords = source.arguments(limit, given, self._config)
+        runnable, config, keywords = source.arguments(limit, upstream, self._config)
         answer = _within(invoke(runnable, query, config, keywords), filter_of(self._config))
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):
@@ -495,9 +495,9 @@ class _AsyncBound:
         self._config = config
         self._notes = notes
 
-    async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
+    async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         source = self._source
-        runnable, config, keywords = source.arguments(limit, given, self._config)
+        runnable, config, keywords = source.arguments(limit, upstream, self._config)
         answer = _within(await ainvoke(runnable, query, config, keywords), filter_of(self._config))
         ranking = source.reader.ranking(answer, limit, self._notes)
         if source.spec.resolve is None or not len(ranking):

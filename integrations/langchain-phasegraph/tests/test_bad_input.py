@@ -34,8 +34,8 @@ ONE = {"vector": listed("a")}
         ({**ONE, "weights": [1]}, "weights"),
         ({**ONE, "limit": 0}, "limit"),
         ({**ONE, "limit": True}, "limit"),
-        ({**ONE, "deadline": 0}, "deadline"),
-        ({**ONE, "deadline": float("nan")}, "deadline"),
+        ({**ONE, "timeout": 0}, "timeout"),
+        ({**ONE, "timeout": float("nan")}, "timeout"),
         ({**ONE, "strict": 1}, "strict"),
         ({**ONE, "on_all_failed": "ignore"}, "on_all_failed"),
         ({**ONE, "on_result": 3}, "on_result"),
@@ -57,9 +57,9 @@ def test_a_bad_argument_is_an_error_that_names_it(arguments, named):
         ({"weight": float("nan")}, "weight"),
         ({"limit": 0}, "limit"),
         ({"limit": "all"}, "limit"),
-        ({"deadline": -1}, "deadline"),
+        ({"timeout": -1}, "timeout"),
         ({"on_error": "ignore"}, "on_error"),
-        ({"needs": "vector"}, "needs"),
+        ({"depends_on": "vector"}, "depends_on"),
         ({"id_fn": "id"}, "id_fn"),
         ({"score_fn": 3}, "score_fn"),
         ({"score_key": 3}, "score_key"),
@@ -79,11 +79,11 @@ def test_a_bad_source_is_an_error_that_names_its_field(arguments, named):
 
 def test_needs_that_are_unknown_or_go_round_are_errors():
     with pytest.raises(InvalidInputError, match="lexical"):
-        PhaseGraphRetriever(vector=SourceSpec(retriever=listed("a"), needs=["lexical"]))
+        PhaseGraphRetriever(vector=SourceSpec(retriever=listed("a"), depends_on=["lexical"]))
     with pytest.raises(InvalidInputError, match="circle"):
         PhaseGraphRetriever(
-            vector=SourceSpec(retriever=listed("a"), needs=["graph"]),
-            graph=SourceSpec(retriever=listed("a"), needs=["vector"]),
+            vector=SourceSpec(retriever=listed("a"), depends_on=["graph"]),
+            graph=SourceSpec(retriever=listed("a"), depends_on=["vector"]),
         )
 
 

@@ -56,9 +56,9 @@ def test_every_answer_equals_that_of_the_healthy_sources_alone(asynchronous):
             hits, fault = queries[int(query)][name]
             return FAULTS[fault](hits) if fault else hits
 
-        return SourceSpec(retriever=search, higher_is_better=True, breaker=None)
+        return SourceSpec(retriever=search, higher_is_better=True, circuit_breaker=None)
 
-    retriever = PhaseGraphRetriever(retrievers={name: source(name) for name in SOURCES}, deadline=30.0)
+    retriever = PhaseGraphRetriever(retrievers={name: source(name) for name in SOURCES}, timeout=30.0)
     failed_all = degraded = 0
     for number, query in enumerate(queries):
         healthy = [name for name in SOURCES if query[name][1] in HARMLESS | {""}]

@@ -17,7 +17,7 @@ class Wrapped(SourceContract):
 
     def make_source(self):
         spec = SourceSpec(retriever=self.retriever())
-        settings = spec.settings(50, self.needs)
+        settings = spec.settings(50, self.depends_on)
         return RetrieverSource(self.name, spec, settings).bind({"run_name": self.name}, [])
 
 
@@ -43,7 +43,7 @@ class TestBM25(Wrapped):
 
 class TestEntityGraph(Wrapped):
     queries = ("Where was Alfred Hitchcock born?",)
-    needs = ("vector",)
+    depends_on = ("vector",)
 
     def retriever(self):
         texts = {"Vertigo": "A film by Alfred Hitchcock.", "Alfred Hitchcock": "Born in Leytonstone."}

@@ -116,7 +116,7 @@ async def test_a_hanging_source_is_left_behind_at_the_deadline():
         released.wait(20)
         return GOOD
 
-    retriever = PhaseGraphRetriever(vector=good, graph=hang, deadline=0.15)
+    retriever = PhaseGraphRetriever(vector=good, graph=hang, timeout=0.15)
     try:
         for asked in (lambda: asyncio.to_thread(retriever.explain, "q"), lambda: retriever.aexplain("q")):
             start = time.perf_counter()

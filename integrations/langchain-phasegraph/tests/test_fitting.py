@@ -74,7 +74,7 @@ def test_sources_that_agree_less_than_when_calibrated_are_warned_about(store):
     other = Listed(answer=lambda: pairs(**{name: 1.0 - i / 10 for i, name in enumerate(shown)}))
     retriever = PhaseGraphRetriever(vector=store, retrievers={"lexical": other}, limit=4)
     retriever.calibrate(QUERIES)
-    assert retriever.fusion.agreement_floor[("lexical", "vector")] == 1.0
+    assert retriever.fusion.min_agreement[("lexical", "vector")] == 1.0
     assert retriever.explain("who?").warnings == ()
     shown[1:] = ["p8", "p7", "p6"]
     assert "agree on less than in 95 %" in retriever.explain("who?").warnings[0]

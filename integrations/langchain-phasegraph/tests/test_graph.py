@@ -98,7 +98,7 @@ async def test_fused_the_vectors_seed_the_walk_and_the_graph_states_its_backgrou
     retriever = PhaseGraphRetriever(vector=vector_store(), graph=alone(), k=4)
     result = retriever.explain(QUESTION)
     reports = {report.source: report for report in result.reports}
-    assert (reports["graph"].calibration, reports["graph"].without) == ("stated", ())
+    assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
     assert dict(zip(result.candidates.sources, result.weights.round(6).tolist(), strict=True)) == {
         "graph": 0.9,
         "vector": 0.1,
@@ -126,7 +126,7 @@ def test_without_its_seeds_the_walk_goes_on_and_the_report_says_so():
 
     result = PhaseGraphRetriever(vector=broken, graph=alone()).explain(QUESTION)
     assert result.ids
-    assert result.reports[0].without == ("vector",)
+    assert result.reports[0].missing == ("vector",)
     own = PhaseGraphRetriever(graph=SourceSpec(retriever=alone())).explain(QUESTION)
     assert own.ids == result.ids
 

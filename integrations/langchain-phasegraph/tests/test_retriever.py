@@ -233,12 +233,12 @@ def test_a_source_of_weight_zero_is_not_asked():
 
 
 def test_a_source_of_weight_zero_that_another_needs_is_asked_and_not_fused():
-    def graph(query, given):
-        return pairs(**{f"g{i}": 1.0 for i in given["vector"].ids})
+    def graph(query, upstream):
+        return pairs(**{f"g{i}": 1.0 for i in upstream["vector"].ids})
 
     retriever = PhaseGraphRetriever(
         vector=SourceSpec(retriever=lambda q: pairs(a=1.0), weight=0),
-        graph=SourceSpec(retriever=graph, needs=["vector"], weight=1),
+        graph=SourceSpec(retriever=graph, depends_on=["vector"], weight=1),
     )
     assert ids_of(retriever.invoke("q")) == ["ga"]
 

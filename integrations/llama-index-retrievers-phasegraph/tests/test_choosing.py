@@ -174,7 +174,7 @@ async def test_a_correction_shares_the_deadline_of_its_call() -> None:
         return "rewritten"
 
     for correct, why in ((lambda result: "rewritten", "no source answered"), (never, "left no time")):
-        retriever = CalibratedFusionRetriever(vector=slow, accept={"vector": 0.65}, correct=correct, deadline=0.5)
+        retriever = CalibratedFusionRetriever(vector=slow, accept={"vector": 0.65}, correct=correct, timeout=0.5)
         begun = time.monotonic()
         result = await retriever.aexplain("nothing")
         assert time.monotonic() - begun < 0.75

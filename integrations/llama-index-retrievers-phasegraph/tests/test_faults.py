@@ -45,7 +45,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_a_failed_source_leaves_no_trace_but_its_report(fault):
     bad, status, reason = FAULTS[fault]
-    spec = SourceSpec(retriever=bad, deadline=0.1 if fault == "late" else None)
+    spec = SourceSpec(retriever=bad, timeout=0.1 if fault == "late" else None)
     retriever = CalibratedFusionRetriever(vector=listed(**GOOD), graph=spec)
     without = CalibratedFusionRetriever(vector=listed(**GOOD))
     for result in (retriever.explain("who?"), asyncio.run(retriever.aexplain("who?"))):

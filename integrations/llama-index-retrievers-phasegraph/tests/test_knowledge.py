@@ -161,12 +161,12 @@ def test_among_sources_it_states_its_background_and_is_seeded_by_the_vectors():
     retriever = CalibratedFusionRetriever(vector=listed(film=0.9, other=0.2), graph=EntityGraphRetriever(graph, nodes))
     result = retriever.explain("Which city?")
     reports = {report.source: report for report in result.reports}
-    assert reports["graph"].calibration == "stated"
-    assert reports["graph"].without == ()
+    assert reports["graph"].calibration == "declared"
+    assert reports["graph"].missing == ()
     found = retriever.retrieve("Which city?")
     assert "path" in found[0].metadata["phasegraph"]["sources"]["graph"]["evidence"]
     alone = CalibratedFusionRetriever(vector=Listed(OSError()), graph=EntityGraphRetriever(graph, nodes))
-    assert alone.explain("Vertigo?").reports[0].without == ("vector",)
+    assert alone.explain("Vertigo?").reports[0].missing == ("vector",)
 
 
 def test_a_source_of_the_core_is_asked_as_it_is():

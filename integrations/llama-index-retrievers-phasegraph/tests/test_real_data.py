@@ -54,7 +54,7 @@ class Exact:
         self.ids = [one["id"] for one in passages]
         self.embedded = {query["question"]: row for query, row in zip(queries, embedded[:ASKED], strict=True)}
 
-    def search(self, query, limit, given):
+    def search(self, query, limit, upstream):
         scores = self.vectors @ self.embedded[query]
         best = np.argsort(-scores, kind="stable")[:limit]
         return Ranking("vector", [self.ids[row] for row in best], scores[best])
@@ -63,7 +63,7 @@ class Exact:
 def test_the_same_ids_and_scores_as_the_core_on_real_questions(corpus, retriever):
     _, queries, _, embedded, graph = corpus
     sources = {"vector": Exact(corpus), "graph": GraphSource(graph)}
-    gatherer = Gatherer({"vector": SourceSettings(), "graph": SourceSettings(needs=("vector",))})
+    gatherer = Gatherer({"vector": SourceSettings(), "graph": SourceSettings(depends_on=("vector",))})
     for row, query in enumerate(queries):
         found = retriever.retrieve(QueryBundle(query["question"], embedding=embedded[row].tolist()))
         gathered = gatherer.gather(sources, query["question"])

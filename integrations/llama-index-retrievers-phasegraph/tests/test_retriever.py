@@ -136,10 +136,10 @@ def test_functions_take_a_limit_and_the_rankings_they_need_and_may_be_coroutines
     def dense(query, limit):
         return [(TextNode(id_=f"p{i}", text="t"), 1.0 - i / 100) for i in range(limit)]
 
-    async def walk(query, k, given):
-        return [(TextNode(id_=name, text="t"), float(row)) for row, name in enumerate(given["vector"].ids)][:k]
+    async def walk(query, k, upstream):
+        return [(TextNode(id_=name, text="t"), float(row)) for row, name in enumerate(upstream["vector"].ids)][:k]
 
-    graph = SourceSpec(retriever=walk, needs=["vector"], limit=4, higher_is_better=True)
+    graph = SourceSpec(retriever=walk, depends_on=["vector"], limit=4, higher_is_better=True)
     retriever = CalibratedFusionRetriever(vector=SourceSpec(retriever=dense, limit=6), graph=graph)
     reports = {report.source: report.hits for report in retriever.explain("who?").reports}
     assert reports == {"graph": 4, "vector": 6}
@@ -262,7 +262,7 @@ BAD = {
     "similarity_top_k": [-1, True, 1.5, "3"],
     "k": [-1, True, 2.0],
     "limit": [0, True, "many"],
-    "deadline": [0, -1.0, float("nan"), "soon"],
+    "timeout": [0, -1.0, float("nan"), "soon"],
     "weights": [{"vector": float("nan"), "graph": 1}, {"vector": -1, "graph": 1}, {"vector": 0, "graph": 0},
                 {"vector": 1}, {"vector": 1, "graph": 1, "x": 1}, [1, 2]],
     "strict": ["yes"],

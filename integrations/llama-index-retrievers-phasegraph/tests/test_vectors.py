@@ -96,7 +96,7 @@ async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer()
             await asyncio.sleep(30)
 
     begun = time.perf_counter()
-    result = await apart(Late(), deadline=0.3).aexplain("q")
+    result = await apart(Late(), timeout=0.3).aexplain("q")
     assert time.perf_counter() - begun < 2
     assert result.ids == ("a", "aa")
     assert "TimeoutError" in result.warnings[-1]

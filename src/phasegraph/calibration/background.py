@@ -51,7 +51,7 @@ class BackgroundCalibrator:
 
     The list tier is invariant to affine transforms of the scores, and for that reason cannot tell a poor list from a
     rich one: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]`` get the same values. Its values also move with the
-    length of the list. Neither is true of the stated tier. Raising one hit of a list of five to eight can, in about
+    length of the list. Neither is true of the declared tier. Raising one hit of a list of five to eight can, in about
     one random case in a thousand, lower it against a candidate that the list lacks, because the line moves too.
 
     References
@@ -64,7 +64,7 @@ class BackgroundCalibrator:
     --------
     >>> found = BackgroundCalibrator()(Ranking("v", list("abcde"), [0.9, 0.7, 0.6, 0.55, 0.5]))
     >>> found.values.round(2), round(found.missing, 2), found.tier
-    (array([4.85, 4.65, 4.54, 4.49, 4.44]), 4.39, 'list')
+    (array([4.85, 4.65, 4.54, 4.49, 4.44]), 4.39, 'per_list')
     """
 
     assumed_size: int = ASSUMED_SIZE
@@ -85,14 +85,14 @@ class BackgroundCalibrator:
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
         if ranking.background is not None and not ranking.rank_only:
             values = ranking.background.standardise(ranking.scores)
-            return Calibrated(values, _missing(values, size), "stated")
+            return Calibrated(values, _missing(values, size), "declared")
         if ranking.rank_only and count >= INFORMATIVE_HITS:
             values = order_statistics(count, size)
-            return Calibrated(values, _missing(values, size), "list")
+            return Calibrated(values, _missing(values, size), "per_list")
         standardised = _standardised_by_order(ranking.scores, size)
         if standardised is None:
             return _uninformative(count, size)
-        return Calibrated(standardised, _missing(standardised, size), "list")
+        return Calibrated(standardised, _missing(standardised, size), "per_list")
 
     def by_rank(self, ranking: Ranking, /) -> Calibrated:
         """Expected order statistics of the hits' ranks (ties share their mean rank), whatever the scores.
@@ -103,7 +103,7 @@ class BackgroundCalibrator:
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
         ranks = tied_ranks(ranking.scores)
         values = np.interp(ranks, np.arange(1, count + 1), order_statistics(count, size))
-        return Calibrated(values, _missing(values, size), "list")
+        return Calibrated(values, _missing(values, size), "per_list")
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state."""
@@ -151,4 +151,6 @@ def _uninformative(count: int, size: int) -> Calibrated:
     shared = max(count, _SHARED_RANKS)
     size = max(size, shared + 1)
     value = float(order_statistics(shared, size).mean())
-    return Calibrated(np.full(count, value), min(value, order_statistic(shared + 1, size)), "list", informative=False)
+    return Calibrated(
+        np.full(count, value), min(value, order_statistic(shared + 1, size)), "per_list", informative=False
+    )

@@ -24,10 +24,10 @@ class Calibrated:
     missing : float
         What a candidate takes that this ranking lacks.
     tier : str
-        How it was calibrated: ``stated``, ``fitted``, ``list`` or a per-list calibrator's name.
+        How it was calibrated: ``declared``, ``fitted``, ``per_list`` or a per-list calibrator's name.
     informative : bool
         False where the values carry no order of their own (membership only).
-    outside : float
+    out_of_range_share : float
         Share of the scores beyond the reference sample, in [0, 1].
     """
 
@@ -35,7 +35,7 @@ class Calibrated:
     missing: float
     tier: str
     informative: bool = True
-    outside: float = 0.0
+    out_of_range_share: float = 0.0
 
 
 @runtime_checkable

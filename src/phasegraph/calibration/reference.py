@@ -119,19 +119,19 @@ class ReferenceECDF:
     def __call__(self, ranking: Ranking, /) -> Calibrated:
         """Calibrated hits, and what a candidate that the list lacks takes (see :class:`Calibrated`)."""
         values = self.transform(ranking.scores)
-        outside = self.outside(ranking.scores)
+        out_of_range_share = self.out_of_range_share(ranking.scores)
         if not self.normal_scores:
-            return Calibrated(values, 0.0, self.tier, outside=outside)
+            return Calibrated(values, 0.0, self.tier, out_of_range_share=out_of_range_share)
         below = order_statistic(len(values) + 1, max(self.size, len(values) + 1))
         lowest = float(values[-1]) if len(values) else below
-        return Calibrated(values, min(lowest, below), self.tier, outside=outside)
+        return Calibrated(values, min(lowest, below), self.tier, out_of_range_share=out_of_range_share)
 
-    def outside(self, scores: FloatArray, /) -> float:
+    def out_of_range_share(self, scores: FloatArray, /) -> float:
         """Share of scores below the lowest or above the highest of the reference sample.
 
         Examples
         --------
-        >>> fit_reference_ecdf(np.arange(100.0)).outside(np.array([120.0, 99.0, 40.0, -1.0]))
+        >>> fit_reference_ecdf(np.arange(100.0)).out_of_range_share(np.array([120.0, 99.0, 40.0, -1.0]))
         0.5
         """
         if not len(scores):

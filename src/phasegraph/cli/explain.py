@@ -22,7 +22,7 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
 from phasegraph.evaluation.experiment import TWO
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, Bench, search_legs
-from phasegraph.graph.source import Trail
+from phasegraph.graph.source import WalkPath
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.result import Evidence, Result
@@ -105,7 +105,7 @@ def paths_of(evidence: Evidence) -> list[str]:
 
 def _path_of(payload: object) -> str:
     """The path a walk left in a payload: its own trail, or what a framework's document carries of it."""
-    if isinstance(payload, Trail):
+    if isinstance(payload, WalkPath):
         return str(payload)
     metadata = getattr(payload, "metadata", None)
     block = metadata.get("phasegraph") if isinstance(metadata, dict) else None

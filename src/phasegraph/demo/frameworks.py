@@ -67,7 +67,7 @@ def langchain_side(dataset: Dataset, graph: EntityGraph) -> Side:
     walk = EntityGraphRetriever(graph=graph, documents=documents, embeddings=embedder)
     results: list[Result] = []
     retriever = PhaseGraphRetriever(
-        vector=store.as_retriever(), graph=walk, limit=LIMIT, deadline=60.0, on_result=results.append
+        vector=store.as_retriever(), graph=walk, limit=LIMIT, timeout=60.0, on_result=results.append
     )
     return Side("langchain", lambda query: tuple(str(document.id) for document in retriever.invoke(query)), results)
 
@@ -105,7 +105,7 @@ def llamaindex_side(dataset: Dataset, graph: EntityGraph) -> Side:
     walk = EntityGraphRetriever(graph, nodes=nodes, embed_model=embedder)
     results: list[Result] = []
     retriever = CalibratedFusionRetriever(
-        vector=index.as_retriever(), graph=walk, limit=LIMIT, deadline=60.0, on_result=results.append
+        vector=index.as_retriever(), graph=walk, limit=LIMIT, timeout=60.0, on_result=results.append
     )
     return Side("llamaindex", lambda query: tuple(node.node_id for node in retriever.retrieve(query)), results)
 

@@ -288,8 +288,8 @@ def search_legs(bench: Bench, names: Iterable[str], known: Mapping[str, Leg] = M
         if name not in LEGS:
             raise InvalidInputError(f"a leg must be one of {', '.join(LEGS)}; got {name!r}")
         if name not in found:
-            needs, search = LEGS[name]
-            for other in needs:
+            depends_on, search = LEGS[name]
+            for other in depends_on:
                 add(other)
             found[name] = search(bench, found)
 

@@ -23,10 +23,10 @@ from phasegraph.graph.building import read_passages
 from phasegraph.graph.entity_graph import EntityGraph, checked_embeddings
 from phasegraph.graph.experimental.semflow import SemFlowSource
 from phasegraph.graph.linking import LinkSettings
-from phasegraph.graph.source import GraphSource, RestrictedGraphSource, Trail, Trails, WalkSettings
+from phasegraph.graph.source import GraphSource, RestrictedGraphSource, WalkPath, WalkPaths, WalkSettings
 from phasegraph.graph.synonyms import synonym_pairs
 from phasegraph.ranking import Ranking
-from phasegraph.sources.protocol import Given
+from phasegraph.sources.protocol import Upstream
 
 Csr = Any
 Pairs = Iterable[tuple[int, int]]
@@ -375,7 +375,7 @@ WALK = WalkSettings(follow_probability=0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkTrail:
+class ChunkPath:
     """Why a chunk was found.
 
     Parameters
@@ -405,7 +405,7 @@ class ChunkGraphSource:
     ----------
     graph : ChunkGraph
     name : str, default "graph"
-    needs : sequence of str, default ("vector",)
+    depends_on : sequence of str, default ("vector",)
         Rankings to take seeds from, the first of them that there is; without any, nothing is found.
     embedder : callable, optional
         ``embedder(query) -> (d,) vector``; as for :class:`~phasegraph.graph.GraphSource`.
@@ -416,7 +416,7 @@ class ChunkGraphSource:
     Notes
     -----
     Scores and background are those of :class:`~phasegraph.graph.GraphSource`. A passage's payload is its
-    :class:`ChunkTrail`.
+    :class:`ChunkPath`.
 
     Examples
     --------
@@ -436,7 +436,7 @@ class ChunkGraphSource:
 
     graph: ChunkGraph
     name: str = "graph"
-    needs: Sequence[str] = ("vector",)
+    depends_on: Sequence[str] = ("vector",)
     embedder: Callable[[str], Any] | None = None
     linking: LinkSettings = field(default=SEEDS)
     walk: WalkSettings = field(default=WALK)
@@ -444,38 +444,38 @@ class ChunkGraphSource:
     def __post_init__(self) -> None:
         if not isinstance(self.graph, ChunkGraph):
             raise InvalidTypeError(f"graph must be a ChunkGraph; got {type(self.graph).__name__}")
-        object.__setattr__(self, "needs", self._walker.needs)
+        object.__setattr__(self, "depends_on", self._walker.depends_on)
 
     @cached_property
     def _walker(self) -> GraphSource:
-        return GraphSource(self.graph.walkable, self.name, self.needs, self.embedder, self.linking, self.walk)
+        return GraphSource(self.graph.walkable, self.name, self.depends_on, self.embedder, self.linking, self.walk)
 
     def prepare(self) -> ChunkGraphSource:
         """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walker.prepare()
         return self
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank chunks for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
-        ranking = self._walker.search(query, limit, given)
+        ranking = self._walker.search(query, limit, upstream)
         if not len(ranking):
             return ranking
         trails = ranking.payloads
-        return replace(ranking, payloads=_ChunkTrails(self.graph, trails) if isinstance(trails, Trails) else trails)
+        return replace(ranking, payloads=_ChunkTrails(self.graph, trails) if isinstance(trails, WalkPaths) else trails)
 
 
 @dataclass(frozen=True, eq=False)
-class _ChunkTrails(Mapping[str, ChunkTrail]):
+class _ChunkTrails(Mapping[str, ChunkPath]):
     """Trails with the kinds of their edges, each worked out when it is asked for."""
 
     graph: ChunkGraph = field(repr=False)
-    trails: Mapping[str, Trail]
+    trails: Mapping[str, WalkPath]
 
-    def __getitem__(self, passage_id: str) -> ChunkTrail:
+    def __getitem__(self, passage_id: str) -> ChunkPath:
         found = self.trails[passage_id]
         path = tuple(step.name for step in found.path)
         kinds = tuple(self.graph.kinds(one, other) for one, other in pairwise(path))
-        return ChunkTrail(tuple((step.name, share) for step, share in found.seeds), path, kinds)
+        return ChunkPath(tuple((step.name, share) for step, share in found.seeds), path, kinds)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.trails)

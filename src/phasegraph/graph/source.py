@@ -28,11 +28,11 @@ from phasegraph.graph.linking import (
     reset_by_name,
 )
 from phasegraph.graph.pagerank import PageRankResult
-from phasegraph.graph.pagerank.kernels import Kernel
+from phasegraph.graph.pagerank.kernels import Kernel, check_kernel
 from phasegraph.graph.pagerank.push import StaticRows, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 from phasegraph.ranking import Background, Ranking, top_order
-from phasegraph.sources.protocol import Given
+from phasegraph.sources.protocol import Upstream
 
 
 def passage_scores(
@@ -109,7 +109,7 @@ MAX_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathNode:
     """One node of a path: ``kind`` is "passage" or "entity", ``name`` its id or normalised name."""
 
     kind: str
@@ -117,7 +117,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Trail:
+class WalkPath:
     """Why a passage was found.
 
     Parameters
@@ -130,15 +130,15 @@ class Trail:
         where no seed is within six edges.
     """
 
-    seeds: tuple[tuple[Step, float], ...]
-    path: tuple[Step, ...]
+    seeds: tuple[tuple[PathNode, float], ...]
+    path: tuple[PathNode, ...]
 
     def __str__(self) -> str:
         return " > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path)
 
 
 @dataclass(frozen=True, eq=False)
-class Trails(Mapping[str, Trail]):
+class WalkPaths(Mapping[str, WalkPath]):
     """Trails by passage id, each worked out when it is asked for."""
 
     graph: EntityGraph = field(repr=False)
@@ -147,10 +147,10 @@ class Trails(Mapping[str, Trail]):
     gains: FloatArray | None = field(repr=False)
     ids: tuple[str, ...]
 
-    def __getitem__(self, passage_id: str) -> Trail:
+    def __getitem__(self, passage_id: str) -> WalkPath:
         if passage_id not in self.ids:
             raise KeyError(passage_id)
-        return Trail(self._seeds(), self._path(self.graph.passage_rows[passage_id]))
+        return WalkPath(self._seeds(), self._path(self.graph.passage_rows[passage_id]))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -158,12 +158,12 @@ class Trails(Mapping[str, Trail]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def _seeds(self) -> tuple[tuple[Step, float], ...]:
+    def _seeds(self) -> tuple[tuple[PathNode, float], ...]:
         total = float(self.seeding.masses.sum())
         pairs = zip(self.seeding.nodes.tolist(), (self.seeding.masses / total).tolist(), strict=True)
         return tuple((step_of(self.graph, node), share) for node, share in sorted(pairs, key=lambda p: (-p[1], p[0])))
 
-    def _path(self, goal: int) -> tuple[Step, ...]:
+    def _path(self, goal: int) -> tuple[PathNode, ...]:
         """Backwards from the goal, each time along the edge that brought most."""
         seeds = set(self.seeding.nodes.tolist())
         mass, path = self.walked.mass, [goal]
@@ -195,10 +195,12 @@ class Trails(Mapping[str, Trail]):
         return np.divide(1.0, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 
 
-def step_of(graph: EntityGraph, node: int) -> Step:
+def step_of(graph: EntityGraph, node: int) -> PathNode:
     """A node by its name."""
     count = len(graph.passages)
-    return Step("passage", graph.passages[node]) if node < count else Step("entity", graph.entities[node - count])
+    return (
+        PathNode("passage", graph.passages[node]) if node < count else PathNode("entity", graph.entities[node - count])
+    )
 
 
 Embedder = Callable[[str], Any]
@@ -233,7 +235,8 @@ class WalkSettings:
     kernel: Kernel = "auto"
 
     def __post_init__(self) -> None:
-        push_settings(self.follow_probability, self.tolerance, 0, None, self.kernel)
+        push_settings(self.follow_probability, self.tolerance, 0, None, "numpy")
+        check_kernel(self.kernel)
         check_range("WalkSettings.floor", self.floor, ends="(]")
         check_flag("WalkSettings.relevance", self.relevance)
         check_range("WalkSettings.closeness", self.closeness)
@@ -247,7 +250,7 @@ class GraphSource:
     ----------
     graph : EntityGraph
     name : str, default "graph"
-    needs : sequence of str, default ("vector",)
+    depends_on : sequence of str, default ("vector",)
         Dense rankings to take seeds from, the first of them that there is; without any, the entities named in
         the query are the only seeds.
     embedder : callable, optional
@@ -268,7 +271,7 @@ class GraphSource:
     -----
     A score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known (see
     `relevance`); only passages the walk reached are ranked. The background is the mean and the standard deviation
-    of the scores' logarithm over all passages. A passage's payload is its :class:`Trail`.
+    of the scores' logarithm over all passages. A passage's payload is its :class:`WalkPath`.
 
     Examples
     --------
@@ -286,7 +289,7 @@ class GraphSource:
 
     graph: EntityGraph
     name: str = "graph"
-    needs: Sequence[str] = ("vector",)
+    depends_on: Sequence[str] = ("vector",)
     embedder: Embedder | None = None
     linking: LinkSettings = field(default_factory=LinkSettings)
     walk: WalkSettings = field(default_factory=WalkSettings)
@@ -310,7 +313,7 @@ class GraphSource:
                 raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
             if self.facts is None or self.embedder is None:
                 raise InvalidInputError(f"reset {self.reset!r} must come with facts and an embedder; one is missing")
-        object.__setattr__(self, "needs", check_names("needs", self.needs))
+        object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
     def prepare(self) -> GraphSource:
         """Do now what the first search would wait for: weigh the edges, read the names, load the compiled walk.
@@ -337,11 +340,11 @@ class GraphSource:
         """The same source for one who may see only the `allowed` passages; see :class:`RestrictedGraphSource`."""
         return RestrictedGraphSource(self, allowed)
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
-        handed = self._handed(given)
+        handed = self._handed(upstream)
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
             return self._by_similarity(handed, vector, limit)
@@ -360,7 +363,7 @@ class GraphSource:
             best,
             background=behind,
             size=size,
-            payloads=Trails(self.graph, walked, seeding, gains, ids),
+            payloads=WalkPaths(self.graph, walked, seeding, gains, ids),
             reason="" if ids else "the walk from the query's seeds reaches no passage",
         )
 
@@ -372,8 +375,8 @@ class GraphSource:
         ids, best = self._best(held, scores[held], limit)
         return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=NO_FACTS)
 
-    def _handed(self, given: Given) -> Ranking | None:
-        return next((ranking for name in self.needs if (ranking := given.get(name)) is not None), None)
+    def _handed(self, upstream: Upstream) -> Ranking | None:
+        return next((ranking for name in self.depends_on if (ranking := upstream.get(name)) is not None), None)
 
     def _seeding(self, query: str, handed: Ranking | None, vector: Any) -> Seeding:
         graph = self.graph
@@ -458,9 +461,9 @@ class RestrictedGraphSource:
         return self.source.name
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def depends_on(self) -> tuple[str, ...]:
         """Dense rankings that seed it."""
-        return tuple(self.source.needs)
+        return tuple(self.source.depends_on)
 
     @property
     def graph(self) -> EntityGraph | None:
@@ -473,12 +476,12 @@ class RestrictedGraphSource:
             self._inner.prepare()
         return self
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank allowed passages; as :meth:`GraphSource.search`."""
         if self._inner is None:
             return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
         rows = self._inner.graph.passage_rows
-        return self._inner.search(query, limit, {key: only(one, rows) for key, one in given.items()})
+        return self._inner.search(query, limit, {key: only(one, rows) for key, one in upstream.items()})
 
 
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:

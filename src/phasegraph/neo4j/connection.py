@@ -144,7 +144,7 @@ class Neo4jConnection:
         The caller's own driver, or one made by `connect`. Thread-safe; a session is opened per call.
     database : str, optional
         Name of the database; None asks the server for its default.
-    deadline : float, default 2.0
+    timeout : float, default 2.0
         Seconds that one online read may take, > 0.
 
     Raises
@@ -160,16 +160,16 @@ class Neo4jConnection:
     phasegraph.errors.InvalidInputError: uri must not hold a user or password (give auth=); one with them was given
     """
 
-    def __init__(self, driver: Any, *, database: str | None = None, deadline: float = 2.0) -> None:
+    def __init__(self, driver: Any, *, database: str | None = None, timeout: float = 2.0) -> None:
         self._driver = checked_driver(driver)
         self.database = checked_database(database)
-        self.deadline = checked_seconds(deadline, "deadline")
+        self.timeout = checked_seconds(timeout, "timeout")
         self._owned = False
         self._recent = Recent()
 
     @classmethod
     def connect(
-        cls, uri: str, *, auth: Any = None, database: str | None = None, deadline: float = 2.0
+        cls, uri: str, *, auth: Any = None, database: str | None = None, timeout: float = 2.0
     ) -> Neo4jConnection:
         """Return a connection with a driver of its own; nothing is sent before the first statement.
 
@@ -181,7 +181,7 @@ class Neo4jConnection:
             Handed to the driver and kept nowhere else.
         database : str, optional
             Name of the database.
-        deadline : float, default 2.0
+        timeout : float, default 2.0
             Seconds that one online read may take.
 
         Returns
@@ -197,7 +197,7 @@ class Neo4jConnection:
             If the driver is not installed.
         """
         check_uri(uri)
-        seconds = checked_seconds(deadline, "deadline")
+        seconds = checked_seconds(timeout, "timeout")
         checked = checked_database(database)
         driver = driver_module().GraphDatabase.driver(
             uri,
@@ -208,13 +208,13 @@ class Neo4jConnection:
             max_connection_lifetime=200,
             liveness_check_timeout=30,
         )
-        connection = cls(driver, database=checked, deadline=seconds)
+        connection = cls(driver, database=checked, timeout=seconds)
         connection._owned = True
         return connection
 
     def __repr__(self) -> str:
         """Neither address nor user: both may be secret."""
-        return f"Neo4jConnection(database={self.database!r}, deadline={self.deadline!r})"
+        return f"Neo4jConnection(database={self.database!r}, timeout={self.timeout!r})"
 
     def __enter__(self) -> Neo4jConnection:
         return self
@@ -234,7 +234,7 @@ class Neo4jConnection:
         statement: str,
         parameters: Mapping[str, Any] | None = None,
         *,
-        deadline: float | None = None,
+        timeout: float | None = None,
         limit: int | None = None,
         warm: bool = True,
     ) -> list[Row]:
@@ -246,7 +246,7 @@ class Neo4jConnection:
             Text made by `render`, never a caller's.
         parameters : mapping, optional
             The values.
-        deadline : float, optional
+        timeout : float, optional
             Seconds; None takes the connection's. The call is back by then, even where the server is not.
         limit : int, optional
             Rows taken at most; the rest is left on the server. None takes all of them, but under the
@@ -266,26 +266,26 @@ class Neo4jConnection:
             If the server cannot be reached, refuses, or does not answer in time. The first word of the message
             is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize, refused or closed.
         """
-        seconds = self.deadline if deadline is None else checked_seconds(deadline, "deadline")
+        seconds = self.timeout if timeout is None else checked_seconds(timeout, "timeout")
         if warm and seconds < BULK_FROM_SECONDS:
             self._recent.note(statement, parameters or {})
-        most = MOST_ROWS if limit is None and deadline is None else None
+        most = MOST_ROWS if limit is None and timeout is None else None
         return self._managed("execute_read", _reading(statement, parameters, limit, most, seconds), seconds)
 
     def write(
-        self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float = BULK_SECONDS
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
         """Run one writing statement; it must be idempotent, because a lost commit is sent again. See `read`."""
-        return self._managed("execute_write", _writing([(statement, parameters or {})]), deadline)
+        return self._managed("execute_write", _writing([(statement, parameters or {})]), timeout)
 
     def write_all(
-        self, statements: Iterable[tuple[str, Mapping[str, Any]]], *, deadline: float = BULK_SECONDS
+        self, statements: Iterable[tuple[str, Mapping[str, Any]]], *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
         """Run several writing statements in one transaction, all or nothing; return the rows of the last."""
-        return self._managed("execute_write", _writing(statements), deadline)
+        return self._managed("execute_write", _writing(statements), timeout)
 
     def explain(
-        self, statement: str, parameters: Mapping[str, Any] | None = None, *, deadline: float | None = None
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
     ) -> tuple[str, Mapping[str, Any] | None]:
         """Return what the server's planner says a statement does ('r', 'rw', 'w' or 's') and its plan; nothing runs."""
 
@@ -293,10 +293,10 @@ class Neo4jConnection:
             summary = transaction.run("EXPLAIN " + statement, dict(parameters or {})).consume()
             return str(summary.query_type), summary.plan
 
-        return self._managed("execute_read", work, deadline)
+        return self._managed("execute_read", work, timeout)
 
-    def _managed(self, method: str, work: Callable[[Any], _Answer], deadline: float | None) -> _Answer:
-        seconds = self.deadline if deadline is None else checked_seconds(deadline, "deadline")
+    def _managed(self, method: str, work: Callable[[Any], _Answer], timeout: float | None) -> _Answer:
+        seconds = self.timeout if timeout is None else checked_seconds(timeout, "timeout")
         neo4j = driver_module()
         reads = method == "execute_read"
         settings = {

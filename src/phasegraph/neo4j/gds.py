@@ -76,9 +76,9 @@ def most_common(passage_count: int, weights: EdgeWeights) -> float:
     return max(weights.common_share * passage_count, FEWEST_COMMON)
 
 
-def corpus_state(connection: Neo4jConnection, corpus: str, *, deadline: float | None = None) -> tuple[int, int]:
+def corpus_state(connection: Neo4jConnection, corpus: str, *, timeout: float | None = None) -> tuple[int, int]:
     """Return how many passages a corpus has, and a stamp that is another after every change of it."""
-    rows = connection.read(STATE, {"corpus": corpus}, deadline=deadline)
+    rows = connection.read(STATE, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0]), int(rows[0][1] or 0)) if rows else (0, 0)
 
 
@@ -184,7 +184,7 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
         If the server fails or has no GDS.
     """
     chosen = EdgeWeights() if weights is None else weights
-    passages, stamp = corpus_state(connection, corpus, deadline=BULK_SECONDS)
+    passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
     if not passages:
         raise InvalidInputError(f"the corpus must hold passages; {corpus!r:.60} holds none")
     kin = _PREFIX + _short(corpus)
@@ -194,7 +194,7 @@ def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | Non
     if name not in present:
         values = {**edge_parameters(corpus, passages, chosen), "graph": name}
         try:
-            connection.read(projection_statement(), values, deadline=BULK_SECONDS)
+            connection.read(projection_statement(), values, timeout=BULK_SECONDS)
         except StoreError:  # somebody else may have made the same at the same time
             if name not in list_projections(connection, corpus):
                 raise
@@ -236,7 +236,7 @@ def walk_projection(
     *,
     follow_probability: float,
     tolerance: float = TOLERANCE,
-    deadline: float | None = None,
+    timeout: float | None = None,
 ) -> dict[str, float]:
     """Return the mass of every passage that a walk from weighted seeds reaches.
 
@@ -252,7 +252,7 @@ def walk_projection(
         Of walking on, in [0, 1).
     tolerance : float, default 2e-9
         Share of all mass at which a node no longer hands on what has newly arrived; > 0.
-    deadline : float, optional
+    timeout : float, optional
         Seconds; the server ends the transaction then.
 
     Returns
@@ -279,7 +279,7 @@ def walk_projection(
         values |= {kind: [[name, share] for name, share in seeds.items()] for kind, seeds in shares.items()}
     else:
         values["sets"] = seed_sets(**shares)
-    rows = connection.read(_WALK_WEIGHTED if projection.weighted else _WALK_SETS, values, deadline=deadline)
+    rows = connection.read(_WALK_WEIGHTED if projection.weighted else _WALK_SETS, values, timeout=timeout)
     walked = math.fsum(mass for _, mass in rows)
     return {name: mass / walked for name, mass in rows if name is not None}
 

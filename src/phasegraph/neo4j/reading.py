@@ -59,12 +59,12 @@ RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
 
 
 def read_together(
-    connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], deadline: float
+    connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], timeout: float
 ) -> list[list[Row]]:
     """Return the rows of several statements that the server works on at the same time."""
     asked = list(statements)
     with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
-        answers = [pool.submit(connection.read, each, {**values, **FORMAT}, deadline=deadline) for each in asked]
+        answers = [pool.submit(connection.read, each, {**values, **FORMAT}, timeout=timeout) for each in asked]
         return [answer.result() for answer in answers]
 
 
@@ -93,10 +93,10 @@ MATCH (a)-[r]->(b) WHERE NOT b:«passage»
 """
 
 
-def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, deadline: float) -> GraphRecords:
+def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, timeout: float) -> GraphRecords:
     """Return every passage of a corpus under a schema that is not ours."""
     asked = _passages_statement(schema), _facts_statement(schema)
-    blocks, lines = read_together(connection, asked, {"corpus": corpus}, deadline)
+    blocks, lines = read_together(connection, asked, {"corpus": corpus}, timeout)
     rows = [row for block in blocks for row in block[0]]
     ids = [str(row[0] if _named(row[0]) else row[1]) for row in rows]
     named = [[name for name in values_of(row[4]) if name.strip()] for row in rows]
@@ -191,7 +191,7 @@ def read_graph(
     schema: str | GraphSchema | None = None,
     *,
     corpus: str | None = None,
-    deadline: float = BULK_SECONDS,
+    timeout: float = BULK_SECONDS,
 ) -> GraphRecords:
     """Return every passage of a corpus with its mentions and facts.
 
@@ -203,7 +203,7 @@ def read_graph(
         A preset's name or the names themselves; None detects the preset.
     corpus : str, optional
         Only passages with this value of the schema's corpus key; needed for our own schema.
-    deadline : float, default 120
+    timeout : float, default 120
         Seconds per statement.
 
     Returns
@@ -223,12 +223,12 @@ def read_graph(
     chosen = detect_schema(connection) if schema is None else schema_named(schema)
     _check_corpus(chosen, corpus)
     if chosen == PHASEGRAPH:
-        return _own_graph(connection, str(corpus), deadline)
-    return read_foreign(connection, chosen, corpus, deadline)
+        return _own_graph(connection, str(corpus), timeout)
+    return read_foreign(connection, chosen, corpus, timeout)
 
 
 def read_changes(
-    connection: Neo4jConnection, *, corpus: str, since: int, deadline: float = BULK_SECONDS
+    connection: Neo4jConnection, *, corpus: str, since: int, timeout: float = BULK_SECONDS
 ) -> GraphChanges:
     """Return what changed in a corpus of our own schema after a revision, reading nothing else.
 
@@ -240,7 +240,7 @@ def read_changes(
         Its corpus key.
     since : int
         `GraphRecords.revision` or `GraphChanges.revision` of the last reading, at least 0.
-    deadline : float, default 120
+    timeout : float, default 120
         Seconds per statement.
 
     Returns
@@ -258,7 +258,7 @@ def read_changes(
     if isinstance(since, bool) or not isinstance(since, int) or since < 0:
         raise InvalidInputError(f"since must be a revision of at least 0; {since!r:.40} was given")
     _check_corpus(PHASEGRAPH, corpus)
-    created, revision = _revision(connection, corpus, deadline)
+    created, revision = _revision(connection, corpus, timeout)
     if 0 < since < created or since > revision:
         raise InvalidInputError(
             f"since must be a revision of the corpus that is there now; {since} is of another one: read it whole"
@@ -266,9 +266,9 @@ def read_changes(
     if since == revision:
         return GraphChanges((), (), revision)
     values = {"corpus": corpus, "since": since}
-    records = _own_records(connection, values, _FACTS_READING, deadline)
-    removed = sorted(str(row[0]) for row in connection.read(_REMOVED, values, deadline=deadline))
-    return GraphChanges(records, tuple(removed), revision, _synonyms(connection, values, deadline))
+    records = _own_records(connection, values, _FACTS_READING, timeout)
+    removed = sorted(str(row[0]) for row in connection.read(_REMOVED, values, timeout=timeout))
+    return GraphChanges(records, tuple(removed), revision, _synonyms(connection, values, timeout))
 
 
 def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
@@ -280,31 +280,31 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
         raise InvalidInputError("corpus must be given for the schema 'phasegraph'; None was given")
 
 
-def _revision(connection: Neo4jConnection, corpus: str, deadline: float) -> tuple[int, int]:
+def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:
     """Return the revisions that the corpus started with and has come to."""
-    rows = connection.read(_REVISION, {"corpus": corpus}, deadline=deadline)
+    rows = connection.read(_REVISION, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
 
 
-def _own_graph(connection: Neo4jConnection, corpus: str, deadline: float) -> GraphRecords:
+def _own_graph(connection: Neo4jConnection, corpus: str, timeout: float) -> GraphRecords:
     # The revision is read before the contents: a write in between is read twice, never missed.
-    _, revision = _revision(connection, corpus, deadline)
+    _, revision = _revision(connection, corpus, timeout)
     values = {"corpus": corpus, "since": -1}
-    records = _own_records(connection, values, _ALL_FACTS, deadline)
-    return GraphRecords(records, revision, synonyms=_synonyms(connection, values, deadline))
+    records = _own_records(connection, values, _ALL_FACTS, timeout)
+    return GraphRecords(records, revision, synonyms=_synonyms(connection, values, timeout))
 
 
 def _synonyms(
-    connection: Neo4jConnection, values: Mapping[str, Any], deadline: float
+    connection: Neo4jConnection, values: Mapping[str, Any], timeout: float
 ) -> tuple[tuple[str, str, float], ...]:
-    rows = connection.read(_SYNONYMS, values, deadline=deadline)
+    rows = connection.read(_SYNONYMS, values, timeout=timeout)
     return tuple(sorted((one, other, float(similarity)) for one, other, similarity in rows))
 
 
 def _own_records(
-    connection: Neo4jConnection, values: Mapping[str, Any], facts: str, deadline: float
+    connection: Neo4jConnection, values: Mapping[str, Any], facts: str, timeout: float
 ) -> tuple[PassageRecord, ...]:
-    blocks, lines = read_together(connection, (_PASSAGE_ROWS, facts), values, deadline)
+    blocks, lines = read_together(connection, (_PASSAGE_ROWS, facts), values, timeout)
     stated = _stated(lines)
     return in_order(
         [
@@ -348,7 +348,7 @@ def read_guarded(
     *,
     limit: int = 1000,
     procedures: Collection[str] = READING_PROCEDURES,
-    deadline: float | None = None,
+    timeout: float | None = None,
 ) -> list[Row]:
     """Run a caller's or a model's statement if it only reads the graph.
 
@@ -364,7 +364,7 @@ def read_guarded(
         Rows taken at most, at least 1; the rest is left on the server.
     procedures : collection of str, optional
         Procedures it may call; by default those that query a vector or full-text index.
-    deadline : float, optional
+    timeout : float, optional
         Seconds for each of planning and running; None takes the connection's.
 
     Returns
@@ -385,7 +385,7 @@ def read_guarded(
     same reading transaction.
     """
     _check(statement, limit)
-    kind, plan = connection.explain(statement, parameters, deadline=deadline)
+    kind, plan = connection.explain(statement, parameters, timeout=timeout)
     if kind != "r":
         raise InvalidInputError(f"a statement that is not ours must only read; the server plans it as {kind!r}")
     for operator, details in _operators(plan):
@@ -396,7 +396,7 @@ def read_guarded(
                 f"a statement that is not ours may call {', '.join(sorted(procedures)) or 'no procedure'}; "
                 f"it calls {details.partition('(')[0]:.80}"
             )
-    return connection.read(statement, parameters, deadline=deadline, limit=limit, warm=False)
+    return connection.read(statement, parameters, timeout=timeout, limit=limit, warm=False)
 
 
 def _check(statement: str, limit: int) -> None:

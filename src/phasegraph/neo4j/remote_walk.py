@@ -365,7 +365,7 @@ class QueryWalk:
         if self.allowed is not None:
             statement, values["allowed"] = NEIGHBOURHOOD_ALLOWED, self.allowed
         left = max(self.seconds - (time.monotonic() - self.began), 0.01)
-        rows = self.connection.read(statement, values, deadline=left)
+        rows = self.connection.read(statement, values, timeout=left)
         take(self.grow(), rows, asked, self.passage_count, self.weights)
         self.fetched += len(nodes)
         self.rounds += 1
@@ -407,7 +407,7 @@ def walk_neighbourhood(
     kept: KeptEdges | None = None,
     allowed: Sequence[str] | None = None,
     kernel: Kernel = "auto",
-    deadline: float | None = None,
+    timeout: float | None = None,
 ) -> LocalWalk:
     """Walk from weighted seeds, fetching edges as the walk comes to them.
 
@@ -439,7 +439,7 @@ def walk_neighbourhood(
         Passages that may be seen; None allows all. Others are neither fetched nor counted.
     kernel : {"auto", "numpy", "compiled"}, default "auto"
         As for :class:`phasegraph.graph.WalkSettings`.
-    deadline : float, optional
+    timeout : float, optional
         Seconds for all rounds together; None takes the connection's. No round is begun after two thirds of
         it.
 
@@ -464,7 +464,7 @@ def walk_neighbourhood(
         push_settings(follow_probability, max(tolerance, LEAST_TOLERANCE), 0, None, kernel),
         FetchSettings() if settings is None else settings,
         allowed,
-        connection.deadline if deadline is None else deadline,
+        connection.timeout if timeout is None else timeout,
         memory.known(state[1]),
     )
     query.see(passages, entities)

@@ -197,7 +197,7 @@ def for_entities(template: str, schema: GraphSchema) -> str:
 def count_provenance(connection: Neo4jConnection, schema: GraphSchema) -> int:
     """Return how many edges lead from passages with text to entities under a schema."""
     statement = render(for_entities(_COUNT, schema), schema.names())
-    return int(connection.read(statement, deadline=BULK_SECONDS)[0][0])
+    return int(connection.read(statement, timeout=BULK_SECONDS)[0][0])
 
 
 def detect_schema(connection: Neo4jConnection) -> GraphSchema:

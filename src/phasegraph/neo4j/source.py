@@ -19,7 +19,7 @@ from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.source import (
     Allowed,
     GraphSource,
-    Trails,
+    WalkPaths,
     WalkSettings,
     background,
     members,
@@ -45,7 +45,7 @@ from phasegraph.neo4j.remote_walk import (
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
 from phasegraph.neo4j.writing import list_corpora
 from phasegraph.ranking import Ranking, top_order
-from phasegraph.sources.protocol import Given, Source
+from phasegraph.sources.protocol import Source, Upstream
 
 MOST_VIEWS = 16
 EDGES_OF_A_VIEW = 100_000
@@ -108,7 +108,7 @@ class CorpusMemory:
             self._settle(stamp)
             found = self._ids
         if found is None:
-            rows = connection.read(PASSAGE_IDS, {"corpus": corpus}, deadline=BULK_SECONDS)
+            rows = connection.read(PASSAGE_IDS, {"corpus": corpus}, timeout=BULK_SECONDS)
             found = tuple(sorted(str(row[0]) for row in rows))
             with self._lock:
                 if stamp == self._stamp:
@@ -144,7 +144,7 @@ class Neo4jGraphSource:
     corpus : str
         A corpus written by `write_graph`.
     name : str, default "graph"
-    needs : sequence of str, default ("vector",)
+    depends_on : sequence of str, default ("vector",)
         Dense rankings to take seeds from, the first of them that there is.
     method : {"neighbourhood", "gds"}, default "neighbourhood"
         Fetch the edges that the walk needs, or have the server walk all of the corpus (needs GDS; edges do
@@ -171,7 +171,7 @@ class Neo4jGraphSource:
     connection: Neo4jConnection
     corpus: str
     name: str = "graph"
-    needs: Sequence[str] = ("vector",)
+    depends_on: Sequence[str] = ("vector",)
     method: Method = "neighbourhood"
     linking: LinkSettings = field(default_factory=LinkSettings)
     walk: WalkSettings = field(default_factory=WalkSettings)
@@ -188,7 +188,7 @@ class Neo4jGraphSource:
                 raise InvalidTypeError(f"{label} must be a name that is not blank; got {value!r:.40}")
         if self.method not in ("neighbourhood", "gds"):
             raise InvalidInputError(f"method must be 'neighbourhood' or 'gds'; got {self.method!r:.40}")
-        object.__setattr__(self, "needs", check_names("needs", self.needs))
+        object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
         if self.allowed is not None:
             if self.method == "gds":
                 raise InvalidInputError("method must be 'neighbourhood' where some passages are hidden; got 'gds'")
@@ -255,11 +255,11 @@ class Neo4jGraphSource:
         _, stamp = look_up(self.connection, self.corpus, "", (), seen)
         return self._memory.view(self.connection, self.corpus, stamp, seen).count
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
-        handed = next((ranking for need in self.needs if (ranking := given.get(need)) is not None), None)
+        handed = next((ranking for need in self.depends_on if (ranking := upstream.get(need)) is not None), None)
         seen = self._seen()
         if seen is not None and not seen:
             return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
@@ -353,7 +353,7 @@ class Neo4jGraphSource:
             scores[best],
             background=behind,
             size=count,
-            payloads=Trails(graph.as_graph(), walk.walked, walk.seeding, walk.gains, ids),
+            payloads=WalkPaths(graph.as_graph(), walk.walked, walk.seeding, walk.gains, ids),
             reason="" if walk.complete else part,
         )
 

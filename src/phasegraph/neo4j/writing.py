@@ -27,7 +27,7 @@ _CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
 
 def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
     """Return the corpora that were written by us into this database, sorted."""
-    return tuple(str(row[0]) for row in connection.read(_CORPORA, deadline=BULK_SECONDS))
+    return tuple(str(row[0]) for row in connection.read(_CORPORA, timeout=BULK_SECONDS))
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
@@ -123,7 +123,7 @@ def ensure_schema(connection: Neo4jConnection) -> None:
                 if refused is wanted and obstacle is not None:
                     raise _in_the_way(wanted, obstacle) from error
             raise
-    connection.read(_AWAIT, deadline=BULK_SECONDS)
+    connection.read(_AWAIT, timeout=BULK_SECONDS)
     for wanted, obstacle in _not_serving(_present(connection)):
         raise _in_the_way(wanted, obstacle)
 
@@ -192,7 +192,7 @@ def _present(connection: Neo4jConnection) -> list[SchemaObject]:
     """Every constraint and index of the kinds that ours are, whoever made it."""
     return [
         SchemaObject(name, "constraint" if constraint else "index", covers, tuple(properties), state)
-        for name, covers, properties, constraint, state in connection.read(_PRESENT, deadline=BULK_SECONDS)
+        for name, covers, properties, constraint, state in connection.read(_PRESENT, timeout=BULK_SECONDS)
     ]
 
 
@@ -337,7 +337,7 @@ def write_graph(
     check_connection(connection)
     records = checked_records(passages, corpus, batch)
     ensure_schema(connection)
-    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
+    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, timeout=BULK_SECONDS))
     digests = {record.id: record.digest() for record in records}
     wanted = [record for record in records if stored.get(record.id) != digests[record.id]]
     gone = sorted(passage for passage in stored if passage not in digests) if replace else []
@@ -374,7 +374,7 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
     """
     checked_records((), corpus, batch)
     ensure_schema(connection)
-    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, deadline=BULK_SECONDS))
+    stored = dict(connection.read(_DIGESTS, {"corpus": corpus}, timeout=BULK_SECONDS))
     gone = sorted({passage for passage in ids if passage in stored})
     revision = _write_steps(connection, corpus, _removals(gone, corpus, batch))
     return WriteReport(0, len(stored) - len(gone), len(gone), revision)
@@ -479,7 +479,7 @@ def _mention_rows(record: PassageRecord) -> list[list[Any]]:
 
 
 def _current_revision(connection: Neo4jConnection, corpus: str) -> int:
-    rows = connection.read(_REVISION, {"corpus": corpus}, deadline=BULK_SECONDS)
+    rows = connection.read(_REVISION, {"corpus": corpus}, timeout=BULK_SECONDS)
     return int(rows[0][0]) if rows else 0
 
 

@@ -139,7 +139,7 @@ def caps(dataset: str, other: Rankings) -> list[System]:
         label = "no cap" if cap is None else f"list cut at {cap}"
         found.append(pipeline_system(label, pipeline, TWO))
         if cap is not None:
-            only = replace(pipeline, pool_cap_mode="graph_only")
+            only = replace(pipeline, pool_cap_mode="unique_only")
             found.append(pipeline_system(f"at most {cap} that vectors lack", only, TWO))
     return found
 

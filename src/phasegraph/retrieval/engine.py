@@ -23,7 +23,6 @@ from phasegraph._validation import check_count
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
-from phasegraph.diagnostics import fit_agreement_floor
 from phasegraph.errors import (
     AllSourcesFailed,
     DegradedError,
@@ -34,7 +33,7 @@ from phasegraph.errors import (
     PhasegraphWarning,
 )
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.pipeline import FusionPipeline, check_weights_mapping
+from phasegraph.pipeline import FusionPipeline, check_weights_mapping, fit_min_agreement
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
@@ -250,17 +249,17 @@ class Fitted:
     Parameters
     ----------
     calibrators : mapping of str to ReferenceECDF
-    agreement_floor : mapping of (str, str) to float
+    min_agreement : mapping of (str, str) to float
         As in :class:`~phasegraph.FusionPipeline`.
     """
 
     calibrators: Mapping[str, ReferenceECDF]
-    agreement_floor: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    min_agreement: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     def on(self, pipeline: FusionPipeline) -> FusionPipeline:
         """The pipeline with these calibrators besides those it has for other sources, and these floors."""
         calibrators = {**pipeline.calibrators, **self.calibrators}
-        return replace(pipeline, calibrators=calibrators, agreement_floor=self.agreement_floor)
+        return replace(pipeline, calibrators=calibrators, min_agreement=self.min_agreement)
 
 
 def fit_calibrators(
@@ -585,7 +584,7 @@ class Plan:
         weights: Mapping[str, float] | None = None,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
         limit: int | None = 50,
-        deadline: float | None = 10.0,
+        timeout: float | None = 10.0,
         strict: bool = False,
         on_all_failed: OnAllFailed = "raise",
         context: MakeContext | None = None,
@@ -603,7 +602,7 @@ class Plan:
         choosing : Choosing, optional
         """
         settings = {name: spec.settings(limit, needs_of(name, spec, specs)) for name, spec in specs.items()}
-        gatherer = Gatherer(settings, deadline=deadline, strict=strict, on_all_failed=on_all_failed)
+        gatherer = Gatherer(settings, timeout=timeout, strict=strict, on_all_failed=on_all_failed)
         after = Choosing() if choosing is None else choosing
         bare = cls(specs, (), gatherer, FusionPipeline(), context, after, k, check_weights(weights, specs))
         return bare.with_pipeline(FusionPipeline() if pipeline is None else pipeline)
@@ -645,7 +644,7 @@ class Plan:
             normal_scores=FUSION_RULES[self.pipeline.rule].expects not in ("bounded", "percentile"),
             fingerprints=fingerprints(self.specs),
         )
-        return Fitted(calibrators, fit_agreement_floor([rankings for _, rankings in answers], self.pipeline))
+        return Fitted(calibrators, fit_min_agreement([rankings for _, rankings in answers], self.pipeline))
 
     def with_fitted(self, fitted: Fitted) -> Plan:
         """The same plan with these calibrators in place of, or besides, those it has."""
@@ -677,7 +676,7 @@ class Plan:
             ``bind(name, notes)`` gives the source of this call; what it notes goes to its report.
         """
         begun = monotonic()
-        result = self._ask(query, k, bind, self.gatherer.deadline)
+        result = self._ask(query, k, bind, self.gatherer.timeout)
         said = self.choosing.again(result)
         if said is None:
             return result
@@ -690,7 +689,7 @@ class Plan:
     async def aask(self, query: str, k: int, bind: Bind) -> Result:
         """As :meth:`ask`, on the caller's event loop; there, what corrects may be a coroutine."""
         begun = monotonic()
-        result = await self._aask(query, k, bind, self.gatherer.deadline)
+        result = await self._aask(query, k, bind, self.gatherer.timeout)
         said = self.choosing.again(result)
         if isawaitable(said):
             said = await awaited(said, self._left(begun))
@@ -704,7 +703,7 @@ class Plan:
 
     def _left(self, begun: float) -> float | None:
         """Seconds left of a call's deadline; None = there is none."""
-        limit = self.gatherer.deadline
+        limit = self.gatherer.timeout
         return None if limit is None else max(0.0, limit - (monotonic() - begun))
 
     def rankings(self, query: str, bind: Bind) -> Sequence[Ranking]:
@@ -789,7 +788,7 @@ def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
     if not wanted:
         raise InvalidInputError("weights must not all be 0 for the sources at hand")
     for name in wanted:
-        wanted.extend(need for need in gatherer.settings[name].needs if need not in wanted)
+        wanted.extend(need for need in gatherer.settings[name].depends_on if need not in wanted)
     return tuple(sorted(wanted))
 
 

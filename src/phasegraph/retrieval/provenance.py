@@ -198,8 +198,8 @@ def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
         return report
     return SourceReport(
         report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
-        report.dropped, report.calibration, report.without, (*report.notes, *notes),
-        report.outside,
+        report.dropped, report.calibration, report.missing, (*report.notes, *notes),
+        report.out_of_range_share,
     )  # fmt: skip
 
 

@@ -75,17 +75,17 @@ class SourceSpec(Reading):
     limit : int or None
         Hits asked for, in place of the retriever's own number; None leaves it alone. Default: the `limit` of the
         retriever that fuses.
-    deadline : float, optional
+    timeout : float, optional
         Seconds, from its start.
     on_error : {"skip", "raise"}, default "skip"
-    needs : sequence of str, optional
+    depends_on : sequence of str, optional
         Sources whose rankings it wants first.
     resolve : callable, optional
         ``resolve(ids)`` gives the passages of these ids, as a mapping or in the same order; for knowledge-graph hits
         whose ids name the passages they came from. May be a coroutine function.
     max_in_flight : int, default 256
         Searches of this source that may run at once.
-    breaker : BreakerSettings or None
+    circuit_breaker : BreakerSettings or None
     in_thread : bool, default False
         Run it in a worker even where it is asynchronous: for coroutines that block their event loop.
     fingerprint : str, optional
@@ -109,12 +109,12 @@ class SourceSpec(Reading):
     retriever: Any
     weight: float | None = None
     limit: int | str | None = "default"
-    deadline: float | None = None
+    timeout: float | None = None
     on_error: OnError = "skip"
-    needs: Sequence[str] | None = None
+    depends_on: Sequence[str] | None = None
     resolve: Callable[[Sequence[str]], object] | None = None
     max_in_flight: int = 256
-    breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
+    circuit_breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
     in_thread: bool = False
     fingerprint: str | None = None
 
@@ -130,15 +130,15 @@ class SourceSpec(Reading):
             raise InvalidTypeError(f"fingerprint must be text that is not blank or None; got {self.fingerprint!r}")
         self.settings(None, ())
 
-    def settings(self, limit: int | None, needs: Sequence[str]) -> SourceSettings:
+    def settings(self, limit: int | None, depends_on: Sequence[str]) -> SourceSettings:
         """The core's settings, with the defaults of the retriever that fuses filled in."""
         return SourceSettings(
             limit=limit if isinstance(self.limit, str) else self.limit,
-            deadline=self.deadline,
+            timeout=self.timeout,
             on_error=self.on_error,
-            needs=tuple(needs) if self.needs is None else self.needs,  # type: ignore[arg-type]
+            depends_on=tuple(depends_on) if self.depends_on is None else self.depends_on,  # type: ignore[arg-type]
             max_in_flight=self.max_in_flight,
-            breaker=self.breaker,
+            circuit_breaker=self.circuit_breaker,
             in_thread=self.in_thread,
         )
 
@@ -233,7 +233,7 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
     accept = pipeline.accept
     named: dict[str, Collection[str]] = {"pool_caps": pipeline.pool_caps, "calibrators": pipeline.calibrators}
     named["accept"] = () if accept is None else accept.thresholds
-    named["agreement_floor"] = dict.fromkeys(source for pair in pipeline.agreement_floor for source in pair)
+    named["min_agreement"] = dict.fromkeys(source for pair in pipeline.min_agreement for source in pair)
     for name, given in named.items():
         unknown = sorted(set(given) - set(sources))
         if unknown:
@@ -242,8 +242,8 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
 
 def needs_of(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
     """The needs a retriever declares itself, as far as there are such sources."""
-    declared = getattr(spec.retriever, "needs", ())
-    if spec.needs is not None or not isinstance(declared, list | tuple):
+    declared = getattr(spec.retriever, "depends_on", ())
+    if spec.depends_on is not None or not isinstance(declared, list | tuple):
         return ()
     return tuple(need for need in declared if need in specs and need != name)
 

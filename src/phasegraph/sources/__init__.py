@@ -6,7 +6,7 @@ costs the others nothing.
 """
 
 from phasegraph.sources.gatherer import Gathered, Gatherer
-from phasegraph.sources.protocol import AsyncCallableSource, AsyncSource, CallableSource, Given, Source
+from phasegraph.sources.protocol import AsyncCallableSource, AsyncSource, CallableSource, Source, Upstream
 from phasegraph.sources.settings import BreakerSettings, SourceHealth, SourceSettings
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "CallableSource",
     "Gathered",
     "Gatherer",
-    "Given",
     "Source",
     "SourceHealth",
     "SourceSettings",
+    "Upstream",
 ]

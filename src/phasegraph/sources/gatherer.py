@@ -21,9 +21,9 @@ from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError
 from phasegraph.ranking import Ranking, SourceReport, Status, degradations, found_in
 from phasegraph.sources.protocol import (
     AnySource,
-    Given,
     MalformedAnswerError,
     Search,
+    Upstream,
     as_ranking,
     asearch_of,
     best_hits,
@@ -36,7 +36,7 @@ from phasegraph.sources.settings import SourceHealth, SourceSettings, SourceStat
 from phasegraph.sources.workers import own_loop, pool
 
 Way: TypeAlias = Literal["search", "drive", "task"]
-_NOTHING: Given = MappingProxyType({})
+_NOTHING: Upstream = MappingProxyType({})
 
 
 def cut_note(found: int, limit: int) -> str:
@@ -48,9 +48,30 @@ class Slot:
     """One source within one call."""
 
     __slots__ = (
-        "_left", "admitted", "begun", "cancel", "context", "due", "error", "function", "given", "hits", "launched",
-        "milliseconds", "name", "needs", "notes", "probe", "ranking", "reason", "settings", "settled", "state",
-        "status", "way", "without",
+        "_left",
+        "admitted",
+        "begun",
+        "cancel",
+        "context",
+        "depends_on",
+        "due",
+        "error",
+        "function",
+        "hits",
+        "launched",
+        "milliseconds",
+        "missing",
+        "name",
+        "notes",
+        "probe",
+        "ranking",
+        "reason",
+        "settings",
+        "settled",
+        "state",
+        "status",
+        "upstream",
+        "way",
     )  # fmt: skip
 
     def __init__(
@@ -62,9 +83,9 @@ class Slot:
         self.function = function
         self.way: Way = way
         self.context = context
-        self.needs = settings.needs
-        self.given = _NOTHING
-        self.without: tuple[str, ...] = ()
+        self.depends_on = settings.depends_on
+        self.upstream = _NOTHING
+        self.missing: tuple[str, ...] = ()
         self.admitted = self.launched = self.begun = self.settled = self.probe = self._left = False
         self.due = float("inf")
         self.cancel: Callable[[], None] | None = None
@@ -102,7 +123,7 @@ class Slot:
             self.milliseconds,
             self.hits,
             0 if ranking is None else ranking.dropped,
-            without=self.without,
+            missing=self.missing,
             notes=self.notes,
         )
 
@@ -121,7 +142,7 @@ class Call:
         What is asked.
     slots : sequence of Slot
         In name order.
-    deadline : float or None
+    timeout : float or None
         Seconds from now.
     begin : callable
         Starts an admitted slot; may raise, which settles the slot.
@@ -133,7 +154,7 @@ class Call:
         self,
         query: str,
         slots: Sequence[Slot],
-        deadline: float | None,
+        timeout: float | None,
         begin: Callable[[Call, Slot], None],
         ring: Ring,
     ) -> None:
@@ -148,18 +169,18 @@ class Call:
         self._open = len(slots)
         self._excused = 0.0
         self._started = monotonic()
-        self._due = float("inf") if deadline is None else self._started + deadline
-        self._patience = float("inf") if deadline is None else self._started + deadline / 2.0
+        self._due = float("inf") if timeout is None else self._started + timeout
+        self._patience = float("inf") if timeout is None else self._started + timeout / 2.0
 
     def start(self) -> None:
         """Launch every source whose needs are not to be waited for."""
         for slot in self.slots:
-            if not slot.needs or all(self._is_settled(need) for need in slot.needs):
+            if not slot.depends_on or all(self._is_settled(need) for need in slot.depends_on):
                 self._launch(slot)
 
     def answer(self, slot: Slot) -> object:
         """Call the source; where it is asynchronous, a coroutine."""
-        return slot.function(self.query, slot.settings.limit, slot.given)
+        return slot.function(self.query, slot.settings.limit, slot.upstream)
 
     def search(self, slot: Slot) -> Outcome:
         """Run the source to its end on this thread; what it raises is the outcome."""
@@ -258,10 +279,10 @@ class Call:
             slot.leave()
             slot.state.give_back(probe=probe)
             return
-        if slot.needs:
+        if slot.depends_on:
             self._hand_over(slot)
-        if slot.settings.deadline is not None:
-            slot.due = monotonic() + slot.settings.deadline
+        if slot.settings.timeout is not None:
+            slot.due = monotonic() + slot.settings.timeout
         try:
             self._begin(self, slot)
         except BaseException as error:  # noqa: BLE001 - settled as the source's error, or passed through
@@ -269,12 +290,12 @@ class Call:
             self.settle(slot, error)
 
     def _hand_over(self, slot: Slot) -> None:
-        given: dict[str, Ranking | None] = {}
-        for need in slot.needs:
+        upstream: dict[str, Ranking | None] = {}
+        for need in slot.depends_on:
             found = self._by_name.get(need)
-            given[need] = found.ranking if found is not None and found.hits else None
-        slot.given = MappingProxyType(given)
-        slot.without = tuple(need for need in slot.needs if given[need] is None)
+            upstream[need] = found.ranking if found is not None and found.hits else None
+        slot.upstream = MappingProxyType(upstream)
+        slot.missing = tuple(need for need in slot.depends_on if upstream[need] is None)
 
     def _fail(self, slot: Slot, error: BaseException) -> None:
         """End the call with an error that is nobody's to swallow."""
@@ -310,9 +331,9 @@ class Call:
 
     def _launch_after(self, name: str) -> None:
         for slot in self.slots:
-            if name in slot.needs and not slot.launched and all(map(self._is_settled, slot.needs)):
+            if name in slot.depends_on and not slot.launched and all(map(self._is_settled, slot.depends_on)):
                 self._launch(slot)
-                if slot.settings.deadline is not None:
+                if slot.settings.timeout is not None:
                     self._ring()
 
 
@@ -553,7 +574,7 @@ class Gatherer:
     ----------
     settings : mapping of str to SourceSettings
         One per source that will ever be asked.
-    deadline : float or None, default 10.0
+    timeout : float or None, default 10.0
         Seconds a call may take, > 0; None = as long as the sources take.
     on_all_failed : {"raise", "empty"}, default "raise"
         Whether a call in which every source failed raises :class:`~phasegraph.errors.AllSourcesFailed`.
@@ -595,17 +616,17 @@ class Gatherer:
         self,
         settings: Mapping[str, SourceSettings],
         *,
-        deadline: float | None = 10.0,
+        timeout: float | None = 10.0,
         on_all_failed: OnAllFailed = "raise",
         strict: bool = False,
     ) -> None:
-        check_seconds("deadline", deadline)
+        check_seconds("timeout", timeout)
         if on_all_failed not in ("raise", "empty"):
             raise InvalidInputError(f"on_all_failed must be 'raise' or 'empty'; got {on_all_failed!r}")
         if not isinstance(strict, bool):
             raise InvalidTypeError(f"strict must be True or False; got {strict!r}")
         self.settings: Mapping[str, SourceSettings] = MappingProxyType(check_settings(settings))
-        self.deadline = deadline
+        self.timeout = timeout
         self.on_all_failed: OnAllFailed = on_all_failed
         self.strict = strict
         self._raise_if_none = on_all_failed == "raise"
@@ -616,10 +637,10 @@ class Gatherer:
         self._states = {name: SourceState(one) for name, one in self.settings.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (dict(self.settings), self.deadline, self.on_all_failed, self.strict)
+        return _rebuild, (dict(self.settings), self.timeout, self.on_all_failed, self.strict)
 
     def __repr__(self) -> str:
-        return f"Gatherer({list(self.settings)}, deadline={self.deadline}, strict={self.strict})"
+        return f"Gatherer({list(self.settings)}, timeout={self.timeout}, strict={self.strict})"
 
     @property
     def health(self) -> Mapping[str, SourceHealth]:
@@ -637,7 +658,7 @@ class Gatherer:
         query : str
             Not blank.
         seconds : float, optional
-            What is left of a deadline that began before, > 0; default the whole of `deadline`.
+            What is left of a deadline that began before, > 0; default the whole of `timeout`.
 
         Returns
         -------
@@ -727,7 +748,7 @@ class Gatherer:
                 run = call.search if slot.way == "search" else partial(run_to_end, call)
                 pool().submit(run, call.settle, slot)
 
-        return Call(query, slots, self.deadline if seconds is None else seconds, begin, ring)
+        return Call(query, slots, self.timeout if seconds is None else seconds, begin, ring)
 
     def _slot(self, name: str, source: AnySource, awaits: bool) -> Slot:
         settings = self.settings.get(name)
@@ -746,6 +767,6 @@ class Gatherer:
 
 
 def _rebuild(
-    settings: Mapping[str, SourceSettings], deadline: float | None, on_all_failed: OnAllFailed, strict: bool
+    settings: Mapping[str, SourceSettings], timeout: float | None, on_all_failed: OnAllFailed, strict: bool
 ) -> Gatherer:
-    return Gatherer(settings, deadline=deadline, on_all_failed=on_all_failed, strict=strict)
+    return Gatherer(settings, timeout=timeout, on_all_failed=on_all_failed, strict=strict)

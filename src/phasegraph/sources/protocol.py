@@ -122,7 +122,7 @@ def one_line(text: str) -> str:
     return first if len(first) <= _LONGEST_REASON else first[: _LONGEST_REASON - 1] + "…"
 
 
-Given: TypeAlias = Mapping[str, Ranking | None]
+Upstream: TypeAlias = Mapping[str, Ranking | None]
 Hits: TypeAlias = Ranking | Iterable[tuple[str, object]]
 
 
@@ -141,7 +141,7 @@ class Source(Protocol):
     True
     """
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The ranking for `query`.
 
         Parameters
@@ -150,8 +150,8 @@ class Source(Protocol):
             Not blank.
         limit : int or None
             The most hits wanted; None leaves it to the source.
-        given : mapping of str to Ranking or None
-            The rankings this source asked for (its `needs`); None = there is none to be had.
+        upstream : mapping of str to Ranking or None
+            The rankings this source asked for (its `depends_on`); None = there is none to be had.
 
         Returns
         -------
@@ -165,13 +165,13 @@ class Source(Protocol):
 class AsyncSource(Protocol):
     """What returns a ranking for a query without blocking an event loop; see :class:`Source`."""
 
-    async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
+    async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The ranking for `query`; parameters and result as in :meth:`Source.search`."""
         ...
 
 
 AnySource: TypeAlias = Source | AsyncSource
-Search: TypeAlias = Callable[[str, int | None, Given], object]
+Search: TypeAlias = Callable[[str, int | None, Upstream], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class CallableSource:
     name: str
     fn: Callable[[str, int | None], Hits]
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Call the function; its answer as a ranking."""
         return as_ranking(self.name, self.fn(query, limit))
 
@@ -222,7 +222,7 @@ class AsyncCallableSource:
     name: str
     fn: Callable[[str, int | None], Awaitable[Hits]]
 
-    async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
+    async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Await the function; its answer as a ranking."""
         return as_ranking(self.name, await self.fn(query, limit))
 

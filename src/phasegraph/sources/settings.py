@@ -59,16 +59,16 @@ class SourceSettings:
     limit : int or None, default 50
         Hits asked of the source, >= 1; None leaves it to the source. Never depends on how many are returned
         in the end.
-    deadline : float or None, default None
+    timeout : float or None, default None
         Seconds from the start of its search, > 0; None = that of the call only.
     on_error : {"skip", "raise"}, default "skip"
         ``skip`` goes on without the source and reports it; ``raise`` raises its own error.
-    needs : sequence of str, default ()
+    depends_on : sequence of str, default ()
         Names of the sources whose rankings it wants first.
     max_in_flight : int, default 256
         Searches of this source that may run at the same time, >= 1, those that outlived their call included;
         beyond it the source is skipped as busy.
-    breaker : BreakerSettings or None
+    circuit_breaker : BreakerSettings or None
         None = always ask.
     in_thread : bool, default False
         Run it in a worker even where it has ``asearch``: for coroutines that block their event loop.
@@ -80,7 +80,7 @@ class SourceSettings:
 
     Examples
     --------
-    >>> SourceSettings(limit=20, needs=["vector"]).needs
+    >>> SourceSettings(limit=20, depends_on=["vector"]).depends_on
     ('vector',)
     >>> SourceSettings(limit=0)
     Traceback (most recent call last):
@@ -89,27 +89,28 @@ class SourceSettings:
     """
 
     limit: int | None = 50
-    deadline: float | None = None
+    timeout: float | None = None
     on_error: OnError = "skip"
-    needs: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
     max_in_flight: int = 256
-    breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
+    circuit_breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
     in_thread: bool = False
 
     def __post_init__(self) -> None:
         if self.limit is not None:
             check_count("SourceSettings.limit", self.limit, minimum=1)
-        check_seconds("SourceSettings.deadline", self.deadline)
+        check_seconds("SourceSettings.timeout", self.timeout)
         if self.on_error not in ("skip", "raise"):
             raise InvalidInputError(f"SourceSettings.on_error must be 'skip' or 'raise'; got {self.on_error!r}")
         check_count("SourceSettings.max_in_flight", self.max_in_flight, minimum=1)
-        if self.breaker is not None and not isinstance(self.breaker, BreakerSettings):
+        if self.circuit_breaker is not None and not isinstance(self.circuit_breaker, BreakerSettings):
             raise InvalidTypeError(
-                f"SourceSettings.breaker must be BreakerSettings or None; got {type(self.breaker).__name__}"
+                "SourceSettings.circuit_breaker must be BreakerSettings or None; "
+                f"got {type(self.circuit_breaker).__name__}"
             )
         if not isinstance(self.in_thread, bool):
             raise InvalidTypeError(f"SourceSettings.in_thread must be True or False; got {self.in_thread!r}")
-        object.__setattr__(self, "needs", _names("SourceSettings.needs", self.needs))
+        object.__setattr__(self, "depends_on", _names("SourceSettings.depends_on", self.depends_on))
 
 
 def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSettings]:
@@ -129,16 +130,16 @@ def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSe
             raise InvalidTypeError(f"a source's name must be text that is not blank; got {name!r}")
         if not isinstance(one, SourceSettings):
             raise InvalidTypeError(f"settings[{name!r}] must be SourceSettings; got {type(one).__name__}")
-        for need in one.needs:
+        for need in one.depends_on:
             if need not in settings:
                 raise InvalidInputError(
-                    f"settings[{name!r}].needs must name sources; got {need!r}, known are {sorted(settings)}"
+                    f"settings[{name!r}].depends_on must name sources; got {need!r}, known are {sorted(settings)}"
                 )
     try:
-        TopologicalSorter({name: one.needs for name, one in settings.items()}).prepare()
+        TopologicalSorter({name: one.depends_on for name, one in settings.items()}).prepare()
     except CycleError as error:
         circle = " -> ".join(reversed(error.args[1]))
-        raise InvalidInputError(f"needs must not go round in a circle; got {circle}") from None
+        raise InvalidInputError(f"depends_on must not go round in a circle; got {circle}") from None
     return {name: settings[name] for name in sorted(settings)}
 
 
@@ -153,7 +154,7 @@ def _names(field: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-BreakerState: TypeAlias = Literal["closed", "open", "probing"]
+BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class Breaker:
@@ -194,10 +195,10 @@ class Breaker:
 
     @property
     def state(self) -> BreakerState:
-        """``closed``, ``open`` or ``probing`` (one trial is under way)."""
+        """``closed``, ``open`` or ``half_open`` (one trial is under way)."""
         if self._opened is None:
             return "closed"
-        return "probing" if self._probing else "open"
+        return "half_open" if self._probing else "open"
 
     def allows(self, now: float) -> bool:
         """Whether a search may begin at `now` (seconds)."""
@@ -250,12 +251,12 @@ class SourceHealth:
     ----------
     in_flight : int
         Searches running now, those that outlived their call included.
-    breaker : {"closed", "open", "probing"}
-        ``open``: it is not asked; ``probing``: one search is trying again.
+    circuit_breaker : {"closed", "open", "half_open"}
+        ``open``: it is not asked; ``half_open``: one search is trying again.
     """
 
     in_flight: int
-    breaker: BreakerState
+    circuit_breaker: BreakerState
 
 
 class SourceState:
@@ -267,19 +268,25 @@ class SourceState:
         self._lock = threading.Lock()
         self._most = settings.max_in_flight
         self._in_flight = 0
-        breaker = settings.breaker
-        self._breaker = None if breaker is None else Breaker(breaker.failures, breaker.probe_interval)
+        circuit_breaker = settings.circuit_breaker
+        self._breaker = (
+            None if circuit_breaker is None else Breaker(circuit_breaker.failures, circuit_breaker.probe_interval)
+        )
 
     def enter(self) -> tuple[str, bool]:
         """Begin a search: ("", whether it is a trial), or the reason why it may not begin."""
         with self._lock:
-            breaker = self._breaker
-            if breaker is not None and breaker.state != "closed" and not breaker.allows(monotonic()):
+            circuit_breaker = self._breaker
+            if (
+                circuit_breaker is not None
+                and circuit_breaker.state != "closed"
+                and not circuit_breaker.allows(monotonic())
+            ):
                 return "breaker open", False
             if self._in_flight >= self._most:
                 return "busy", False
             self._in_flight += 1
-            return "", breaker is not None and breaker.begin(monotonic())
+            return "", circuit_breaker is not None and circuit_breaker.begin(monotonic())
 
     def leave(self) -> None:
         """Note that a search has ended, in time or late."""

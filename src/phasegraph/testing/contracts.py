@@ -23,7 +23,7 @@ import numpy as np
 
 from phasegraph.ranking import Ranking
 from phasegraph.sources import Gatherer, SourceSettings
-from phasegraph.sources.protocol import AnySource, Given, asearch_of, search_of
+from phasegraph.sources.protocol import AnySource, Upstream, asearch_of, search_of
 
 _AWKWARD = (
     "\x00 null",
@@ -45,54 +45,54 @@ class SourceContract:
         The name the source gives its rankings.
     queries : sequence of str
         Queries that find something.
-    needs : sequence of str
+    depends_on : sequence of str
         Sources whose rankings it asks for.
     """
 
     name: str = "source"
     queries: Sequence[str] = ("what is it?",)
-    needs: Sequence[str] = ()
+    depends_on: Sequence[str] = ()
 
     def make_source(self) -> AnySource:
         """A source ready to be searched; override this."""
         raise NotImplementedError("override make_source")
 
-    def given(self) -> Mapping[str, Ranking | None]:
+    def upstream(self) -> Mapping[str, Ranking | None]:
         """What the source is handed; default nothing of what it needs."""
-        return dict.fromkeys(self.needs)
+        return dict.fromkeys(self.depends_on)
 
     def test_returns_a_ranking_under_its_own_name(self) -> None:
         source = self.make_source()
         for query in self.queries:
-            found = _ask(source, query, 10, self.given())
+            found = _ask(source, query, 10, self.upstream())
             assert isinstance(found, Ranking), f"search must return a Ranking; got {type(found).__name__}"
             assert found.source == self.name, f"the ranking must be named {self.name!r}; got {found.source!r}"
 
     def test_finds_something_for_its_own_queries(self) -> None:
         source = self.make_source()
-        assert all(len(_ask(source, query, 10, self.given())) for query in self.queries)
+        assert all(len(_ask(source, query, 10, self.upstream())) for query in self.queries)
 
     def test_returns_at_most_as_many_hits_as_asked_for(self) -> None:
         source = self.make_source()
         for limit in (1, 2, 5):
-            assert len(_ask(source, self.queries[0], limit, self.given())) <= limit
+            assert len(_ask(source, self.queries[0], limit, self.upstream())) <= limit
 
     def test_takes_no_limit_and_a_limit_beyond_what_it_holds(self) -> None:
         source = self.make_source()
         for limit in (None, 100_000):
-            assert isinstance(_ask(source, self.queries[0], limit, self.given()), Ranking)
+            assert isinstance(_ask(source, self.queries[0], limit, self.upstream()), Ranking)
 
     def test_answers_the_same_when_asked_again(self) -> None:
         source = self.make_source()
         for query in self.queries:
-            _assert_same(_ask(source, query, 10, self.given()), _ask(source, query, 10, self.given()))
+            _assert_same(_ask(source, query, 10, self.upstream()), _ask(source, query, 10, self.upstream()))
 
     def test_answers_the_same_in_many_threads(self) -> None:
         source = self.make_source()
         query = self.queries[0]
-        expected = _ask(source, query, 10, self.given())
+        expected = _ask(source, query, 10, self.upstream())
         with ThreadPoolExecutor(8) as threads:
-            for found in threads.map(lambda _: _ask(source, query, 10, self.given()), range(32)):
+            for found in threads.map(lambda _: _ask(source, query, 10, self.upstream()), range(32)):
                 _assert_same(found, expected)
 
     def test_answers_the_same_awaited_and_called(self) -> None:
@@ -100,46 +100,46 @@ class SourceContract:
         if search_of(source) is None or asearch_of(source) is None:
             return
         query = self.queries[0]
-        awaited = asyncio.run(_await(source, query, 10, self.given()))
-        _assert_same(awaited, _ask(source, query, 10, self.given()))
+        awaited = asyncio.run(_await(source, query, 10, self.upstream()))
+        _assert_same(awaited, _ask(source, query, 10, self.upstream()))
 
     def test_leaves_what_it_is_given_alone(self) -> None:
         source = self.make_source()
-        handed = dict(self.given())
+        handed = dict(self.upstream())
         before = copy.copy(handed)
         _ask(source, self.queries[0], 10, MappingProxyType(handed))
         assert handed == before
 
     def test_answers_without_what_it_needs(self) -> None:
         source = self.make_source()
-        assert isinstance(_ask(source, self.queries[0], 10, dict.fromkeys(self.needs)), Ranking)
+        assert isinstance(_ask(source, self.queries[0], 10, dict.fromkeys(self.depends_on)), Ranking)
 
     def test_takes_awkward_queries(self) -> None:
         source = self.make_source()
         for query in _AWKWARD:
-            assert isinstance(_ask(source, query, 10, self.given()), Ranking), f"broke on {query[:20]!r}"
+            assert isinstance(_ask(source, query, 10, self.upstream()), Ranking), f"broke on {query[:20]!r}"
 
     def test_answers_through_a_gatherer(self) -> None:
-        settings = {self.name: SourceSettings(limit=10, needs=tuple(self.needs))}
-        settings.update({need: SourceSettings() for need in self.needs})
-        gathered = Gatherer(settings, deadline=60.0).gather({self.name: self.make_source()}, self.queries[0])
+        settings = {self.name: SourceSettings(limit=10, depends_on=tuple(self.depends_on))}
+        settings.update({need: SourceSettings() for need in self.depends_on})
+        gathered = Gatherer(settings, timeout=60.0).gather({self.name: self.make_source()}, self.queries[0])
         assert [report.status for report in gathered.reports] == ["ok"], gathered.reports
 
 
-def _ask(source: AnySource, query: str, limit: int | None, given: Given) -> Ranking:
+def _ask(source: AnySource, query: str, limit: int | None, upstream: Upstream) -> Ranking:
     search = search_of(source)
     if search is None:
-        return asyncio.run(_await(source, query, limit, given))
-    found = search(query, limit, given)
+        return asyncio.run(_await(source, query, limit, upstream))
+    found = search(query, limit, upstream)
     assert not inspect.isawaitable(found), "search must not be a coroutine function; name it asearch"
     assert isinstance(found, Ranking), f"search must return a Ranking; got {type(found).__name__}"
     return found
 
 
-async def _await(source: AnySource, query: str, limit: int | None, given: Given) -> Ranking:
+async def _await(source: AnySource, query: str, limit: int | None, upstream: Upstream) -> Ranking:
     asearch = asearch_of(source)
     assert asearch is not None, "a source must have search or asearch"
-    pending = asearch(query, limit, given)
+    pending = asearch(query, limit, upstream)
     assert inspect.isawaitable(pending), "asearch must be a coroutine function"
     found = await pending
     assert isinstance(found, Ranking), f"asearch must return a Ranking; got {type(found).__name__}"

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Ranking
-from phasegraph.sources.protocol import Given, Source
+from phasegraph.sources.protocol import Source, Upstream
 
 Fault = Callable[[Ranking, float], object]
 
@@ -193,9 +193,9 @@ class FaultySource:
     plan: FaultPlan
     hang_seconds: float = 1.0
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """What the source answers, broken if the plan says so."""
-        ranking = self.source.search(query, limit, given)
+        ranking = self.source.search(query, limit, upstream)
         kind = self.plan.strikes(self.name, query)
         broken = ranking if kind is None else FAULTS[kind](ranking, self.hang_seconds)
         return broken  # type: ignore[return-value]

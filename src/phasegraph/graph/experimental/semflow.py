@@ -25,7 +25,7 @@ from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
 from phasegraph.graph.synonyms import finite_rows
 from phasegraph.ranking import Ranking, top_order
-from phasegraph.sources.protocol import Given
+from phasegraph.sources.protocol import Upstream
 
 _ROWS = 1024
 _kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakKeyDictionary()
@@ -779,7 +779,7 @@ class SemFlowSource:
             raise InvalidInputError(f"parameters must be FlowParameters or one of {known}; got {self.parameters!r:.80}")
 
     @property
-    def needs(self) -> Sequence[str]:
+    def depends_on(self) -> Sequence[str]:
         """No ranking of another source."""
         return ()
 
@@ -806,7 +806,7 @@ class SemFlowSource:
         self._walked(np.zeros(1, dtype=np.intp), np.ones(1), np.ones(len(self.graph.passages)))
         return self
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)

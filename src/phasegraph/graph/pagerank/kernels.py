@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Literal
 
@@ -11,8 +13,8 @@ from phasegraph.errors import InvalidInputError, MissingDependencyError
 Kernel = Literal["auto", "numpy", "compiled"]
 
 
-def use_compiled(kernel: str) -> bool:
-    """Whether to use machine code: "auto" does where numba is installed.
+def check_kernel(kernel: str) -> None:
+    """Refuse a kernel that there is not, or that numba is missing for, without loading numba.
 
     Raises
     ------
@@ -23,12 +25,14 @@ def use_compiled(kernel: str) -> bool:
     """
     if kernel not in ("auto", "numpy", "compiled"):
         raise InvalidInputError(f'kernel must be "auto", "numpy" or "compiled"; got {kernel!r}')
-    if kernel == "numpy":
-        return False
-    available = _machine() is not None
-    if kernel == "compiled" and not available:
+    if kernel == "compiled" and (sys.modules.get("numba", ...) is None or find_spec("numba") is None):
         raise MissingDependencyError('kernel="compiled" needs numba: pip install "phasegraph[graph]"')
-    return available
+
+
+def use_compiled(kernel: str) -> bool:
+    """Whether to walk in machine code: "auto" does where numba is installed; what is asked for is checked."""
+    check_kernel(kernel)
+    return kernel != "numpy" and _machine() is not None
 
 
 def machine() -> ModuleType:

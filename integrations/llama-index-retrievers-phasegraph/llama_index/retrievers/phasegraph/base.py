@@ -77,7 +77,7 @@ class CalibratedFusionRetriever(Calibrating, BaseRetriever):
         How to fuse; a path to a file that :meth:`save` wrote. Default ``FusionPipeline()``.
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
-    deadline : float or None, default 10.0
+    timeout : float or None, default 10.0
         Seconds for the whole call.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
@@ -126,7 +126,7 @@ class CalibratedFusionRetriever(Calibrating, BaseRetriever):
         weights: Mapping[str, float] | None = None,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
         limit: int | None = 50,
-        deadline: float | None = 10.0,
+        timeout: float | None = 10.0,
         strict: bool = False,
         on_all_failed: Literal["raise", "empty"] = "raise",
         provenance: bool = True,
@@ -145,7 +145,7 @@ class CalibratedFusionRetriever(Calibrating, BaseRetriever):
         specs = as_specs(vector, graph, retrievers)
         self._plan = Plan.of(
             specs, k=one_count(similarity_top_k, k), weights=weights, pipeline=pipeline, limit=limit,
-            deadline=deadline, strict=strict, on_all_failed=on_all_failed, context=check_callable("context", context),
+            timeout=timeout, strict=strict, on_all_failed=on_all_failed, context=check_callable("context", context),
             choosing=Choosing(accept, selection, check_callable("correct", correct), embedding_of(embed_model)),
         )  # fmt: skip
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}

@@ -16,7 +16,7 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, No
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 
 from phasegraph import InvalidTypeError, Ranking, Result
-from phasegraph.graph.source import Trail
+from phasegraph.graph.source import WalkPath
 from phasegraph.retrieval import Direction, Identities, contradicts, limited, plain, provenance, scores_of
 from phasegraph.retrieval.engine import Embedding
 from phasegraph.retrieval.ids import Payloads
@@ -229,7 +229,7 @@ class Paths(Mapping[str, Mapping[str, object]]):
 
     def __getitem__(self, identifier: str) -> Mapping[str, object]:
         trail = self._trails[identifier]
-        if not isinstance(trail, Trail):
+        if not isinstance(trail, WalkPath):
             return {"path": str(trail)}
         seeds = {step.name: share for step, share in trail.seeds}
         return {"path": str(trail), "steps": [[step.kind, step.name] for step in trail.path], "seeds": seeds}

@@ -26,7 +26,7 @@ from phasegraph.graph.source import passage_ids
 from phasegraph.neo4j import GraphSchema, Neo4jConnection
 from phasegraph.neo4j.source import StoredGraph, stored_graph
 from phasegraph.retrieval.source_config import SourceSpec
-from phasegraph.sources import Gathered, Gatherer, Given, Source, SourceSettings
+from phasegraph.sources import Gathered, Gatherer, Source, SourceSettings, Upstream
 from phasegraph.sources.protocol import AnySource
 
 _SEED_HITS = 50
@@ -43,7 +43,7 @@ class Seeded:
     seeds : RetrieverSource or None
     """
 
-    walk: Callable[[str, int | None, Given], Ranking]
+    walk: Callable[[str, int | None, Upstream], Ranking]
     seeds: RetrieverSource | None
 
     def ask(self, bundle: QueryBundle, limit: int | None) -> Ranking:
@@ -55,11 +55,11 @@ class Seeded:
         return _ranking_of(await self._gatherer(limit).agather(self._legs(bundle), bundle.query_str))
 
     def _gatherer(self, limit: int | None) -> Gatherer:
-        needs = () if self.seeds is None else ("seeds",)
-        settings = {"graph": SourceSettings(limit=limit, needs=needs, on_error="raise", breaker=None)}
+        depends_on = () if self.seeds is None else ("seeds",)
+        settings = {"graph": SourceSettings(limit=limit, depends_on=depends_on, on_error="raise", circuit_breaker=None)}
         if self.seeds is not None:
-            settings["seeds"] = SourceSettings(limit=_SEED_HITS, on_error="raise", breaker=None)
-        return Gatherer(settings, deadline=None)
+            settings["seeds"] = SourceSettings(limit=_SEED_HITS, on_error="raise", circuit_breaker=None)
+        return Gatherer(settings, timeout=None)
 
     def _legs(self, bundle: QueryBundle) -> dict[str, AnySource]:
         legs: dict[str, AnySource] = {"graph": _Named(self.walk)}
@@ -72,10 +72,10 @@ class Seeded:
 class _Named:
     """The walk as the source "graph", whatever its own source is called."""
 
-    walk: Callable[[str, int | None, Given], Ranking]
+    walk: Callable[[str, int | None, Upstream], Ranking]
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
-        return replace(self.walk(query, limit, given), source="graph")
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        return replace(self.walk(query, limit, upstream), source="graph")
 
 
 def hits_of(ranking: Ranking) -> list[NodeWithScore]:
@@ -185,8 +185,8 @@ class EntityGraphRetriever(FromNeo4j, BaseRetriever):
     -----
     The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
     Scores are masses in (0, 1]. Within a ``CalibratedFusionRetriever`` it declares that it needs ``vector`` (the names
-    in ``graph.needs``): the dense ranking seeds the walk. Asked alone and without `seeds`, only the entities that the
-    query names do.
+    in ``graph.depends_on``): the dense ranking seeds the walk. Asked alone and without `seeds`, only the entities
+    that the query names do.
 
     Examples
     --------
@@ -222,7 +222,7 @@ class EntityGraphRetriever(FromNeo4j, BaseRetriever):
             source = GraphSource(graph, embedder=None if embed_model is None else embed_model.get_query_embedding)
         if not isinstance(source, Source):
             raise InvalidTypeError(not_a_graph(graph))
-        self.needs: tuple[str, ...] = tuple(getattr(source, "needs", ()))
+        self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
         self._lookup = None if nodes is None else as_lookup(nodes)
         self._source = source
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
@@ -294,8 +294,8 @@ class EntityGraphRetriever(FromNeo4j, BaseRetriever):
         asked = take()
         if asked is None:
             return self._copies(self._seeded.ask(query_bundle, max(self._similarity_top_k, 1)))
-        if self._seeds is None or any(asked.given.values()):
-            asked.ranking = self.search(query, asked.limit, asked.given)
+        if self._seeds is None or any(asked.upstream.values()):
+            asked.ranking = self.search(query, asked.limit, asked.upstream)
         else:
             asked.ranking = self._seeded.ask(query_bundle, asked.limit)
         return hits_of(asked.ranking)
@@ -308,10 +308,12 @@ class EntityGraphRetriever(FromNeo4j, BaseRetriever):
     def _seeded(self) -> Seeded:
         return Seeded(self.search, self._seeds)
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The core's ranking with the passages' nodes as payloads; see :meth:`phasegraph.sources.Source.search`."""
-        seeds = given.get("seeds")
-        ranking = self._source.search(query, limit, dict.fromkeys(self.needs, seeds) if seeds is not None else given)
+        seeds = upstream.get("seeds")
+        ranking = self._source.search(
+            query, limit, dict.fromkeys(self.depends_on, seeds) if seeds is not None else upstream
+        )
         nodes: Mapping[str, Any] = {} if self._lookup is None else self._lookup(ranking.ids)
         ids = [one for one in ranking.ids if one in nodes]
         if self._lookup is not None and len(ids) < len(ranking):

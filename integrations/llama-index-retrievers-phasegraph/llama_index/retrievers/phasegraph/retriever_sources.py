@@ -44,7 +44,7 @@ from phasegraph.retrieval import Direction, known_direction
 from phasegraph.retrieval.engine import drained, parameters_of
 from phasegraph.retrieval.ids import by_id, note_missing
 from phasegraph.retrieval.source_config import SourceSpec, kind_of
-from phasegraph.sources import Given
+from phasegraph.sources import Upstream
 from phasegraph.sources.protocol import AnySource, MalformedAnswerError, asearch_of, search_of
 
 
@@ -56,14 +56,14 @@ class Exchange:
     ----------
     limit : int or None
         Hits asked for.
-    given : mapping of str to Ranking or None
+    upstream : mapping of str to Ranking or None
         Rankings of the sources that it needs.
     ranking : Ranking or None
         The source's own ranking, background and evidence included, where it has one to hand back.
     """
 
     limit: int | None = None
-    given: Mapping[str, Ranking | None] = field(default_factory=dict)
+    upstream: Mapping[str, Ranking | None] = field(default_factory=dict)
     ranking: Ranking | None = None
 
 
@@ -95,9 +95,9 @@ class Asking:
 
     __slots__ = ("_asked", "_name", "_tags", "_token")
 
-    def __init__(self, name: str, limit: int | None, given: Given) -> None:
+    def __init__(self, name: str, limit: int | None, upstream: Upstream) -> None:
         self._name = name
-        self._asked = Exchange(limit, given)
+        self._asked = Exchange(limit, upstream)
 
     def __enter__(self) -> Exchange:
         self._token = EXCHANGE.set(self._asked)
@@ -120,7 +120,7 @@ class FunctionRetriever(BaseRetriever):
         self.function = function
         call = getattr(function, "__call__", function)  # noqa: B004 - an instance's coroutine method
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
-        self.accepts = parameters_of(function) & {"limit", "k", "given", "filters"}
+        self.accepts = parameters_of(function) & {"limit", "k", "upstream", "filters"}
         self.filters: MetadataFilters | None = None
 
     def within(self, filters: MetadataFilters) -> FunctionRetriever:
@@ -140,7 +140,7 @@ class FunctionRetriever(BaseRetriever):
 
     def _keywords(self) -> dict[str, Any]:
         asked = take() or Exchange()
-        offered = {"limit": asked.limit, "k": asked.limit, "given": asked.given, "filters": self.filters}
+        offered = {"limit": asked.limit, "k": asked.limit, "upstream": asked.upstream, "filters": self.filters}
         return {key: value for key, value in offered.items() if key in self.accepts}
 
 
@@ -353,13 +353,13 @@ class _Bound:
         self._bundle = bundle
         self._notes = notes
 
-    def search(self, query: str, limit: int | None, given: Given) -> Ranking:
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         source = self._source
         ranking: Ranking
         if source.core:
-            ranking = source.retriever.search(query, limit, given)
+            ranking = source.retriever.search(query, limit, upstream)
         else:
-            with Asking(source.name, limit, given) as asked:
+            with Asking(source.name, limit, upstream) as asked:
                 hits = prepared(source.retriever, limit).retrieve(own_copy(self._bundle, query))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):
@@ -374,13 +374,13 @@ class _AsyncBound(_Bound):
     __slots__ = ()
     search = None  # type: ignore[assignment]
 
-    async def asearch(self, query: str, limit: int | None, given: Given) -> Ranking:
+    async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         source = self._source
         ranking: Ranking
         if source.core:
-            ranking = await source.retriever.asearch(query, limit, given)
+            ranking = await source.retriever.asearch(query, limit, upstream)
         else:
-            with Asking(source.name, limit, given) as asked:
+            with Asking(source.name, limit, upstream) as asked:
                 hits = await prepared(source.retriever, limit).aretrieve(own_copy(self._bundle, query))
             ranking = source.read(hits, asked, self._notes)
         if not len(ranking):

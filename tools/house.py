@@ -1,0 +1,233 @@
+"""How large the house is, counted: ``python tools/house.py [--json FILE]``.
+
+Files and lines per room, the files that one call passes through, exported names, constructor parameters, modules that
+an import loads, and circles among imports (type-checking ones included).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = {
+    "phasegraph": ROOT / "src",
+    "langchain_phasegraph": ROOT / "integrations/langchain-phasegraph",
+    "llama_index.retrievers.phasegraph": ROOT / "integrations/llama-index-retrievers-phasegraph",
+}
+HEAVY = ("numba", "neo4j", "scipy.stats", "scipy.optimize", "matplotlib")
+TEXTS = {"Vertigo": "A film by Alfred Hitchcock.", "Alfred Hitchcock": "A director, born in Leytonstone."}
+QUESTION = "Where was the director of Vertigo born?"
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the three packages by its dotted name."""
+    found: dict[str, Path] = {}
+    for package, base in PACKAGES.items():
+        for file in sorted((base / package.replace(".", "/")).rglob("*.py")):
+            name = ".".join(file.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+            found[name] = file
+    return found
+
+
+def room_of(module: str) -> str:
+    """The room a module stands in: the first part of its name below the package, or the integration."""
+    if not module.startswith("phasegraph"):
+        return "integrations"
+    return module.split(".")[1] if "." in module else "__init__"
+
+
+def rooms(found: Mapping[str, Path]) -> dict[str, dict[str, int]]:
+    """Files and lines of each room."""
+    table: dict[str, dict[str, int]] = {}
+    for module, file in found.items():
+        row = table.setdefault(room_of(module), {"files": 0, "lines": 0})
+        row["files"] += 1
+        row["lines"] += len(file.read_text(encoding="utf-8").splitlines())
+    return dict(sorted(table.items()))
+
+
+def imports_of(module: str, file: Path, known: Mapping[str, Path]) -> set[str]:
+    """Modules of ours that a module imports, inside functions and for type checking too."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (inside & set(known)) or {node.module}
+    return {name for name in found if name in known and name != module}
+
+
+def circles(found: Mapping[str, Path]) -> list[str]:
+    """The circles among imports, one at a time, each as its path."""
+    graph = {module: imports_of(module, file, found) for module, file in found.items()}
+    out: list[str] = []
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            path = error.args[1]
+            out.append(" -> ".join(reversed(path)))
+            graph[path[1]] = graph[path[1]] - {path[0]}
+        else:
+            return out
+
+
+def exported(found: Mapping[str, Path]) -> dict[str, int]:
+    """How many names each ``__all__`` lists."""
+    out: dict[str, int] = {}
+    for module, file in found.items():
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                out[module] = len(ast.literal_eval(node.value))
+    return out
+
+
+def passed(framework: str) -> list[str]:
+    """Files of ours whose code runs in the first call of a framework's program, on whatever thread.
+
+    In a process of its own: worker threads that another call left behind would not be seen.
+    """
+    code = f"import house, json; print(json.dumps(house.followed(house.{framework}_call())))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "tools")
+    return list(json.loads(done.stdout.splitlines()[-1]))
+
+
+def followed(call: Callable[[], object]) -> list[str]:
+    """Files of ours whose code runs in one call."""
+    seen: set[str] = set()
+    homes = tuple(str(base) for base in PACKAGES.values())
+
+    def note(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(homes):
+            seen.add(frame.f_code.co_filename)
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
+    return sorted(str(Path(name).relative_to(ROOT)) for name in seen)
+
+
+def langchain_call() -> Callable[[], object]:
+    """The README's LangChain program, built, with its first call to come."""
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+    from langchain_core.vectorstores import InMemoryVectorStore
+
+    from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
+
+    documents = [Document(text, id=title, metadata={"title": title}) for title, text in TEXTS.items()]
+    store = InMemoryVectorStore.from_documents(documents, DeterministicFakeEmbedding(size=64))
+    graph = EntityGraphRetriever.from_documents(documents)
+    retriever = PhaseGraphRetriever(vector=store.as_retriever(), graph=graph, k=2)
+    return lambda: retriever.invoke(QUESTION)
+
+
+def llama_index_call() -> Callable[[], object]:
+    """The README's LlamaIndex program, built, with its first call to come."""
+    from llama_index.core import MockEmbedding, VectorStoreIndex
+    from llama_index.core.schema import TextNode
+
+    from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+
+    nodes = [TextNode(text=text, id_=title, metadata={"title": title}) for title, text in TEXTS.items()]
+    index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=64))
+    graph = EntityGraphRetriever.from_nodes(nodes)
+    retriever = CalibratedFusionRetriever(vector=index.as_retriever(), graph=graph, similarity_top_k=2)
+    return lambda: retriever.retrieve(QUESTION)
+
+
+def parameters() -> dict[str, int]:
+    """Constructor parameters of the four classes that a user sets up."""
+    from langchain_core.retrievers import BaseRetriever
+
+    from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+    from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+    from phasegraph import FusionPipeline
+
+    return {
+        "PhaseGraphRetriever": len(set(PhaseGraphRetriever.model_fields) - set(BaseRetriever.model_fields)),
+        "CalibratedFusionRetriever": len(inspect.signature(CalibratedFusionRetriever.__init__).parameters) - 1,
+        "SourceSpec": len(inspect.signature(SourceSpec).parameters),
+        "FusionPipeline": len(inspect.signature(FusionPipeline).parameters),
+    }
+
+
+def loaded(statement: str) -> dict[str, object]:
+    """How many modules of ours a statement loads, and which heavy ones of others."""
+    code = (
+        f"import json, sys; {statement}; ours = {tuple(PACKAGES)}; heavy = {HEAVY}; print(json.dumps({{"
+        "'ours': sum(name.startswith(ours) for name in sys.modules), 'heavy': [m for m in heavy if m in sys.modules]}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout))
+
+
+def measure() -> dict[str, Any]:
+    """Everything, as one value."""
+    found = modules()
+    table = rooms(found)
+    files, lines = sum(row["files"] for row in table.values()), sum(row["lines"] for row in table.values())
+    core = lines - table["integrations"]["lines"]
+    largest = max((name for name in table if name != "integrations"), key=lambda name: table[name]["lines"])
+    names = exported(found)
+    return {
+        "rooms": table,
+        "files": files,
+        "lines": lines,
+        "core_lines": core,
+        "largest_room": {"name": largest, "share": round(table[largest]["lines"] / lines, 3)},
+        "invoke_files": passed("langchain"),
+        "retrieve_files": passed("llama_index"),
+        "exported": {"lists": len(names), "names": sum(names.values())},
+        "parameters": parameters(),
+        "loaded": {
+            name: loaded(f"import {name}")
+            for name in ("phasegraph", "phasegraph.graph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
+        },
+        "circles": circles(found),
+    }
+
+
+def report(found: Mapping[str, Any]) -> Iterator[str]:
+    """The measurement as lines of text."""
+    yield f"{'room':<16}{'files':>6}{'lines':>8}"
+    for name, row in found["rooms"].items():
+        yield f"{name:<16}{row['files']:>6}{row['lines']:>8}"
+    yield f"{'all':<16}{found['files']:>6}{found['lines']:>8}   (core {found['core_lines']})"
+    yield "largest room: {name}, {share:.1%} of all lines".format(**found["largest_room"])
+    yield f"files passed by one invoke {len(found['invoke_files'])}, by one retrieve {len(found['retrieve_files'])}"
+    yield "exported names {names} in {lists} lists".format(**found["exported"])
+    yield "constructor parameters: " + ", ".join(f"{name} {count}" for name, count in found["parameters"].items())
+    for name, row in found["loaded"].items():
+        yield f"import {name}: {row['ours']} modules of ours; heavy ones of others: {row['heavy'] or 'none'}"
+    yield f"import circles: {len(found['circles'])}" + "".join(f"\n  {path}" for path in found["circles"])
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="How large the house is, counted.")
+    parser.add_argument("--json", metavar="FILE", help="write the measurement there as well")
+    chosen = parser.parse_args()
+    found = measure()
+    print("\n".join(report(found)))
+    if chosen.json:
+        Path(chosen.json).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
