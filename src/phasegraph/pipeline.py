@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_choice, check_count, check_flag, check_mapping, check_number
@@ -276,99 +277,146 @@ def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
 SELECTION_POOL = 50
 
 
-def choose(
-    pipeline: FusionPipeline, candidates: Candidates, values: FloatArray, final: FloatArray, context: Context
-) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
-    """Rows of the answer, best first or in the order they were picked, and what each stage says of it.
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortlist:
+    """The fused and accepted candidates of one query, before a selection among them.
+
+    What stands between the two halves of :meth:`FusionPipeline.decide`: whoever has to fetch embeddings for the
+    selection asks for the ids it will choose among, fetches them, and decides.
 
     Parameters
     ----------
     pipeline : FusionPipeline
     candidates : Candidates
-    values : (n, m) array of float
-        Calibrated values.
-    final : (n,) array of float
-        Fused values with their priors.
+    calibrated : sequence of Calibrated
+        In the order of ``candidates.sources``.
     context : Context
-
-    Returns
-    -------
-    (rows, extras, warnings)
-        At most k rows; ``extras`` holds the outcome of acceptance and of selection, where they ran.
-
-    Raises
-    ------
-    DegradedError
-        If the pipeline is strict, and selection failed or a promise does not hold.
+    reports : tuple of SourceReport
+    degraded : bool
+    weights : (m,) array of float
+    values : (n, m) array of float
+        Calibrated values, missing ones filled in where the rule has terms.
+    fused, final : (n,) array of float
+        Without and with the priors that multiply.
+    bonuses, factors : (n,) array of float or None
+    rows : (p,) array of int
+        The accepted candidates, best first: k of them, or as many as a selection chooses among.
+    outcome : AcceptanceOutcome or None
     """
-    extras: dict[str, object] = {}
-    allowed: IntArray | None = None
-    if pipeline.accept is not None:
-        outcome = pipeline.accept.decide(candidates, values, publish(final), candidates.sources)
-        extras["acceptance"] = outcome
-        allowed = np.flatnonzero(outcome.accepted)
-    depth = pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
-    rows = top_order(final, candidates.ids, depth) if allowed is None else _best(final, candidates.ids, allowed, depth)
-    warnings = _broken_promises(extras) if extras else ()
-    if pipeline.selection is not None and len(rows):
-        found, failed = _together(pipeline, pipeline.selection, candidates, final, rows, context)
-        extras["selection"] = found
-        rows = rows[found.rows]
-        warnings += failed
-    if pipeline.strict and warnings:
-        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warnings)}")
-    return rows, extras, warnings
 
+    pipeline: FusionPipeline
+    candidates: Candidates
+    calibrated: Sequence[Calibrated]
+    context: Context
+    reports: tuple[SourceReport, ...]
+    degraded: bool
+    weights: FloatArray
+    values: FloatArray
+    fused: FloatArray
+    final: FloatArray
+    bonuses: FloatArray | None
+    factors: FloatArray | None
+    rows: IntArray
+    outcome: AcceptanceOutcome | None
 
-def _together(
-    pipeline: FusionPipeline,
-    policy: SelectionPolicy,
-    candidates: Candidates,
-    final: FloatArray,
-    rows: IntArray,
-    context: Context,
-) -> tuple[SelectionResult, tuple[str, ...]]:
-    """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
-    ids = [candidates.ids[row] for row in rows.tolist()]
-    relevance = scaled_relevance(final[rows])
-    costs = None if policy.budget is None else _costs(context, ids)
-    if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
-        raise InvalidInputError(
-            "selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
-            "callable); got none"
+    @property
+    def to_embed(self) -> tuple[str, ...]:
+        """Ids of the candidates whose embeddings the selection needs; empty where it needs none."""
+        policy, given = self.pipeline.selection, self.context.embeddings
+        if policy is None or not policy.needs_embeddings or callable(given) or given:
+            return ()
+        return tuple(self.candidates.ids[row] for row in self.rows.tolist())
+
+    def decide(
+        self, embeddings: Mapping[str, FloatArray] | Callable[[Sequence[str]], ArrayLike] | None = None
+    ) -> Result:
+        """Select among the candidates.
+
+        Parameters
+        ----------
+        embeddings : mapping of str to (d,) array, or callable, optional
+            In place of the context's; see :class:`Context`.
+        """
+        context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
+        rows, extras, warned = self._selected(context)
+        contributed, calibrated = self._explained(rows)
+        agreed = agreement(self.candidates.rankings)
+        bonuses, factors = self.bonuses, self.factors
+        return Result(
+            ids=tuple(map(self.candidates.ids.__getitem__, rows.tolist())),
+            scores=publish(self.final[rows]),
+            fused=self.fused[rows],
+            contributions=contributed,
+            calibrated=calibrated,
+            weights=self.weights,
+            bonuses=_repeated(0.0, len(rows)) if bonuses is None else bonuses[rows],
+            priors=_repeated(1.0, len(rows)) if factors is None else factors[rows],
+            rows=rows,
+            candidates=self.candidates,
+            accepted=_accepted(len(rows)),
+            reports=self.reports,
+            agreement=agreed,
+            degraded=self.degraded,
+            reason=self._reason(),
+            warnings=disagreements(agreed, self.pipeline.min_agreement) + drifts(self.reports) + warned,
+            extras=extras,
         )
-    try:
-        embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
-        return policy.select(relevance, embeddings, pipeline.k, costs=costs), ()
-    except MemoryError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
-        why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
-        failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
-        return replace(policy, method="top").select(relevance, None, pipeline.k, costs=costs), (failed,)
 
+    def _reason(self) -> Reason:
+        if not self.candidates.ids:
+            return "could_not_look" if self.degraded else "nothing_found"
+        return "all_rejected" if self.outcome is not None and self.outcome.abstained else ""
 
-def abstained(extras: dict[str, object]) -> bool:
-    """Whether there were candidates and acceptance let none through."""
-    outcome = extras.get("acceptance")
-    return isinstance(outcome, AcceptanceOutcome) and outcome.abstained
+    def _selected(self, context: Context) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
+        """Rows of the answer, what acceptance and selection say of it, and what the caller should know."""
+        rows, policy = self.rows, self.pipeline.selection
+        extras: dict[str, object] = {} if self.outcome is None else {"acceptance": self.outcome}
+        warned: tuple[str, ...] = ()
+        if self.outcome is not None:
+            warned = tuple(
+                f"the promise of the threshold {one.name!r} does not hold for this answer: {one.reason}"
+                for one in self.outcome.certificates
+                if not one.valid
+            )
+        if policy is not None and len(rows):
+            found, failed = self._together(policy, context)
+            extras["selection"] = found
+            rows = rows[found.rows]
+            warned += failed
+        if self.pipeline.strict and warned:
+            raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
+        return rows, extras, warned
 
+    def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
+        """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
+        ids = [self.candidates.ids[row] for row in self.rows.tolist()]
+        relevance = scaled_relevance(self.final[self.rows])
+        costs = None if policy.budget is None else _costs(context, ids)
+        if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
+            raise InvalidInputError(
+                "selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
+                "callable); got none"
+            )
+        try:
+            embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
+            return policy.select(relevance, embeddings, self.pipeline.k, costs=costs), ()
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
+            why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
+            failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
+            return replace(policy, method="top").select(relevance, None, self.pipeline.k, costs=costs), (failed,)
 
-def _broken_promises(extras: dict[str, object]) -> tuple[str, ...]:
-    """A line for every promise that does not hold for this answer."""
-    outcome = extras.get("acceptance")
-    if not isinstance(outcome, AcceptanceOutcome):
-        return ()
-    return tuple(
-        f"the promise of the threshold {one.name!r} does not hold for this answer: {one.reason}"
-        for one in outcome.certificates
-        if not one.valid
-    )
-
-
-def _best(final: FloatArray, ids: Sequence[str], allowed: IntArray, depth: int) -> IntArray:
-    inside = top_order(final[allowed], [ids[row] for row in allowed.tolist()], depth)
-    return allowed[inside]
+    def _explained(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Contributions and calibrated values of the chosen rows, missing ones filled in."""
+        rule, chosen = FUSION_RULES[self.pipeline.rule], self.values[rows]
+        if not len(self.values):
+            return chosen, chosen
+        if rule.terms is not None:
+            return rule.terms(chosen, self.weights), chosen
+        missing = np.array([one.missing for one in self.calibrated])
+        contributed = contributions(rule, self.pipeline.rule_options, self.values, self.weights, missing, rows)
+        return contributed, np.where(np.isnan(chosen), missing, chosen)
 
 
 def _embeddings(context: Context, ids: Sequence[str]) -> FloatArray:
@@ -392,167 +440,10 @@ def _costs(context: Context, ids: Sequence[str]) -> FloatArray:
     return np.array([context.costs[identifier] for identifier in ids], dtype=np.float64)
 
 
-_PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
-
-
-def pipeline_to_dict(pipeline: FusionPipeline) -> dict[str, object]:
-    """Every field as JSON types."""
-    state: dict[str, object] = {name: getattr(pipeline, name) for name in _PLAIN}
-    state["pool_caps"] = dict(pipeline.pool_caps)
-    state["rule_options"] = dict(pipeline.rule_options)
-    state["weights"] = None if pipeline.weights is None else dict(pipeline.weights)
-    state["calibrator"] = dict(pipeline.calibrator.to_dict())
-    state["calibrators"] = {name: dict(one.to_dict()) for name, one in pipeline.calibrators.items()}
-    state["accept"] = None if pipeline.accept is None else pipeline.accept.to_dict()
-    state["selection"] = None if pipeline.selection is None else pipeline.selection.to_dict()
-    state["min_agreement"] = [[*pair, share] for pair, share in pipeline.min_agreement.items()]
-    state["priors"] = [dict(prior.to_dict()) for prior in pipeline.priors]
-    return state
-
-
-def pipeline_from_dict(state: Mapping[str, object]) -> dict[str, object]:
-    """Constructor arguments from :func:`pipeline_to_dict`'s state."""
-    known = {
-        *_PLAIN,
-        "pool_caps",
-        "rule_options",
-        "weights",
-        "calibrator",
-        "calibrators",
-        "priors",
-        "accept",
-        "selection",
-        "min_agreement",
-    }
-    unknown = sorted(set(state) - known)
-    if unknown:
-        raise InvalidInputError(f"a pipeline's fields must be among {sorted(known)}; got {unknown}")
-    fields = dict(state)
-    if "calibrator" in fields:
-        fields["calibrator"] = calibrator_from_dict(_mapping("calibrator", fields["calibrator"]))
-    own = _mapping("calibrators", fields.get("calibrators", {}))
-    fields["calibrators"] = {
-        name: calibrator_from_dict(_mapping(f"calibrators[{name!r}]", one)) for name, one in own.items()
-    }
-    for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
-        if fields.get(name) is not None:
-            fields[name] = kind.from_dict(_mapping(name, fields[name]))
-    fields["min_agreement"] = {(one[0], one[1]): one[2] for one in _rows("min_agreement", fields)}
-    priors = fields.get("priors", [])
-    if not isinstance(priors, list):
-        raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
-    fields["priors"] = tuple(prior_from_dict(_mapping("priors", one)) for one in priors)
-    return fields
-
-
-def _rows(name: str, fields: Mapping[str, object]) -> list[tuple[str, str, float]]:
-    rows = fields.get(name, [])
-    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
-        raise InvalidInputError(f"{name} must be a list of [source, other source, share]; got {rows!r:.200}")
-    return rows
-
-
-def _mapping(name: str, value: object) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise InvalidInputError(f"{name} must be a mapping; got {type(value).__name__}")
-    return value
-
-
+KIND, VERSION = "pipeline", 1
+_PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
 _SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrgetter("missing")
-
-
-def decide(
-    pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context, reports: Sequence[SourceReport]
-) -> Result:
-    """See :meth:`FusionPipeline.decide`."""
-    fused = _to_fuse(pipeline, rankings, context)
-    if pipeline.pool_caps:
-        fused = apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)
-    scaled, failed = calibrate_all(fused, pipeline.calibrators, pipeline.calibrator)
-    candidates = pool([ranking for ranking in fused if ranking.source in scaled] if failed else fused)
-    found = list(map(scaled.__getitem__, candidates.sources))
-    settled = _settle_reports(rankings, reports, scaled, failed)
-    degraded = bool(degradations(settled))
-    if pipeline.strict:
-        _refuse(settled)
-    if not candidates.ids:
-        return _empty(candidates, settled, degraded, "could_not_look" if degraded else "nothing_found")
-    return _fuse(pipeline, candidates, found, context, settled, degraded)
-
-
-def _fuse(
-    pipeline: FusionPipeline,
-    candidates: Candidates,
-    found: Sequence[Calibrated],
-    context: Context,
-    reports: tuple[SourceReport, ...],
-    degraded: bool,
-) -> Result:
-    weights = _weights(pipeline, candidates)
-    fused, values = _apply_rule(pipeline, candidates, found, weights)
-    bonuses = factors = None
-    if pipeline.priors or pipeline.consensus_bonus > 0:
-        bonuses = _bonuses(pipeline, candidates, fused, context)
-        factors = _factors(pipeline, candidates, context)
-    if bonuses is not None:
-        fused = fused + bonuses
-    final = fused if factors is None else with_prior(fused, factors)
-    rows, extras, chosen_warnings = choose(pipeline, candidates, values, final, context)
-    contributed, calibrated = _explained(pipeline, found, weights, values, rows)
-    agreed = agreement(candidates.rankings)
-    return Result(
-        ids=tuple(map(candidates.ids.__getitem__, rows.tolist())),
-        scores=publish(final[rows]),
-        fused=fused[rows],
-        contributions=contributed,
-        calibrated=calibrated,
-        weights=weights,
-        bonuses=_repeated(0.0, len(rows)) if bonuses is None else bonuses[rows],
-        priors=_repeated(1.0, len(rows)) if factors is None else factors[rows],
-        rows=rows,
-        candidates=candidates,
-        accepted=_accepted(len(rows)),
-        reports=reports,
-        agreement=agreed,
-        degraded=degraded,
-        reason="all_rejected" if extras and abstained(extras) else "",
-        warnings=disagreements(agreed, pipeline.min_agreement) + drifts(reports) + chosen_warnings,
-        extras=extras,
-    )
-
-
-def _apply_rule(
-    pipeline: FusionPipeline, candidates: Candidates, found: Sequence[Calibrated], weights: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Fused values, and the (n, m) values they come from, missing ones filled in where the rule has terms."""
-    rule = FUSION_RULES[pipeline.rule]
-    columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
-    if rule.terms is None:
-        values = candidates.spread(columns)
-        fused = rule.function(values, weights=weights, missing=np.array(missing), **pipeline.rule_options)
-        return fused, values
-    values = candidates.spread(columns, missing)
-    first, *others = weights.tolist()
-    total = rule.terms(values[:, 0], first)
-    for column, weight in enumerate(others, start=1):  # from the left: the order of a sum decides its last bit
-        total += rule.terms(values[:, column], weight)
-    return total, values
-
-
-def _explained(
-    pipeline: FusionPipeline,
-    found: Sequence[Calibrated],
-    weights: FloatArray,
-    values: FloatArray,
-    rows: IntArray,
-) -> tuple[FloatArray, FloatArray]:
-    """Contributions and calibrated values of the chosen rows, missing ones filled in."""
-    rule, chosen = FUSION_RULES[pipeline.rule], values[rows]
-    if rule.terms is not None:
-        return rule.terms(chosen, weights), chosen
-    missing = np.array([one.missing for one in found])
-    contributed = contributions(rule, pipeline.rule_options, values, weights, missing, rows)
-    return contributed, np.where(np.isnan(chosen), missing, chosen)
+_PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
 
 @lru_cache(maxsize=64)
@@ -569,122 +460,6 @@ def _accepted(count: int) -> BoolArray:
     made = np.ones(count, dtype=np.bool_)
     made.setflags(write=False)
     return made
-
-
-def _to_fuse(pipeline: FusionPipeline, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
-    """The rankings that have hits and a weight; an error names what is wrong with any of them."""
-    if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
-        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
-    if not isinstance(context, Context):
-        raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
-    weights, chosen = pipeline.weights, []
-    for ranking in rankings:
-        if not isinstance(ranking, Ranking):
-            raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
-        if weights is not None and ranking.source not in weights:
-            raise InvalidInputError(f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}")
-        if ranking.ids and (weights is None or weights[ranking.source] > 0):
-            chosen.append(ranking)
-    return chosen
-
-
-def _weights(pipeline: FusionPipeline, candidates: Candidates) -> FloatArray:
-    """(m,) weights over the sources that answered, divided once by their sum in name order."""
-    if pipeline.weights is None:
-        given = WEIGHTINGS[pipeline.weighting](candidates.rankings).tolist()
-    else:
-        given = list(map(pipeline.weights.__getitem__, candidates.sources))
-    most = max(given)
-    scaled = [weight / most for weight in given]
-    total = math.fsum(scaled)
-    return np.array([weight / total for weight in scaled])
-
-
-def _bonuses(
-    pipeline: FusionPipeline, candidates: Candidates, fused: FloatArray, context: Context
-) -> FloatArray | None:
-    bonuses: FloatArray | None = None
-    if pipeline.consensus_bonus > 0 and len(candidates.sources) > 1:
-        top = float(np.abs(fused).max())
-        size = pipeline.consensus_bonus * top if pipeline.consensus_bounded else pipeline.consensus_bonus
-        if size > top:
-            warnings.warn(
-                f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two sources "
-                "returned comes before every other",
-                PhasegraphWarning,
-                stacklevel=5,
-            )
-        bonuses = np.where(candidates.returned >= 2, size, 0.0)
-    for prior in pipeline.priors:
-        if prior.additive:
-            added = prior(candidates.ids, context)
-            bonuses = added if bonuses is None else bonuses + added
-    return bonuses
-
-
-def _factors(pipeline: FusionPipeline, candidates: Candidates, context: Context) -> FloatArray | None:
-    factors: FloatArray | None = None
-    for prior in pipeline.priors:
-        if not prior.additive:
-            values = prior(candidates.ids, context)
-            factors = values if factors is None else factors * values
-    return factors
-
-
-def _settle_reports(
-    rankings: Sequence[Ranking],
-    reports: Sequence[SourceReport],
-    scaled: Mapping[str, Calibrated],
-    failed: Mapping[str, str],
-) -> tuple[SourceReport, ...]:
-    """Reports in name order, made where none came, with the tier each source was calibrated by."""
-    known = dict(zip(map(_SOURCE, reports), reports, strict=True))
-    if len(known) != len(reports):
-        raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
-    for ranking in rankings:
-        name = ranking.source
-        report, one = known.get(name), scaled.get(name)
-        if report is None:
-            known[name] = (
-                SourceReport.of(ranking) if one is None else SourceReport.of(ranking, one.tier, one.out_of_range_share)
-            )
-        elif one is not None:
-            known[name] = report.calibrated(one.tier, one.out_of_range_share)
-    for name, reason in failed.items():
-        known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
-    return tuple(map(known.__getitem__, sorted(known)))
-
-
-def _refuse(reports: Sequence[SourceReport]) -> None:
-    bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
-    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "per_list"]
-    bad += drifts(reports)
-    if bad:
-        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")
-
-
-def _empty(candidates: Candidates, reports: tuple[SourceReport, ...], degraded: bool, reason: Reason) -> Result:
-    none, width = np.empty(0), len(candidates.sources)
-    return Result(
-        ids=(),
-        scores=none,
-        fused=none,
-        contributions=np.empty((0, width)),
-        calibrated=np.empty((0, width)),
-        weights=np.empty(width),
-        bonuses=none,
-        priors=none,
-        rows=np.empty(0, dtype=np.intp),
-        candidates=candidates,
-        accepted=np.empty(0, dtype=np.bool_),
-        reports=reports,
-        degraded=degraded,
-        reason=reason,
-    )
-
-
-KIND, VERSION = "pipeline", 1
-_PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -887,8 +662,139 @@ class FusionPipeline:
         A result replays without its sources: ``decide(result.candidates.rankings, context, reports=result.reports)``
         gives the same bits under the same context (and caps that cut whole lists).
         """
+        return self.shortlist(rankings, context, reports=reports, k=k).decide()
+
+    def shortlist(
+        self,
+        rankings: Sequence[Ranking],
+        context: Context | None = None,
+        *,
+        reports: Sequence[SourceReport] = (),
+        k: int | None = None,
+    ) -> Shortlist:
+        """Calibrate, fuse and accept; what is left of :meth:`decide` is the selection.
+
+        Parameters
+        ----------
+        rankings, context, reports, k
+            As for :meth:`decide`.
+
+        Returns
+        -------
+        Shortlist
+        """
         chosen = self if k is None else replace(self, k=k)
-        return decide(chosen, rankings, Context() if context is None else context, reports)
+        context = Context() if context is None else context
+        fused = self._to_fuse(rankings, context)
+        if self.pool_caps:
+            fused = apply_caps(fused, self.pool_caps, self.pool_cap_mode)
+        scaled, failed = calibrate_all(fused, self.calibrators, self.calibrator)
+        candidates = pool([ranking for ranking in fused if ranking.source in scaled] if failed else fused)
+        found = list(map(scaled.__getitem__, candidates.sources))
+        settled = _settle_reports(rankings, reports, scaled, failed)
+        if self.strict:
+            _refuse(settled)
+        degraded = bool(degradations(settled))
+        if not candidates.ids:
+            none, width = np.empty(0), len(candidates.sources)
+            return Shortlist(
+                chosen, candidates, found, context, settled, degraded, np.empty(width), np.empty((0, width)), none,
+                none, None, None, np.empty(0, dtype=np.intp), None,
+            )  # fmt: skip
+        weights = self._weights(candidates)
+        total, values = self._apply_rule(candidates, found, weights)
+        bonuses = factors = None
+        if self.priors or self.consensus_bonus > 0:
+            bonuses = self._bonuses(candidates, total, context)
+            factors = self._factors(candidates, context)
+        if bonuses is not None:
+            total = total + bonuses
+        final = total if factors is None else with_prior(total, factors)
+        outcome = None
+        depth = chosen.k if self.selection is None else max(chosen.k, SELECTION_POOL)
+        if self.accept is None:
+            rows = top_order(final, candidates.ids, depth)
+        else:
+            outcome = self.accept.decide(candidates, values, publish(final), candidates.sources)
+            allowed = np.flatnonzero(outcome.accepted)
+            rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
+        return Shortlist(
+            chosen, candidates, found, context, settled, degraded, weights, values, total, final, bonuses, factors,
+            rows, outcome,
+        )  # fmt: skip
+
+    def _to_fuse(self, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
+        """The rankings that have hits and a weight; an error names what is wrong with any of them."""
+        if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
+            raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
+        if not isinstance(context, Context):
+            raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
+        weights, chosen = self.weights, []
+        for ranking in rankings:
+            if not isinstance(ranking, Ranking):
+                raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+            if weights is not None and ranking.source not in weights:
+                raise InvalidInputError(
+                    f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}"
+                )
+            if ranking.ids and (weights is None or weights[ranking.source] > 0):
+                chosen.append(ranking)
+        return chosen
+
+    def _weights(self, candidates: Candidates) -> FloatArray:
+        """(m,) weights over the sources that answered, divided once by their sum in name order."""
+        if self.weights is None:
+            given = WEIGHTINGS[self.weighting](candidates.rankings).tolist()
+        else:
+            given = list(map(self.weights.__getitem__, candidates.sources))
+        most = max(given)
+        scaled = [weight / most for weight in given]
+        total = math.fsum(scaled)
+        return np.array([weight / total for weight in scaled])
+
+    def _apply_rule(
+        self, candidates: Candidates, found: Sequence[Calibrated], weights: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Fused values, and the (n, m) values they come from, missing ones filled in where the rule has terms."""
+        rule = FUSION_RULES[self.rule]
+        columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
+        if rule.terms is None:
+            values = candidates.spread(columns)
+            fused = rule.function(values, weights=weights, missing=np.array(missing), **self.rule_options)
+            return fused, values
+        values = candidates.spread(columns, missing)
+        first, *others = weights.tolist()
+        total = rule.terms(values[:, 0], first)
+        for column, weight in enumerate(others, start=1):  # from the left: the order of a sum decides its last bit
+            total += rule.terms(values[:, column], weight)
+        return total, values
+
+    def _bonuses(self, candidates: Candidates, fused: FloatArray, context: Context) -> FloatArray | None:
+        bonuses: FloatArray | None = None
+        if self.consensus_bonus > 0 and len(candidates.sources) > 1:
+            top = float(np.abs(fused).max())
+            size = self.consensus_bonus * top if self.consensus_bounded else self.consensus_bonus
+            if size > top:
+                warnings.warn(
+                    f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
+                    "sources returned comes before every other",
+                    PhasegraphWarning,
+                    stacklevel=5,
+                )
+            bonuses = np.where(candidates.returned >= 2, size, 0.0)
+        for prior in self.priors:
+            if prior.additive:
+                added = prior(candidates.ids, context)
+                bonuses = added if bonuses is None else bonuses + added
+        return bonuses
+
+    def _factors(self, candidates: Candidates, context: Context) -> FloatArray | None:
+        factors: FloatArray | None = None
+        for prior in self.priors:
+            if not prior.additive:
+                values = prior(candidates.ids, context)
+                factors = values if factors is None else factors * values
+        return factors
 
     def calibrator_of(self, ranking: Ranking) -> Calibrator:
         """The calibrator this pipeline uses for a ranking: the source's own, or the one for all."""
@@ -896,13 +802,23 @@ class FusionPipeline:
 
     def to_dict(self) -> dict[str, object]:
         """JSON-ready state."""
-        return pipeline_to_dict(self)
+        state: dict[str, object] = {name: getattr(self, name) for name in _PLAIN}
+        state["pool_caps"] = dict(self.pool_caps)
+        state["rule_options"] = dict(self.rule_options)
+        state["weights"] = None if self.weights is None else dict(self.weights)
+        state["calibrator"] = dict(self.calibrator.to_dict())
+        state["calibrators"] = {name: dict(one.to_dict()) for name, one in self.calibrators.items()}
+        state["accept"] = None if self.accept is None else self.accept.to_dict()
+        state["selection"] = None if self.selection is None else self.selection.to_dict()
+        state["min_agreement"] = [[*pair, share] for pair, share in self.min_agreement.items()]
+        state["priors"] = [dict(prior.to_dict()) for prior in self.priors]
+        return state
 
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> FusionPipeline:
         """Rebuild from :meth:`to_dict`; InvalidInputError names what does not fit."""
         try:
-            return cls(**pipeline_from_dict(state))  # type: ignore[arg-type]
+            return cls(**_fields_of(state))  # type: ignore[arg-type]
         except PhasegraphError:
             raise
         except Exception as error:
@@ -916,6 +832,86 @@ class FusionPipeline:
     def load(cls, path: str | os.PathLike[str]) -> FusionPipeline:
         """Read a saved pipeline; IntegrityError if the file is damaged, foreign or newer."""
         return cls.from_dict(read_document(path, KIND, VERSION))
+
+
+def _settle_reports(
+    rankings: Sequence[Ranking],
+    reports: Sequence[SourceReport],
+    scaled: Mapping[str, Calibrated],
+    failed: Mapping[str, str],
+) -> tuple[SourceReport, ...]:
+    """Reports in name order, made where none came, with the tier each source was calibrated by."""
+    known = dict(zip(map(_SOURCE, reports), reports, strict=True))
+    if len(known) != len(reports):
+        raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
+    for ranking in rankings:
+        name = ranking.source
+        report, one = known.get(name), scaled.get(name)
+        if report is None:
+            known[name] = (
+                SourceReport.of(ranking) if one is None else SourceReport.of(ranking, one.tier, one.out_of_range_share)
+            )
+        elif one is not None:
+            known[name] = report.calibrated(one.tier, one.out_of_range_share)
+    for name, reason in failed.items():
+        known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
+    return tuple(map(known.__getitem__, sorted(known)))
+
+
+def _refuse(reports: Sequence[SourceReport]) -> None:
+    bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
+    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "per_list"]
+    bad += drifts(reports)
+    if bad:
+        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")
+
+
+def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
+    """Constructor arguments from what :meth:`FusionPipeline.to_dict` gives."""
+    known = {
+        *_PLAIN,
+        "pool_caps",
+        "rule_options",
+        "weights",
+        "calibrator",
+        "calibrators",
+        "priors",
+        "accept",
+        "selection",
+        "min_agreement",
+    }
+    unknown = sorted(set(state) - known)
+    if unknown:
+        raise InvalidInputError(f"a pipeline's fields must be among {sorted(known)}; got {unknown}")
+    fields = dict(state)
+    if "calibrator" in fields:
+        fields["calibrator"] = calibrator_from_dict(_mapping("calibrator", fields["calibrator"]))
+    own = _mapping("calibrators", fields.get("calibrators", {}))
+    fields["calibrators"] = {
+        name: calibrator_from_dict(_mapping(f"calibrators[{name!r}]", one)) for name, one in own.items()
+    }
+    for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
+        if fields.get(name) is not None:
+            fields[name] = kind.from_dict(_mapping(name, fields[name]))
+    fields["min_agreement"] = {(one[0], one[1]): one[2] for one in _rows("min_agreement", fields)}
+    priors = fields.get("priors", [])
+    if not isinstance(priors, list):
+        raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
+    fields["priors"] = tuple(prior_from_dict(_mapping("priors", one)) for one in priors)
+    return fields
+
+
+def _rows(name: str, fields: Mapping[str, object]) -> list[tuple[str, str, float]]:
+    rows = fields.get(name, [])
+    if not isinstance(rows, list) or not all(isinstance(row, list) and len(row) == 3 for row in rows):
+        raise InvalidInputError(f"{name} must be a list of [source, other source, share]; got {rows!r:.200}")
+    return rows
+
+
+def _mapping(name: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name} must be a mapping; got {type(value).__name__}")
+    return value
 
 
 def fit_min_agreement(
