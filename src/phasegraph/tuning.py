@@ -24,7 +24,7 @@ from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.pipeline import FusionPipeline, fit_min_agreement
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
-from phasegraph.retrieval.engine import Fitted, fit_calibrators
+from phasegraph.retrieval.engine import fit_calibrators
 
 MINIMUM_QUERIES = 20
 
@@ -76,7 +76,8 @@ def calibrated_pipeline(
     base = FusionPipeline() if pipeline is None else pipeline
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
     answers = zip(*(rankings[name] for name in sorted(rankings)), strict=False)
-    return Fitted(fitted, fit_min_agreement(answers, base)).on(base)
+    calibrators = {**base.calibrators, **fitted}
+    return replace(base, calibrators=calibrators, min_agreement=fit_min_agreement(answers, base))
 
 
 MINIMUM_RELEVANT = 20

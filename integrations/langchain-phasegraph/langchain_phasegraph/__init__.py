@@ -4,12 +4,17 @@ from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.lists import fuse_lists
 from langchain_phasegraph.llm import extractions_of, text_model
 from langchain_phasegraph.retriever import PhaseGraphRetriever
-from phasegraph.retrieval.source_config import Reading, SourceSpec
+from phasegraph.retrieval import Execution, HitFields, SourceSpec
+
+CalibratedFusionRetriever = PhaseGraphRetriever
+"""The name of the same retriever in LlamaIndex."""
 
 __all__ = [
+    "CalibratedFusionRetriever",
     "EntityGraphRetriever",
+    "Execution",
+    "HitFields",
     "PhaseGraphRetriever",
-    "Reading",
     "SourceSpec",
     "extractions_of",
     "fuse_lists",

@@ -11,8 +11,8 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError
-from phasegraph._validation import check_count
+from phasegraph import InvalidInputError, PhasegraphError
+from phasegraph.retrieval import check_count, unexpected_argument
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
 Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
@@ -21,7 +21,7 @@ Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
 class CheckedRetriever(BaseRetriever):
     """A retriever that refuses arguments it does not know, in its constructor and in assignments."""
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     if not TYPE_CHECKING:
 
@@ -29,29 +29,32 @@ class CheckedRetriever(BaseRetriever):
             try:
                 super().__init__(**fields)
             except ValidationError as error:
-                raise own_error(error) from error
+                raise own_error(error, type(self)) from error
 
         def __setattr__(self, name: str, value: Any) -> None:
-            before = self.__dict__.get(name)
-            try:
+            if name not in type(self).model_fields:
                 super().__setattr__(name, value)
-            except ValidationError as error:
-                if name in self.__dict__:
-                    self.__dict__[name] = before
-                raise own_error(error) from error
+                return
+            given = {field: getattr(self, field) for field in self.model_fields_set}
+            checked = type(self)(**{**given, name: value})  # an error leaves this retriever as it was
+            super().__setattr__(name, getattr(checked, name))
+            self._follow(checked, name)
+
+    def _follow(self, checked: Self, name: str) -> None:
+        """Take over what `checked`, a retriever made anew after a change of the field `name`, has settled."""
+        raise NotImplementedError
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, which are checked and take effect as in an assignment."""
-        unknown = sorted(set(update or {}) - set(type(self).model_fields))
-        if unknown:
-            raise InvalidTypeError(f"{type(self).__name__} must be given fields that it has; got {unknown}")
-        made = super().model_copy(update=update, deep=deep)
+        made = super().model_copy(deep=deep)
         for name, value in (update or {}).items():
+            if name not in type(self).model_fields:
+                raise unexpected_argument(name, type(self).model_fields)
             setattr(made, name, value)
         return made
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
-        """Documents for the query, best first; keyword `k` for another number of them."""
+        """Documents for the query, best first; keywords `k` and `filter` besides the retriever's own."""
         token = _CONFIG.set(config)
         try:
             return super().invoke(input, config, **kwargs)
@@ -76,7 +79,7 @@ def config_of(run_manager: Any) -> RunnableConfig:
     return config
 
 
-def own_error(error: ValidationError) -> PhasegraphError:
+def own_error(error: ValidationError, kind: type[BaseRetriever]) -> PhasegraphError:
     """The first thing that is wrong, named; an error of the core comes back as it was raised."""
     for found in error.errors():
         cause = found.get("ctx", {}).get("error")
@@ -86,6 +89,6 @@ def own_error(error: ValidationError) -> PhasegraphError:
     for found in error.errors():
         field = ".".join(str(part) for part in found["loc"]) or error.title
         if found["type"] == "extra_forbidden":
-            return InvalidTypeError(f"{error.title} must be given arguments that it knows; got {field!r}")
+            return unexpected_argument(field, kind.model_fields)
         listed.append(f"{field}: {found['msg']}; got {found['input']!r}"[:300])
     return InvalidInputError("; ".join(listed))

@@ -2,166 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_core.runnables import run_in_executor
-from pydantic import PrivateAttr, model_validator
+from pydantic import PrivateAttr
 
 from langchain_phasegraph.base import CheckedRetriever, Count
-from langchain_phasegraph.conversion import BLOCK, ScoredDocuments
+from langchain_phasegraph.conversion import ScoredDocuments, copy_of
 from langchain_phasegraph.filters import check_filter, joined, matches
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph._validation import check_count
-from phasegraph.graph import EntityGraph, Extraction, GraphSource
-from phasegraph.graph.building import graph_of_documents
-from phasegraph.graph.chunk_graph import not_a_graph, prepare
-from phasegraph.graph.source import passage_ids
-from phasegraph.neo4j import GraphSchema, Neo4jConnection
-from phasegraph.neo4j.source import StoredGraph, stored_graph
-from phasegraph.retrieval import plain, resolve_id
-from phasegraph.sources import Source, Upstream
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
+from phasegraph.graph import (
+    EntityGraph,
+    Extraction,
+    GraphSource,
+    graph_of_documents,
+    not_a_graph,
+    passage_ids,
+    prepare,
+)
+from phasegraph.neo4j import GraphSchema, Neo4jConnection, open_graph
+from phasegraph.retrieval import (
+    EvidenceBlock,
+    Payloads,
+    Upstream,
+    check_count,
+    in_thread,
+    plain_evidence,
+    resolve_id,
+)
 
-Fetch = Callable[[Sequence[str]], Mapping[str, Document]]
-
-
-class Passages(Mapping[str, Document]):
-    """Copies of the passages' documents with their evidence, each made when it is asked for."""
-
-    def __init__(self, ranking: Ranking, texts: Mapping[str, Document], score_key: str | None, block: bool) -> None:
-        self._ranking = ranking
-        self._texts = texts
-        self._score_key = score_key
-        self._block = block
-        self._rows = {identifier: row for row, identifier in enumerate(ranking.ids)}
-
-    def __getitem__(self, identifier: str) -> Document:
-        row, document = self._rows[identifier], self._texts.get(identifier)
-        score = float(self._ranking.scores[row])
-        metadata = {} if document is None else dict(document.metadata)
-        if self._block:
-            trail: Any = self._ranking.payloads.get(identifier)
-            block: dict[str, Any] = {"score": score, "rank": row + 1}
-            if hasattr(trail, "path"):
-                block["path"] = [[step.kind, step.name] for step in trail.path]
-                block["seeds"] = [[step.kind, step.name, share] for step, share in trail.seeds]
-            elif trail is not None:
-                block["evidence"] = plain(trail)
-            metadata[BLOCK] = block
-        if self._score_key is not None:
-            metadata.setdefault(self._score_key, score)
-        if document is None:
-            return Document(page_content="", id=identifier, metadata=metadata)
-        return document.model_copy(update={"id": document.id or identifier, "metadata": metadata})
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
+Documents: TypeAlias = "Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]"
 
 
-def fetcher(documents: Any) -> Fetch:
-    """A function of ids that gives the documents there are."""
-    if documents is None:
-        return lambda ids: {}
-    if isinstance(documents, Mapping):
-        return lambda ids: _kept(ids, [documents.get(one) for one in ids])
-    if hasattr(documents, "get_by_ids"):
-        return lambda ids: {str(one.id): one for one in documents.get_by_ids(list(ids))}
-    if hasattr(documents, "mget"):
-        return lambda ids: _kept(ids, documents.mget(list(ids)))
-    if callable(documents):
-        return lambda ids: _fetched(ids, documents(ids))
-    if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
-        raise InvalidTypeError(f"documents must be documents, a store or a function; got {type(documents).__name__}")
-    listed = list(documents)
-    wrong = next((one for one in listed if not isinstance(one, Document)), None)
-    if wrong is not None:
-        raise InvalidTypeError(f"documents must hold documents; got {type(wrong).__name__}")
-    return fetcher({resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in listed})
-
-
-def _fetched(ids: Sequence[str], found: Any) -> dict[str, Document]:
-    return _kept(ids, [found.get(one) for one in ids] if isinstance(found, Mapping) else list(found))
-
-
-def _kept(ids: Sequence[str], found: Sequence[Any]) -> dict[str, Document]:
-    """Documents by id; a text becomes a document."""
-    return {
-        one: held if isinstance(held, Document) else Document(page_content=str(held), id=one)
-        for one, held in zip(ids, found, strict=True)
-        if held is not None
-    }
-
-
-class FromNeo4j:
-    """What makes an ``EntityGraphRetriever`` of a graph in Neo4j."""
-
-    @classmethod
-    def from_neo4j(
-        cls,
-        connection: Neo4jConnection,
-        corpus: str | None = None,
-        *,
-        schema: str | GraphSchema | None = None,
-        load: bool = True,
-        embeddings: Embeddings | None = None,
-        **fields: Any,
-    ) -> Self:
-        """Take the graph and its passages' texts from Neo4j.
-
-        Parameters
-        ----------
-        connection : Neo4jConnection
-            Asked at once whether it answers; see ``Neo4jConnection.connect``.
-        corpus : str, optional
-            A corpus written by ``write_graph``; None for a graph that another library wrote.
-        schema : str or GraphSchema, optional
-            Who wrote the graph: ``"llama_index"``, ``"langchain"``, ``"neo4j_graphrag"``; None is our own where a
-            corpus is named, else detected.
-        load : bool, default True
-            Read the graph now and walk it in memory; or walk it in Neo4j, for graphs that are not to be held here
-            (only those of ``write_graph``). What changes in Neo4j later is seen with False only.
-        embeddings : Embeddings, optional
-            Embeds every passage and each query; with `load` only.
-        **fields
-            The other fields of the retriever. Neo4j holds texts and titles: a `filter` on other metadata needs
-            ``documents=`` (your vector store, say), which then take the place of its texts, also in a fusion.
-
-        Raises
-        ------
-        InvalidInputError, InvalidTypeError
-            If there is no such corpus, no schema that fits, no passage, or an argument is out of range.
-        StoreError
-            If the server cannot be reached, refuses, or does not answer in time.
-        """
-        stored = stored_graph(
-            connection, corpus, schema=schema, load=load,
-            embed=None if embeddings is None else embeddings.embed_documents,
-            embed_query=None if embeddings is None else embeddings.embed_query,
-        )  # fmt: skip
-        given = {"documents": _Documents(stored), "embeddings": embeddings, **fields}
-        return cast(Any, cls)(graph=stored.source, **given)  # type: ignore[no-any-return]
-
-
-class _Documents:
-    """The documents of some ids, their titles as metadata."""
-
-    def __init__(self, stored: StoredGraph) -> None:
-        self._texts = stored.texts
-
-    def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
-        return {
-            name: Document(text, id=name, metadata={"title": title} if title else {})
-            for name, (title, text) in self._texts(ids).items()
-        }
-
-
-class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
+class EntityGraphRetriever(CheckedRetriever):
     """Passages by personalised PageRank over an entity graph, with the path to each of them.
 
     Parameters
@@ -176,10 +53,10 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         Documents returned, >= 0; also a keyword of ``invoke``.
     embeddings : Embeddings, optional
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
-    score_key : str or None, default "score"
+    score_key : str, optional
         Metadata key for the score, the mass in (0, 1].
-    provenance : bool, default True
-        Add ``metadata["phasegraph"]``: score, rank, and the path on which most of the mass came.
+    metadata_key : str, optional
+        Metadata key for the evidence: score, rank, and the path on which most of the mass came.
     filter : mapping of str to value, optional
         Metadata that a document must have, by equality, to be walked through or returned; also a keyword of
         ``invoke``, which narrows it further.
@@ -187,8 +64,8 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
     Notes
     -----
     The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
-    Within a ``PhaseGraphRetriever`` it declares that it needs ``vector`` (the names in ``graph.depends_on``): the dense
-    ranking seeds the walk. Asked alone, only the entities that the query names do.
+    Within a ``PhaseGraphRetriever`` it declares that it depends on ``vector`` (the names in ``graph.depends_on``): the
+    dense ranking seeds the walk. Asked alone, only the entities that the query names do.
 
     Examples
     --------
@@ -207,28 +84,29 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
     documents: Any = None
     k: Count = 10
     embeddings: Embeddings | None = None
-    score_key: str | None = "score"
-    provenance: bool = True
+    score_key: str | None = None
+    metadata_key: str | None = None
     filter: Mapping[str, Any] | None = None
 
     _source: Source = PrivateAttr()
-    _fetch: Fetch = PrivateAttr()
-    _prepared: Any = PrivateAttr(default=None)
+    _lookup: Lookup = PrivateAttr()
 
-    @model_validator(mode="after")
-    def _prepare(self) -> Self:
+    def model_post_init(self, context: Any, /) -> None:
+        """Make the graph ready and check where documents come from."""
         if isinstance(self.graph, EntityGraph):
-            embedder = None if self.embeddings is None else self.embeddings.embed_query
-            self._source = GraphSource(self.graph, embedder=embedder)
+            self._source = GraphSource(
+                self.graph, embedder=None if self.embeddings is None else self.embeddings.embed_query
+            )
         elif isinstance(self.graph, Source):
             self._source = self.graph
         else:
             raise InvalidTypeError(not_a_graph(self.graph))
-        self._fetch = fetcher(self.documents)
-        if self._prepared is not self.graph:
-            prepare(self._source)
-            self._prepared = self.graph
-        return self
+        self._lookup = Lookup.of(self.documents)
+        check_filter(self.filter)
+        prepare(self._source)
+
+    def _follow(self, checked: Self, name: str) -> None:
+        self._source, self._lookup = checked._source, checked._lookup
 
     @classmethod
     def from_documents(
@@ -268,6 +146,51 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         )  # fmt: skip
         return cls(graph=graph, documents=held, embeddings=embeddings, **fields)
 
+    @classmethod
+    def from_neo4j(
+        cls,
+        connection: Neo4jConnection,
+        corpus: str | None = None,
+        *,
+        schema: str | GraphSchema | None = None,
+        load: bool = True,
+        embeddings: Embeddings | None = None,
+        **fields: Any,
+    ) -> Self:
+        """Take the graph and its passages' texts from Neo4j.
+
+        Parameters
+        ----------
+        connection : Neo4jConnection
+            Asked at once whether it answers; see ``Neo4jConnection.connect``.
+        corpus : str, optional
+            A corpus written by ``write_graph``; None for a graph that another library wrote.
+        schema : str or GraphSchema, optional
+            Who wrote the graph: ``"llama_index"``, ``"langchain"``, ``"neo4j_graphrag"``; None is our own where a
+            corpus is named, else detected.
+        load : bool, default True
+            Read the graph now and walk it in memory; or walk it in Neo4j, for graphs that are not to be held here
+            (only those of ``write_graph``). What changes in Neo4j later is seen with False only.
+        embeddings : Embeddings, optional
+            Embeds every passage and each query; with `load` only.
+        **fields
+            The other fields of the retriever. Neo4j holds texts and titles: a `filter` on other metadata needs
+            ``documents=`` (your vector store, say), which then take the place of its texts, also in a fusion.
+
+        Raises
+        ------
+        InvalidInputError, InvalidTypeError
+            If there is no such corpus, no schema that fits, no passage, or an argument is out of range.
+        StoreError
+            If the server cannot be reached, refuses, or does not answer in time.
+        """
+        opened = open_graph(
+            connection, corpus, schema=schema, load=load,
+            embed=None if embeddings is None else embeddings.embed_documents,
+            embed_query=None if embeddings is None else embeddings.embed_query,
+        )  # fmt: skip
+        return cls(**{"graph": opened.source, "documents": _Texts(opened), "embeddings": embeddings, **fields})
+
     @property
     def depends_on(self) -> tuple[str, ...]:
         """Sources whose rankings seed the walk."""
@@ -282,7 +205,7 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        return self._find(query, check_count("k", self.k if k is None else k), upstream, filter)
+        return self._find(query, k, upstream, filter)
 
     async def _aget_relevant_documents(
         self,
@@ -293,32 +216,106 @@ class EntityGraphRetriever(FromNeo4j, CheckedRetriever):
         upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        wanted = check_count("k", self.k if k is None else k)
-        return await run_in_executor(None, self._find, query, wanted, upstream, filter)
+        return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
-    def _find(self, query: str, k: int, upstream: Upstream | None, narrower: Any = None) -> list[Document]:
-        if k == 0:
+    def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
+        """Documents with what was asked for in their metadata; for a retriever of ours as they are, with the ranking."""
+        wanted = check_count("k", self.k if k is None else k)
+        if wanted == 0:
             return []
-        ranking = self._within(narrower).search(query, k, {} if upstream is None else upstream)
-        texts = self._fetch(ranking.ids) if len(ranking) else {}
-        payloads = Passages(ranking, texts, self.score_key, self.provenance)
+        ranking = self._within(narrower).search(query, wanted, upstream or {})
+        held = self._lookup(ranking.ids) if len(ranking) else {}
+        found = ScoredDocuments(held.get(one) or Document(page_content="", id=one) for one in ranking.ids)
         if upstream is None:
-            return list(payloads.values())
-        found = ScoredDocuments(texts.get(one) or Document(page_content="", id=one) for one in ranking.ids)
-        found.ranking, found.payloads = ranking, payloads
+            return [self._copy(document, ranking, row) for row, document in enumerate(found)]
+        found.ranking = replace(ranking, payloads=Payloads(ranking.ids, found, ranking.payloads))
         return found
+
+    def _copy(self, document: Document, ranking: Ranking, row: int) -> Document:
+        identifier, score = ranking.ids[row], float(ranking.scores[row])
+        extra: dict[str, Any] = {}
+        if self.metadata_key is not None:
+            path = plain_evidence(ranking.payloads.get(identifier))
+            block = {"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"evidence": path})}
+            extra[self.metadata_key] = EvidenceBlock(block)
+        if self.score_key is not None and self.score_key not in document.metadata:
+            extra[self.score_key] = score
+        return copy_of(document, document.id or identifier, extra)
 
     def _within(self, narrower: Any) -> Source:
         """The source for those documents that the filters let through."""
         wanted = joined(check_filter(self.filter), check_filter(narrower))
         if wanted is None:
             return self._source
-        ids = passage_ids(self._source)
         if self.documents is None:
-            raise InvalidInputError(
-                "a filter needs the documents of the graph: EntityGraphRetriever(graph=..., documents=...); got none"
-            )
-        held = self._fetch(ids)
+            raise InvalidInputError("filter= needs the passages' metadata: pass documents=")
+        held = self._lookup(passage_ids(self._source))
         narrowed: Any = self._source
         made: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Documents by passage id, from wherever they are.
+
+    Parameters
+    ----------
+    kind : {"none", "mapping", "get_by_ids", "mget", "callable"}
+    held : object
+    """
+
+    kind: str
+    held: Any
+
+    @classmethod
+    def of(cls, documents: Any) -> Lookup:
+        """The lookup for what was given as documents; InvalidTypeError if it is none of those."""
+        if documents is None:
+            return cls("none", None)
+        if isinstance(documents, Mapping):
+            return cls("mapping", documents)
+        for method in ("get_by_ids", "mget"):
+            if hasattr(documents, method):
+                return cls(method, documents)
+        if callable(documents):
+            return cls("callable", documents)
+        if isinstance(documents, str | bytes) or not isinstance(documents, Iterable):
+            raise InvalidTypeError(
+                f"documents must be documents, a store or a function; got {type(documents).__name__}"
+            )
+        listed = list(documents)
+        wrong = next((one for one in listed if not isinstance(one, Document)), None)
+        if wrong is not None:
+            raise InvalidTypeError(f"documents must hold documents; got {type(wrong).__name__}")
+        return cls("mapping", {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in listed})
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The documents that there are; a text becomes a document."""
+        if self.kind == "none":
+            return {}
+        if self.kind == "get_by_ids":
+            return {str(one.id): one for one in self.held.get_by_ids(list(ids))}
+        if self.kind == "mapping":
+            found: Any = self.held
+        else:
+            found = self.held.mget(list(ids)) if self.kind == "mget" else self.held(ids)
+        values = [found.get(one) for one in ids] if isinstance(found, Mapping) else list(found)
+        return {
+            one: value if isinstance(value, Document) else Document(page_content=str(value), id=one)
+            for one, value in zip(ids, values, strict=True)
+            if value is not None
+        }
+
+
+class _Texts:
+    """The documents of a graph in Neo4j by their ids, titles as metadata."""
+
+    def __init__(self, opened: Any) -> None:
+        self._texts = opened.texts
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
+        return {
+            name: Document(text, id=name, metadata={"title": title} if title else {})
+            for name, (title, text) in self._texts(ids).items()
+        }

@@ -9,8 +9,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 
 from phasegraph import InvalidTypeError
-from phasegraph.graph import Extraction
-from phasegraph.graph.words import normalise_name
+from phasegraph.graph import Extraction, normalise_name
 from phasegraph.retrieval import resolve_id
 
 

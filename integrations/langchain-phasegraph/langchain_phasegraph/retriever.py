@@ -2,138 +2,37 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, PrivateAttr
 
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
-from langchain_phasegraph.conversion import Winner, documents_of, winners_of
+from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
 from langchain_phasegraph.filters import check_filter, with_filter
-from langchain_phasegraph.sources import RetrieverSource, child_of
-from phasegraph import Context, FusionPipeline, InvalidInputError, Result
-from phasegraph._validation import check_count
-from phasegraph.retrieval.engine import (
-    Bind,
+from langchain_phasegraph.sources import RetrieverSource
+from phasegraph import InvalidInputError, Result
+from phasegraph.retrieval import (
     Calibrating,
-    Choosing,
-    Embedding,
-    Fitted,
-    Listener,
-    Plan,
-    settled,
-    with_fitted,
+    FusionEngine,
+    HitAccess,
+    ResultCallback,
+    SelectedHit,
+    Sources,
+    SourceSpec,
+    Upstream,
+    as_specs,
+    check_count,
 )
-from phasegraph.retrieval.source_config import SourceSpec, as_specs
-from phasegraph.sources.protocol import AnySource
 
-Answer: TypeAlias = tuple[Result, list[Winner]]
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
-BUILT_FROM = (
-    "vector", "graph", "retrievers", "weights", "pipeline", "limit", "timeout", "strict", "on_all_failed", "context",
-    "accept", "selection", "embeddings", "correct",
-)  # fmt: skip
-"""Fields of a retriever whose change makes a new plan, with new breakers and directions."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """The core's plan of a retriever, and its sources, whose child runs are bound at each call.
-
-    Parameters
-    ----------
-    plan : Plan
-    sources : mapping of str to RetrieverSource
-    """
-
-    plan: Plan
-    sources: Mapping[str, RetrieverSource]
-
-    @classmethod
-    def of(cls, retriever: PhaseGraphRetriever) -> Asking:
-        """Check a retriever's fields; an error names the field."""
-        specs = as_specs(retriever.vector, retriever.graph, retriever.retrievers)
-        for name, spec in specs.items():
-            if holds(spec, retriever):
-                raise InvalidInputError(f"a retriever must not be among its own sources; got itself as {name!r}")
-        plan = Plan.of(
-            specs,
-            k=retriever.k if retriever.pipeline is None or "k" in retriever.model_fields_set else None,
-            weights=retriever.weights,
-            pipeline=retriever.pipeline,
-            limit=retriever.limit,
-            timeout=retriever.timeout,
-            strict=retriever.strict,
-            on_all_failed=retriever.on_all_failed,
-            context=retriever.context,
-            choosing=Choosing(
-                retriever.accept, retriever.selection, retriever.correct, embedding_of(retriever.embeddings)
-            ),
-        )
-        settings = plan.gatherer.settings
-        return cls(plan, {name: RetrieverSource(name, spec, settings[name]) for name, spec in specs.items()})
-
-    @property
-    def pipeline(self) -> FusionPipeline:
-        """The pipeline that decides."""
-        return self.plan.pipeline
-
-    def with_fitted(self, fitted: Fitted) -> Asking:
-        """The same with these calibrators in place of, or besides, those it has."""
-        return replace(self, plan=self.plan.with_fitted(fitted))
-
-    def with_k(self, k: int) -> Asking:
-        """The same with another number of results."""
-        return self if k == self.pipeline.k else replace(self, plan=self.plan.with_k(k))
-
-    def ask(self, query: str, k: int, config: RunnableConfig | None) -> Answer:
-        """Ask the sources and decide."""
-        return settled(self.plan.ask(query, k, self.bind(config)), winners_of)
-
-    async def aask(self, query: str, k: int, config: RunnableConfig | None) -> Answer:
-        """As :meth:`ask`, on the caller's event loop."""
-        return settled(await self.plan.aask(query, k, self.bind(config)), winners_of)
-
-    def bind(self, config: RunnableConfig | None) -> Bind:
-        """What binds the sources to a call: each one's child run belongs to `config`."""
-
-        def bind(name: str, notes: list[str]) -> AnySource:
-            source = self.sources[name]
-            return source.bind(child_of(config, name, source.runnable), notes)
-
-        return bind
-
-
-def embedding_of(embeddings: Embeddings | None) -> Embedding:
-    """Documents to vectors by their text."""
-    if embeddings is None:
-        return Embedding()
-    native = type(embeddings).aembed_documents is not Embeddings.aembed_documents
-    return Embedding(
-        "embeddings",
-        embeddings.embed_documents,
-        embeddings.aembed_documents if native else None,
-        lambda document: str(document.page_content),
-    )
-
-
-def holds(candidate: object, target: object, depth: int = 0) -> bool:
-    """Whether `target` is `candidate`, or inside it."""
-    if candidate is target:
-        return True
-    if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):
-        return False
-    inner = [getattr(candidate, name, None) for name in _INNER]
-    for held in (getattr(candidate, name, None) for name in ("retrievers", "fallbacks")):
-        inner.extend(held.values() if isinstance(held, Mapping) else held if isinstance(held, list | tuple) else ())
-    return any(holds(one, target, depth + 1) for one in inner)
+_SHOWN = frozenset({"k", "score_key", "metadata_key", "on_result", "filter", "name", "tags", "metadata"})
+"""Fields whose change leaves the engine and the sources as they are."""
 
 
 class PhaseGraphRetriever(Calibrating, CheckedRetriever):
@@ -143,44 +42,41 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     ----------
     vector, graph : retriever, vector store, runnable, callable or SourceSpec, optional
         The sources of these names.
-    retrievers : mapping of str to the same
-        Further sources by name, each bare or as a :class:`SourceSpec` with weight, limit, deadline, direction and
-        readers of its own.
-    k : int, default 10
-        Documents returned, >= 0; also a keyword of ``invoke``. Changes neither scores nor order.
-    weights : mapping of str to float, optional
-        By source name, >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by
-        how sharply the graph points, where it states its background; else equal.
-    pipeline : FusionPipeline or path, optional
-        How to fuse; a path to a file that :meth:`save` wrote. Default ``FusionPipeline()``.
+    retrievers : mapping of str to the same, or a list of them, optional
+        Further sources, by name or as ``source_1``, ``source_2`` and so on; each bare or as a :class:`SourceSpec` with
+        weight, limit, timeout, fields and execution of its own.
+    k : int, optional
+        Documents returned, >= 0; also a keyword of ``invoke``. Changes neither scores nor order. Default: the
+        pipeline's, 10.
+    weights : mapping of str to float, or a list beside a list of retrievers, optional
+        >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by how sharply the
+        graph points, where it states its background; else equal.
+    accept : mapping of str to threshold, or AcceptancePolicy, optional
+        By source, on its own scores; documents below are not returned. Default: all are accepted.
+    selection : SelectionPolicy or str, optional
+        Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by embeddings of the
+        model that the vector store embeds with.
+    filter : mapping of str to value, optional
+        Metadata that every document must have, by equality; also a keyword of ``invoke`` and ``phasegraph_filter``
+        under ``configurable``, which narrow it further. It reaches every source, the walk of a graph included; a
+        source that cannot keep it fails rather than answer.
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
         Seconds for the whole call.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
-    on_all_failed : {"raise", "empty"}, default "raise"
-    score_key : str or None, default "score"
-        Metadata key for the published score, in [0, 1]; a key that the document already has is kept.
-    provenance : bool, default True
-        Add ``metadata["phasegraph"]``: per source rank, raw score, calibrated value, weight and contribution.
+    pipeline : FusionPipeline or path, optional
+        How to fuse; a path to a file that :meth:`save` wrote. Not beside `weights`, `accept` or `selection`, which it
+        has itself.
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
-    context : callable, optional
-        ``context(query)`` gives the core's ``Context``, for priors.
-    accept : mapping of str to threshold, or AcceptancePolicy, optional
-        By source, on its own scores; documents below are not returned. Default: all are accepted.
-    selection : SelectionPolicy or str, optional
-        Which k go together, for example ``"mmr"``; default the k best.
-    embeddings : Embeddings, optional
-        Embeds the candidates for a `selection` that weighs redundancy.
-    correct : callable, optional
-        ``correct(result)`` is called where everything was rejected; the query it returns is asked once.
-
-    filter : mapping of str to value, optional
-        Metadata that every document must have, by equality; also a keyword of ``invoke`` and ``phasegraph_filter``
-        under ``configurable``, which narrow it further. It reaches every source, the walk of a graph included; a
-        source that cannot keep it fails rather than answer.
+    score_key : str, optional
+        Metadata key for the published score, in [0, 1]; a key that the document already has is kept. The same
+        document of two queries is then not equal to itself: leave it out within retrievers that compare documents.
+    metadata_key : str, optional
+        Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution.
+        :meth:`explain` always has it.
 
     Raises
     ------
@@ -203,42 +99,47 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
 
     vector: Any = None
     graph: Any = None
-    retrievers: Mapping[str, Any] = Field(default_factory=dict)
-    k: Count = 10
-    weights: Mapping[str, Any] | None = None
-    pipeline: Any = None
+    retrievers: Any = None
+    k: Count | None = None
+    weights: Any = None
+    accept: Any = None
+    selection: Any = None
+    filter: Mapping[str, Any] | None = None
     limit: Any = 50
     timeout: Any = 10.0
     strict: bool = Field(default=False, strict=True)
-    on_all_failed: Literal["raise", "empty"] = "raise"
-    score_key: str | None = "score"
-    provenance: bool = Field(default=True, strict=True)
+    pipeline: Any = None
     on_result: Callable[[Result], Any] | None = None
-    context: Callable[[str], Context] | None = None
-    accept: Any = None
-    selection: Any = None
-    embeddings: Embeddings | None = None
-    correct: Callable[[Result], Any] | None = None
-    filter: Mapping[str, Any] | None = None
+    score_key: str | None = None
+    metadata_key: str | None = None
 
-    _asking: Asking = PrivateAttr()
-    _listener: Listener = PrivateAttr()
+    _engine: FusionEngine = PrivateAttr()
+    _by_name: dict[str, RetrieverSource] = PrivateAttr()
+    _callback: ResultCallback = PrivateAttr()
 
-    _made_from: tuple[Any, ...] = PrivateAttr(default=())
-
-    @model_validator(mode="after")
-    def _prepare(self) -> Self:
-        made_from = tuple(self.__dict__[name] for name in BUILT_FROM)
-        if len(self._made_from) == len(made_from) and all(map(operator.is_, made_from, self._made_from)):
-            self._asking = self._asking.with_k(self.k)
-        else:
-            self._asking = Asking.of(self)
-        self._made_from = made_from
-        self._listener = Listener(self.on_result)
+    def model_post_init(self, context: Any, /) -> None:
+        """Check how the arguments fit together, and settle them."""
+        specs = as_specs(self.vector, self.graph, self.retrievers)
+        if any(holds(spec, self) for spec in specs.values()):
+            raise InvalidInputError("the retriever contains itself")
+        self._by_name = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
+        self._engine = FusionEngine.of(
+            specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
+            pipeline=self.pipeline, limit=self.limit, timeout=self.timeout, strict=self.strict,
+            access=access_of(self._by_name),
+        )  # fmt: skip
+        self._callback = ResultCallback(self.on_result)
         check_filter(self.filter)
-        if self.pipeline is not None and "k" not in self.model_fields_set:
-            self.__dict__["k"] = self._asking.pipeline.k
-        return self
+
+    def _follow(self, checked: Self, name: str) -> None:
+        self._callback = checked._callback
+        if name == "k":
+            self._engine = self._engine.with_k(self.k)
+        elif name not in _SHOWN:
+            fitted = self._engine.base
+            self._engine, self._by_name = checked._engine, checked._by_name
+            if name != "pipeline":
+                self._engine = self._engine.with_pipeline(fitted)
 
     def _get_relevant_documents(
         self,
@@ -246,12 +147,13 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         *,
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
+        upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        config = with_filter(config_of(run_manager), self.filter, filter)
-        result, winners = self._asking.ask(query, self._wanted(k), config)
-        self._listener.tell(result)
-        return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
+        sources = self._bound(with_filter(config_of(run_manager), self.filter, filter))
+        result, hits = self._engine.retrieve(query, sources, k=self._wanted(k))
+        self._callback.notify(result)
+        return self._documents(result, hits, upstream is not None)
 
     async def _aget_relevant_documents(
         self,
@@ -259,12 +161,13 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         *,
         run_manager: AsyncCallbackManagerForRetrieverRun,
         k: int | None = None,
+        upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        config = with_filter(config_of(run_manager), self.filter, filter)
-        result, winners = await self._asking.aask(query, self._wanted(k), config)
-        await self._listener.atell(result)
-        return documents_of(result, winners, score_key=self.score_key, block=self.provenance)
+        sources = self._bound(with_filter(config_of(run_manager), self.filter, filter))
+        result, hits = await self._engine.aretrieve(query, sources, k=self._wanted(k))
+        await self._callback.anotify(result)
+        return self._documents(result, hits, upstream is not None)
 
     def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """The whole answer to one query: scores, contributions, candidates and a report per source.
@@ -283,28 +186,54 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         Result
             ``result.evidence(id)`` says why a document stands where it stands.
         """
-        return self._asking.ask(query, self._wanted(k), with_filter(None, self.filter, filter))[0]
+        sources = self._bound(with_filter(None, self.filter, filter))
+        return self._engine.retrieve(query, sources, k=self._wanted(k))[0]
 
     async def aexplain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """As :meth:`explain`."""
-        return (await self._asking.aask(query, self._wanted(k), with_filter(None, self.filter, filter)))[0]
+        sources = self._bound(with_filter(None, self.filter, filter))
+        return (await self._engine.aretrieve(query, sources, k=self._wanted(k)))[0]
 
-    def _planned(self) -> Plan:
-        return self._asking.plan
+    def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
+        """The documents; for another retriever of ours as they are, with their scores alongside."""
+        if not for_ours:
+            return documents_of(result, hits, score_key=self.score_key, metadata_key=self.metadata_key)
+        found = ScoredDocuments(documents_of(result, hits, score_key=None, metadata_key=self.metadata_key))
+        found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
+        return found
 
-    def _bound(self, query: str) -> Bind:
-        return self._asking.bind(with_filter(None, self.filter))
+    def _bound(self, config: RunnableConfig) -> Sources:
+        return {name: self._by_name[name].bind(config) for name in self._engine.asked}
 
-    def _take(self, fitted: Fitted) -> None:
-        self.__dict__["pipeline"] = with_fitted(self.pipeline, fitted)
-        self._asking = self._asking.with_fitted(fitted)
-        self._made_from = tuple(self.__dict__[name] for name in BUILT_FROM)
+    def _sources(self, query: str) -> Sources:
+        return self._bound(with_filter(None, self.filter))
 
-    def _decide_by(self, pipeline: FusionPipeline) -> None:
-        self.pipeline = pipeline
-
-    def _wanted(self, k: int | None) -> int:
-        return check_count("k", self.k if k is None else k)
+    def _wanted(self, k: int | None) -> int | None:
+        return None if k is None else check_count("k", k)
 
     def _get_ls_params(self, **kwargs: Any) -> Any:
         return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}
+
+
+def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
+    """How to look into documents, with the embedding model of the first vector store that has one."""
+    models = (getattr(source.store, "embeddings", None) for source in sources.values())
+    model = next((one for one in models if isinstance(one, Embeddings)), None)
+    if model is None:
+        return ACCESS
+    native = type(model).aembed_documents is not Embeddings.aembed_documents
+    return HitAccess(
+        text_of, metadata_of, embed=model.embed_documents, aembed=model.aembed_documents if native else None
+    )
+
+
+def holds(candidate: object, target: object, depth: int = 0) -> bool:
+    """Whether `target` is `candidate`, or inside it."""
+    if candidate is target:
+        return True
+    if depth > _DEEPEST or not isinstance(candidate, Runnable | SourceSpec):
+        return False
+    inner = [getattr(candidate, name, None) for name in _INNER]
+    for held in (getattr(candidate, name, None) for name in ("retrievers", "fallbacks")):
+        inner.extend(held.values() if isinstance(held, Mapping) else held if isinstance(held, list | tuple) else ())
+    return any(holds(one, target, depth + 1) for one in inner)

@@ -11,6 +11,7 @@ from phasegraph.neo4j.records import (
     records_from_extractions,
 )
 from phasegraph.neo4j.schema import SCHEMAS, GraphSchema, detect_schema
+from phasegraph.neo4j.source import stored_graph as open_graph
 from phasegraph.neo4j.writing import (
     SchemaObject,
     WriteReport,
@@ -42,6 +43,7 @@ __all__ = [
     "list_corpora",
     "list_projections",
     "list_schema",
+    "open_graph",
     "read_changes",
     "read_graph",
     "read_guarded",

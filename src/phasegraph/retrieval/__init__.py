@@ -1,31 +1,71 @@
-"""What every framework's adapter needs, framework-free: ids, directions, plain provenance, fitting.
+"""What both integrations stand on, and their only private contract with the core.
 
-The integration packages convert between a framework's objects and rankings; whatever they would otherwise compute
-twice stands here.
+A retriever of a framework makes :class:`SourceSpec` of its arguments, a :class:`FusionEngine` of those, binds its
+sources to each call, and turns the :class:`SelectedHit` of the answer into documents or nodes.
 """
 
-from phasegraph.retrieval.directions import Direction, infer_direction, known_direction, scores_of
-from phasegraph.retrieval.engine import calibration_queries, check_queries, fit_calibrators, with_progress
-from phasegraph.retrieval.ids import ID_KEYS, Identities, resolve_id, text_id
-from phasegraph.retrieval.provenance import contradicts, limited, plain, provenance, with_notes, with_text_warnings
+from phasegraph._validation import check_count, check_flag, check_query
+from phasegraph.retrieval.directions import Direction, known_direction
+from phasegraph.retrieval.engine import (
+    Accept,
+    Calibrating,
+    FusionEngine,
+    ResultCallback,
+    Sources,
+    decide_lists,
+    list_pipeline,
+    with_progress,
+)
+from phasegraph.retrieval.ids import Payloads, resolve_id
+from phasegraph.retrieval.provenance import EvidenceBlock, SelectedHit, evidence_blocks, plain_evidence
+from phasegraph.retrieval.reading import HitReader, drained, limited, parameters_of, with_passages
+from phasegraph.retrieval.source_config import (
+    Execution,
+    HitFields,
+    SourceSpec,
+    as_specs,
+    describe_type,
+    unexpected_argument,
+)
+from phasegraph.retrieval.stages import HitAccess, in_thread
+from phasegraph.sources.protocol import AnySource, MalformedAnswerError, Upstream, asearch_of, search_of
 
 __all__ = [
-    "ID_KEYS",
+    "Accept",
+    "AnySource",
+    "Calibrating",
     "Direction",
-    "Identities",
-    "calibration_queries",
-    "check_queries",
-    "contradicts",
-    "fit_calibrators",
-    "infer_direction",
+    "EvidenceBlock",
+    "Execution",
+    "FusionEngine",
+    "HitAccess",
+    "HitFields",
+    "HitReader",
+    "MalformedAnswerError",
+    "Payloads",
+    "ResultCallback",
+    "SelectedHit",
+    "SourceSpec",
+    "Sources",
+    "Upstream",
+    "as_specs",
+    "asearch_of",
+    "check_count",
+    "check_flag",
+    "check_query",
+    "decide_lists",
+    "describe_type",
+    "drained",
+    "evidence_blocks",
+    "in_thread",
     "known_direction",
     "limited",
-    "plain",
-    "provenance",
+    "list_pipeline",
+    "parameters_of",
+    "plain_evidence",
     "resolve_id",
-    "scores_of",
-    "text_id",
-    "with_notes",
+    "search_of",
+    "unexpected_argument",
+    "with_passages",
     "with_progress",
-    "with_text_warnings",
 ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import PhasegraphWarning
 from phasegraph.ranking import Ranking
-from phasegraph.retrieval.source_config import Reading
 
 _REMEMBERED_HITS = 3
 _INNER_PRODUCT = 0
@@ -165,17 +164,6 @@ class Direction:
                 f"source {self._source!r}: {note}; the declaration is believed", PhasegraphWarning, stacklevel=5
             )
         return f"{note}; the declaration was believed"
-
-
-def scores_of(scores: Sequence[Any] | None, reading: Reading, notes: list[str], hits: int) -> Sequence[Any] | None:
-    """The scores of `hits` hits; None, with a note that says where they were looked for, if there are none at all."""
-    if scores is not None and not (scores and all(score is None for score in scores)):
-        return scores
-    if hits and reading.score_key is not None:
-        notes.append(f"rank only: no score under {reading.score_key!r}")
-    elif hits:
-        notes.append("rank only: it returns no scores" if reading.score_fn is None else "rank only: score_fn gave none")
-    return None
 
 
 def _finite(scores: Sequence[object]) -> FloatArray:

@@ -1,19 +1,18 @@
-"""The block of provenance that travels with a returned passage, as plain JSON types."""
+"""Under which payload a result is returned, and the evidence for it, as plain JSON types."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
-from phasegraph.ranking import Ranking, SourceReport, cap_ranking
+from phasegraph.ranking import Ranking, SourceReport
 from phasegraph.result import Result
-from phasegraph.sources.gatherer import cut_note
 
 _DEEPEST = 16
 
@@ -153,67 +152,118 @@ def _shared_rank(ranking: Ranking, score: float) -> float:
     return float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
 
 
-class Kept(Protocol):
-    """Whose text a result was given, and which sources hold another under the same id."""
+@dataclass(slots=True)
+class SelectedHit:
+    """The payload under which a result is returned, and what the other sources hold.
 
-    @property
-    def source(self) -> str:
-        """Whose text it is."""
-        ...
+    Parameters
+    ----------
+    source : str
+        Whose payload it is: of the heaviest source that returned it with a text, ties by name.
+    payload : object
+        None where no source holds one.
+    others : list of str
+        Sources that returned another text under the same id.
+    evidence : dict
+        What the sources say of how they found it, by source.
+    """
 
-    @property
-    def others(self) -> Sequence[str]:
-        """Which sources hold another."""
-        ...
+    source: str = ""
+    payload: Any = None
+    others: list[str] = field(default_factory=list)
+    evidence: dict[str, object] = field(default_factory=dict)
 
 
-def with_text_warnings(result: Result, winners: Sequence[Kept]) -> Result:
+def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
+    """One per id of the result, in order.
+
+    Parameters
+    ----------
+    result : Result
+    text : callable
+        Text of a payload; a payload with an empty one gives way to any other.
+    """
+    rankings, weights = result.candidates.rankings, result.weights.tolist()
+    order = sorted(range(len(rankings)), key=lambda column: -weights[column])
+    columns = [rankings[column] for column in order]
+    held = [(one.source, one.payloads.get, getattr(one.payloads, "evidence", None)) for one in columns]
+    return [_selected(identifier, held, text) for identifier in result.ids]
+
+
+def _selected(
+    identifier: str, columns: Sequence[tuple[str, Callable[[str], Any], Any]], text: Callable[[Any], str]
+) -> SelectedHit:
+    hit = SelectedHit()
+    kept = ""
+    for name, payload_of, evidence in columns:
+        if evidence and identifier in evidence:
+            hit.evidence[name] = evidence[identifier]
+        payload = payload_of(identifier)
+        if payload is None:
+            continue
+        own = text(payload)
+        if hit.payload is None or not kept:
+            hit.source, hit.payload, kept = name, payload, own
+        elif own and payload is not hit.payload and not (own.endswith(kept) or kept.endswith(own)):
+            hit.others.append(name)
+    return hit
+
+
+def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
     """The result, with a warning for each id under which sources returned different texts."""
     found = [
-        f"id {identifier!r} has another text in {', '.join(winner.others)} than in {winner.source}, which was kept"
-        for identifier, winner in zip(result.ids, winners, strict=True)
-        if winner.others
+        f"id {identifier!r} has another text in {', '.join(hit.others)} than in {hit.source}, which was kept"
+        for identifier, hit in zip(result.ids, hits, strict=True)
+        if hit.others
     ]
     return replace(result, warnings=(*result.warnings, *found)) if found else result
 
 
-def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
-    """The reports, with what the adapters noted about their sources.
+class EvidenceBlock(dict[str, object]):
+    """What is known of a result, as plain JSON types, for a framework's metadata.
 
-    Parameters
-    ----------
-    reports : sequence of SourceReport
-    notes : mapping of str to sequence of str
-        By source name; blank ones are left out.
-
-    Returns
-    -------
-    tuple of SourceReport
+    Two blocks are equal, and look the same in a text: frameworks tell passages apart by comparing or hashing their
+    metadata, and a passage is the same passage whatever the query.
     """
-    return tuple([_noted(report, [note for note in notes.get(report.source, ()) if note]) for report in reports])
+
+    __slots__ = ()
+    __hash__ = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EvidenceBlock)
+
+    def __repr__(self) -> str:
+        return "EvidenceBlock(...)"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return EvidenceBlock, (dict(self),)
 
 
-def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
-    if not notes:
-        return report
-    return SourceReport(
-        report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
-        report.dropped, report.calibration, report.missing, (*report.notes, *notes),
-        report.out_of_range_share,
-    )  # fmt: skip
+def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:
+    """:func:`provenance` of each result, with what the sources say of how they found it."""
+    blocks: list[dict[str, Any]] = list(provenance(result))
+    for block, hit in zip(blocks, hits, strict=True):
+        for name, evidence in hit.evidence.items():
+            block["sources"][name]["evidence"] = plain_evidence(evidence)
+    return [EvidenceBlock(block) for block in blocks]
 
 
-def contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
-    """Whether the order in which hits came differs from the order of their scores, ties apart."""
-    place = {identifier: row for row, identifier in enumerate(reversed(ids))}
-    at = np.array([-place[identifier] for identifier in ranking.ids])
-    scores = ranking.scores
-    return bool(((at[1:] < at[:-1]) & (scores[1:] < scores[:-1])).any())
+def plain_evidence(evidence: Any) -> object:
+    """A walk's path as names and kinds, with the seeds it came from; anything else as plain JSON types."""
+    if not hasattr(evidence, "path"):
+        return plain(evidence)
+    path = [[node.kind, node.name] for node in evidence.path]
+    seeds = [[node.kind, node.name, share] for node, share in getattr(evidence, "seeds", ())]
+    return {"path": path, "seeds": seeds, "text": str(evidence)}
 
 
-def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
-    """The ranking's best `limit` hits, which is noted; all of them where it is None."""
-    if limit is None or len(ranking) <= limit:
-        return ranking
-    notes.append(cut_note(len(ranking), limit))
-    return cap_ranking(ranking, limit, "list", frozenset())
+def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
+    """The reports, with what was noted about their sources while they were read; by source name."""
+    return tuple(
+        [
+            replace(report, notes=(*report.notes, *filter(None, noted)))
+            if (noted := notes.get(report.source)) and any(noted)
+            else report
+            for report in reports
+        ]
+    )

@@ -2,37 +2,93 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 from phasegraph._validation import check_count, check_number
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.pipeline import FusionPipeline, check_weights_mapping
-from phasegraph.sources import BreakerSettings, SourceSettings
-from phasegraph.sources.settings import OnError
+from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
+
+FieldOf: TypeAlias = "str | Callable[[Any], object]"
+Weights: TypeAlias = "Mapping[str, float] | Sequence[float]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How the hits of one source are read.
+class HitFields:
+    """Where the fields of a hit are found; a hit is the framework's own document or node.
 
     Parameters
     ----------
-    id_fn : callable, optional
-        ``id_fn(hit)`` gives the id by which hits of different sources meet; a hit is the framework's own document or
-        node. Default: the id it carries, then the metadata keys ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``,
-        ``source_id``, then a hash of its text.
-    score_fn : callable, optional
-        ``score_fn(hit)`` gives the source's own score.
-    score_key : str, optional
-        Metadata key that holds the source's own score.
+    id : str or callable, optional
+        Metadata key, or ``id(hit)``, of the id by which hits of different sources meet. Default: the id that the hit
+        carries, then the metadata keys ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``, then its
+        text.
+    score : str or callable, optional
+        Metadata key, or ``score(hit)``, of the source's own score. Default: what its search gives.
     higher_is_better : bool, optional
         False for distances. Default: known for the store, or inferred once from the order of an answer.
     size : int, optional
         Number of passages the source searches.
+    resolve : callable, optional
+        ``resolve(ids)`` gives the passages of these ids, as a mapping or in the same order, for hits whose ids name
+        passages that they do not hold. May be a coroutine function.
+    fingerprint : str, optional
+        What gives the scores, such as model and store with their versions: calibrators that were fitted to scores of
+        another are warned about, and refused when strict. Default: the classes of store and embedding model and the
+        model's name, as far as they can be read from the retriever.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field is outside what is said above; the message names it.
+
+    Examples
+    --------
+    >>> HitFields(score="distance", higher_is_better=False).score
+    'distance'
+    """
+
+    id: FieldOf | None = None
+    score: FieldOf | None = None
+    higher_is_better: bool | None = None
+    size: int | None = None
+    resolve: Callable[[Sequence[str]], object] | None = None
+    fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("id", "score"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, str) and not callable(given):
+                raise InvalidTypeError(f"{name} must be a metadata key or a function of a hit; got {given!r}")
+        if self.higher_is_better is not None and not isinstance(self.higher_is_better, bool):
+            raise InvalidTypeError(f"higher_is_better must be True, False or None; got {self.higher_is_better!r}")
+        if self.size is not None:
+            check_count("size", self.size, minimum=1)
+        if self.resolve is not None and not callable(self.resolve):
+            raise InvalidTypeError(f"resolve must be a function of ids or None; got {self.resolve!r}")
+        if self.fingerprint is not None and (not isinstance(self.fingerprint, str) or not self.fingerprint.strip()):
+            raise InvalidTypeError(f"fingerprint must be text that is not blank or None; got {self.fingerprint!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """How a source is run.
+
+    Parameters
+    ----------
+    on_error : {"skip", "raise"}, default "skip"
+        Go on without the source and report it, or raise its own error.
+    max_in_flight : int, default 256
+        Searches of this source that may run at once, those that outlived their call included.
+    circuit_breaker : BreakerSettings or None
+        When to stop asking a source that keeps failing; None = always ask.
+    in_thread : bool, default False
+        Run it in a worker even where it is asynchronous: for coroutines that block their event loop.
 
     Raises
     ------
@@ -40,60 +96,40 @@ class Reading:
         If a field is outside what is said above; the message names it.
     """
 
-    id_fn: Callable[[Any], object] | None = None
-    score_fn: Callable[[Any], object] | None = None
-    score_key: str | None = None
-    higher_is_better: bool | None = None
-    size: int | None = None
+    on_error: OnError = "skip"
+    max_in_flight: int = 256
+    circuit_breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
+    in_thread: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("id_fn", "score_fn"):
-            given = getattr(self, name)
-            if given is not None and not callable(given):
-                raise InvalidTypeError(f"{name} must be a function of a hit or None; got {given!r}")
-        if self.score_key is not None and not isinstance(self.score_key, str):
-            raise InvalidTypeError(f"score_key must be a metadata key or None; got {self.score_key!r}")
-        if self.score_fn is not None and self.score_key is not None:
-            raise InvalidInputError("score_fn and score_key must not both be given; got both")
-        if self.higher_is_better is not None and not isinstance(self.higher_is_better, bool):
-            raise InvalidTypeError(f"higher_is_better must be True, False or None; got {self.higher_is_better!r}")
-        if self.size is not None:
-            check_count("size", self.size, minimum=1)
+        SourceSettings(
+            on_error=self.on_error,
+            max_in_flight=self.max_in_flight,
+            circuit_breaker=self.circuit_breaker,
+            in_thread=self.in_thread,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSpec(Reading):
-    """A retriever and how it is asked and read; every field but `retriever` has a default.
+class SourceSpec:
+    """A retriever and how it is asked, read and run; every field but `retriever` has a default.
 
     Parameters
     ----------
     retriever : object
         Whatever the framework's retriever takes as a source.
     weight : float, optional
-        >= 0; 0 = not fused, and not asked unless another source needs it. Default: by role, or 1 where any other
-        source has a weight.
+        >= 0; 0 = not fused, and not asked unless another source depends on it. Default: by role, or 1 where any
+        other source has a weight.
     limit : int or None
-        Hits asked for, in place of the retriever's own number; None leaves it alone. Default: the `limit` of the
+        Hits asked for, in place of the retriever's own number; None leaves that alone. Default: the `limit` of the
         retriever that fuses.
     timeout : float, optional
         Seconds, from its start.
-    on_error : {"skip", "raise"}, default "skip"
     depends_on : sequence of str, optional
-        Sources whose rankings it wants first.
-    resolve : callable, optional
-        ``resolve(ids)`` gives the passages of these ids, as a mapping or in the same order; for knowledge-graph hits
-        whose ids name the passages they came from. May be a coroutine function.
-    max_in_flight : int, default 256
-        Searches of this source that may run at once.
-    circuit_breaker : BreakerSettings or None
-    in_thread : bool, default False
-        Run it in a worker even where it is asynchronous: for coroutines that block their event loop.
-    fingerprint : str, optional
-        What gives its scores, such as model and store with their versions: what was fitted to scores of another is
-        warned about, and refused when strict. Default: the classes of its store and embedding model and the model's
-        name, as far as they can be read from it.
-    id_fn, score_fn, score_key, higher_is_better, size
-        See :class:`Reading`.
+        Sources whose rankings it wants first. Default: what the retriever itself declares.
+    fields : HitFields
+    execution : Execution
 
     Raises
     ------
@@ -110,24 +146,18 @@ class SourceSpec(Reading):
     weight: float | None = None
     limit: int | str | None = "default"
     timeout: float | None = None
-    on_error: OnError = "skip"
     depends_on: Sequence[str] | None = None
-    resolve: Callable[[Sequence[str]], object] | None = None
-    max_in_flight: int = 256
-    circuit_breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
-    in_thread: bool = False
-    fingerprint: str | None = None
+    fields: HitFields = field(default_factory=HitFields)
+    execution: Execution = field(default_factory=Execution)
 
     def __post_init__(self) -> None:
-        Reading.__post_init__(self)
         if self.weight is not None:
             check_number("weight", self.weight)
         if isinstance(self.limit, str) and self.limit != "default":
             raise InvalidTypeError(f"limit must be an integer >= 1 or None; got {self.limit!r}")
-        if self.resolve is not None and not callable(self.resolve):
-            raise InvalidTypeError(f"resolve must be a function of ids or None; got {self.resolve!r}")
-        if self.fingerprint is not None and (not isinstance(self.fingerprint, str) or not self.fingerprint.strip()):
-            raise InvalidTypeError(f"fingerprint must be text that is not blank or None; got {self.fingerprint!r}")
+        for name, kind in (("fields", HitFields), ("execution", Execution)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidTypeError(f"{name} must be {kind.__name__}(...); got {getattr(self, name)!r:.80}")
         self.settings(None, ())
 
     def settings(self, limit: int | None, depends_on: Sequence[str]) -> SourceSettings:
@@ -135,22 +165,23 @@ class SourceSpec(Reading):
         return SourceSettings(
             limit=limit if isinstance(self.limit, str) else self.limit,
             timeout=self.timeout,
-            on_error=self.on_error,
+            on_error=self.execution.on_error,
             depends_on=tuple(depends_on) if self.depends_on is None else self.depends_on,  # type: ignore[arg-type]
-            max_in_flight=self.max_in_flight,
-            circuit_breaker=self.circuit_breaker,
-            in_thread=self.in_thread,
+            max_in_flight=self.execution.max_in_flight,
+            circuit_breaker=self.execution.circuit_breaker,
+            in_thread=self.execution.in_thread,
         )
 
 
-def as_specs(vector: object, graph: object, retrievers: Mapping[str, object] | None) -> dict[str, SourceSpec]:
+def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:
     """Every source by name, in name order.
 
     Parameters
     ----------
     vector, graph : retriever or SourceSpec, optional
         The sources of these names.
-    retrievers : mapping of str to the same, optional
+    retrievers : mapping of str to the same, or a sequence of them, optional
+        The sources of a sequence are named ``source_1``, ``source_2`` and so on.
 
     Raises
     ------
@@ -159,20 +190,27 @@ def as_specs(vector: object, graph: object, retrievers: Mapping[str, object] | N
 
     Examples
     --------
-    >>> list(as_specs(len, None, {"lexical": SourceSpec(retriever=len)}))
-    ['lexical', 'vector']
+    >>> list(as_specs(len, None, {"lexical": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
+    (['lexical', 'vector'], ['source_1', 'source_2'])
     """
-    if retrievers is not None and not isinstance(retrievers, Mapping):
-        raise InvalidTypeError(f"retrievers must be a mapping of names to retrievers; got {type(retrievers).__name__}")
-    found: dict[str, object] = dict(retrievers or {})
+    if retrievers is None:
+        found: dict[Any, object] = {}
+    elif isinstance(retrievers, Mapping):
+        found = dict(retrievers)
+    elif isinstance(retrievers, list | tuple):
+        found = {f"source_{row}": one for row, one in enumerate(retrievers, start=1)}
+    else:
+        raise InvalidTypeError(
+            f"retrievers must be a list of retrievers, or a mapping of names to them; got {type(retrievers).__name__}"
+        )
     for name, given in (("vector", vector), ("graph", graph)):
         if given is None:
             continue
         if name in found:
-            raise InvalidInputError(f"source names must differ; got {name!r} both as an argument and in retrievers")
+            raise InvalidInputError(f"source {name!r} is given twice: as an argument and in retrievers")
         found[name] = given
     if not found:
-        raise InvalidInputError("retrievers must hold at least one source (or vector=, graph=); got none")
+        raise InvalidInputError("no sources: give vector=, graph= or retrievers=")
     for name, given in found.items():
         if not isinstance(name, str) or not name.strip():
             raise InvalidTypeError(f"retrievers must have names that are not blank; got {name!r}")
@@ -184,52 +222,59 @@ def as_specs(vector: object, graph: object, retrievers: Mapping[str, object] | N
     }
 
 
-_GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
+def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
+    """Weights of all sources by name, or None where nobody gave one.
 
-
-def check_weights(given: Mapping[str, float] | None, specs: Mapping[str, SourceSpec]) -> Mapping[str, float] | None:
-    """Weights of all sources by name, or None where nobody gave one."""
+    A sequence of weights belongs to sources that were given as a sequence, in their order.
+    """
     own = {name: spec.weight for name, spec in specs.items() if spec.weight is not None}
     if given is None:
         return check_weights_mapping({name: own.get(name, 1.0) for name in specs}) if own else None
     if own:
         raise InvalidInputError(
-            f"weights must be given in one place; got weights= and SourceSpec.weight of {list(own)}"
+            f"weights are given twice: as weights= and as SourceSpec.weight of {list(own)}; keep one of them"
         )
-    checked = check_weights_mapping(given)
-    unknown = sorted(set(checked) - set(specs))
+    if isinstance(given, list | tuple):
+        names = [f"source_{row}" for row in range(1, len(specs) + 1)]
+        if set(names) != set(specs):
+            raise InvalidInputError("weights as a list belong to retrievers as a list; name them: weights={...}")
+        if len(given) != len(names):
+            raise InvalidInputError(f"weights must be one per retriever: got {len(given)} for {len(names)}")
+        given = dict(zip(names, given, strict=True))
+    checked = check_weights_mapping(given)  # type: ignore[arg-type]
+    unknown, missing = sorted(set(checked) - set(specs)), sorted(set(specs) - set(checked))
     if unknown:
         raise InvalidInputError(f"weights must be among the sources {list(specs)}; got {unknown}")
-    missing = sorted(set(specs) - set(checked))
     if missing:
         raise InvalidInputError(f"weights must name every source; got none for {missing}")
     return checked
 
 
-def check_pipeline(
-    given: FusionPipeline | str | os.PathLike[str],
-    weights: Mapping[str, float] | None,
-    specs: Mapping[str, SourceSpec],
-    *,
-    strict: bool = False,
-) -> FusionPipeline:
-    """The pipeline in use: the one given or read, with the weights and the strictness of the retriever."""
+def read_pipeline(given: FusionPipeline | str | os.PathLike[str]) -> FusionPipeline:
+    """A pipeline as it was given, or as it was saved at a path."""
     if isinstance(given, FusionPipeline):
-        pipeline = given
-    elif isinstance(given, str | os.PathLike):
-        pipeline = FusionPipeline.load(given)
-    else:
-        raise InvalidTypeError(f"pipeline must be a FusionPipeline or a path; got {type(given).__name__}")
-    if weights is not None:
-        pipeline = replace(pipeline, weights=weights)
-    elif pipeline.weights is not None and not set(specs) <= set(pipeline.weights):
-        missing = sorted(set(specs) - set(pipeline.weights))
-        raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
-    return replace(pipeline, strict=True) if strict else pipeline
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidTypeError(f"pipeline must be a FusionPipeline or the path of one; got {type(given).__name__}")
+    if not os.path.exists(given):
+        hint = _PRESETS.get(str(given).lower().replace("-", "_"), "")
+        raise InvalidInputError(
+            f"pipeline must be a FusionPipeline or the path of a saved one; there is no file {os.fspath(given)!r}{hint}"
+        )
+    return FusionPipeline.load(given)
+
+
+_PRESETS = {
+    **dict.fromkeys(("rrf", "reciprocal_rank", "reciprocal_rerank"), " (for RRF: FusionPipeline.reciprocal_rank())"),
+    **dict.fromkeys(("phasegraph", "paper"), " (for the paper's: FusionPipeline.phasegraph())"),
+}
 
 
 def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
     """Refuse caps, calibrators, thresholds and floors for a source that is not there: they would never act."""
+    if pipeline.weights is not None and not set(sources) <= set(pipeline.weights):
+        missing = sorted(set(sources) - set(pipeline.weights))
+        raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
     accept = pipeline.accept
     named: dict[str, Collection[str]] = {"pool_caps": pipeline.pool_caps, "calibrators": pipeline.calibrators}
     named["accept"] = () if accept is None else accept.thresholds
@@ -240,20 +285,23 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
             raise InvalidInputError(f"pipeline.{name} must name sources among {sorted(sources)}; got {unknown}")
 
 
-def needs_of(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
-    """The needs a retriever declares itself, as far as there are such sources."""
+def declared_dependencies(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
+    """The sources that a retriever itself says it depends on, as far as there are such."""
     declared = getattr(spec.retriever, "depends_on", ())
     if spec.depends_on is not None or not isinstance(declared, list | tuple):
         return ()
-    return tuple(need for need in declared if need in specs and need != name)
+    return tuple(one for one in declared if one in specs and one != name)
 
 
-def kind_of(given: object) -> str:
+_GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
+
+
+def describe_type(given: object) -> str:
     """What was given in place of a retriever: its package and class, and what to make of it where that is a graph.
 
     Examples
     --------
-    >>> kind_of("a question"), kind_of(FusionPipeline())
+    >>> describe_type("a question"), describe_type(FusionPipeline())
     ('str', 'phasegraph.FusionPipeline')
     """
     kind = type(given)
@@ -262,6 +310,27 @@ def kind_of(given: object) -> str:
     hint = "; make an EntityGraphRetriever of it" if kind.__name__ in _GRAPHS else ""
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}{hint}"
 
+
+_HINTS = {
+    "top_k": "k", "top_n": "k", "similarity_top_k": "k", "deadline": "timeout", "retriever_weights": "weights",
+    "provenance": "metadata_key", "embeddings": "selection", "embed_model": "selection", "needs": "depends_on",
+}  # fmt: skip
+
+
+def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
+    """The error for an argument that a constructor does not have, with the nearest one that it has.
+
+    Examples
+    --------
+    >>> str(unexpected_argument("top_k", ["k", "weights"]))
+    "unexpected argument 'top_k'; did you mean 'k'?"
+    """
+    near = [_HINTS[name]] if _HINTS.get(name) in known else difflib.get_close_matches(name, known, 1, 0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
+    return InvalidTypeError(f"unexpected argument {name!r}; {hint}")
+
+
+# What a source's scores come from: a calibrator fitted to one model's scores says nothing about another's.
 
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "_retriever", "_index", "index")
 _STORE = ("vectorstore", "_vector_store", "vector_store")
@@ -289,8 +358,6 @@ def fingerprint_of(retriever: object, /) -> str:
     >>> model = SimpleNamespace(model_name="all-MiniLM-L6-v2")
     >>> fingerprint_of(SimpleNamespace(vectorstore=SimpleNamespace(embeddings=model)))
     'SimpleNamespace, SimpleNamespace all-MiniLM-L6-v2'
-    >>> fingerprint_of(len)
-    ''
     """
     chain = list(_chain(retriever, 0))
     store = next((found for one in chain if (found := _first(one, _STORE)) is not None), None)
@@ -307,34 +374,16 @@ def fingerprint_of(retriever: object, /) -> str:
 def fingerprints(specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
     """Each source's own fingerprint, or what can be read from its retriever."""
     return {
-        name: fingerprint_of(spec.retriever) if spec.fingerprint is None else spec.fingerprint
+        name: fingerprint_of(spec.retriever) if spec.fields.fingerprint is None else spec.fields.fingerprint
         for name, spec in specs.items()
     }
 
 
-def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec], /, *, strict: bool) -> dict[str, str]:
+def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec], /) -> dict[str, str]:
     """Sources whose calibrator was fitted to scores of something else, and what to say of them.
 
-    Parameters
-    ----------
-    pipeline : FusionPipeline
-    specs : mapping of str to SourceSpec
-    strict : bool
-
-    Returns
-    -------
-    dict of str to str
-        In name order; a fingerprint that is not known on either side is no reason.
-
-    Raises
-    ------
-    DegradedError
-        If there is one and `strict`.
-
-    Warns
-    -----
-    PhasegraphWarning
-        If there is one.
+    In name order; a fingerprint that is not known on either side is no reason. Warns of what it finds, or raises a
+    DegradedError if the pipeline is strict.
     """
     fitted = {name: getattr(one, "fingerprint", "") for name, one in pipeline.calibrators.items()}
     wanted = {name: spec for name, spec in specs.items() if fitted.get(name)}
@@ -345,7 +394,7 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
     }
     if found:
         listed = "; ".join(f"source {name!r}: {said}" for name, said in found.items())
-        if strict:
+        if pipeline.strict:
             raise DegradedError(f"strict=True accepts no calibrator of another model; got {listed}")
         warnings.warn(listed, PhasegraphWarning, stacklevel=2)
     return found

@@ -1,0 +1,160 @@
+"""What does I/O around deciding: embeddings of candidates, and what priors read from hits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import copy_context
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from phasegraph.errors import InvalidInputError
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import Context
+from phasegraph.ranking import Ranking
+from phasegraph.sources.workers import pool
+
+EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
+AwaitTexts: TypeAlias = Callable[[list[str]], Awaitable[ArrayLike]]
+
+
+def _no_metadata(_: object) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class HitAccess:
+    """How to look into a framework's own documents or nodes.
+
+    Parameters
+    ----------
+    text : callable
+        Text of a hit; empty for one that only names its passage.
+    metadata : callable
+    to_embed : callable, optional
+        The text of a hit that is embedded; default `text`.
+    vector : callable, optional
+        The embedding that a hit carries, or None.
+    embed : callable, optional
+        ``embed(texts) -> (n, d)``, of the model that one of the sources embeds with.
+    aembed : callable, optional
+        The same as a coroutine function, where the model has one of its own; else `embed` runs in a worker.
+    """
+
+    text: Callable[[Any], str] = str
+    metadata: Callable[[Any], Mapping[str, Any]] = _no_metadata
+    to_embed: Callable[[Any], str] | None = None
+    vector: Callable[[Any], Sequence[float] | None] | None = None
+    embed: EmbedTexts | None = None
+    aembed: AwaitTexts | None = None
+
+    def check(self, pipeline: FusionPipeline) -> None:
+        """Refuse a selection that needs embeddings where there can be none."""
+        policy = pipeline.selection
+        if policy is not None and policy.needs_embeddings and self.embed is None and self.vector is None:
+            raise InvalidInputError(
+                f"selection by {policy.method} needs embeddings of the candidates, and no source has an embedding "
+                "model: use a vector store that has one, or a selection without redundancy"
+            )
+
+    def carried(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[Any] | None:
+        """The embeddings that hits carry themselves, if all of them do and agree on their length."""
+        if self.vector is None:
+            return None
+        found = []
+        for identifier in ids:
+            vectors = (self.vector(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
+            found.append(next((vector for vector in vectors if vector is not None and len(vector)), None))
+        known = [len(vector) for vector in found if vector is not None]
+        return found if len(known) == len(ids) and len(set(known)) == 1 else None
+
+    def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
+        """The text of each candidate, from the first source that has it."""
+        read, found = self.to_embed or self.text, []
+        for identifier in ids:
+            texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
+            found.append(next(filter(None, texts), ""))
+        return found
+
+    def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
+        """Embeddings of the candidates: their own, else from the model.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no model, and not every hit carries an embedding.
+        """
+        carried = self.carried(ids, rankings)
+        if carried is not None:
+            return carried
+        if self.embed is None:
+            raise InvalidInputError(
+                "selection needs embeddings: no source has an embedding model, and not all hits one"
+            )
+        return self.embed(self.texts(ids, rankings))
+
+    async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], seconds: float | None) -> ArrayLike:
+        """As :meth:`vectors`, without holding up the event loop; TimeoutError if it takes longer than `seconds`."""
+        if self.embed is None or self.carried(ids, rankings) is not None:
+            return self.vectors(ids, rankings)
+        texts = self.texts(ids, rankings)
+        made = in_thread(self.embed, texts) if self.aembed is None else self.aembed(texts)
+        return await asyncio.wait_for(made, seconds)
+
+
+async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
+    """What a plain function gives, on a daemon worker; cancelled, the worker's answer is dropped."""
+    loop, context = asyncio.get_running_loop(), copy_context()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def run(given: object) -> tuple[Any, BaseException | None]:
+        try:
+            return context.run(function, given), None
+        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
+            return None, error
+
+    def then(_: object, outcome: tuple[Any, BaseException | None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(_settle, future, outcome)
+
+    pool().submit(run, then, argument)
+    return await future
+
+
+def _settle(future: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:
+    if future.done():
+        return
+    value, error = outcome
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
+
+
+def context_of(query: str, pipeline: FusionPipeline, rankings: Sequence[Ranking], access: HitAccess) -> Context:
+    """What deciding may look at: the query, and for priors the time and the metadata and text of the hits."""
+    if not pipeline.priors:
+        return Context(query=query)
+    attributes: dict[str, Mapping[str, object]] = {}
+    for identifier, hit in (pair for one in rankings for pair in one.payloads.items()):
+        if identifier not in attributes:
+            read = {str(name): _number(value) for name, value in access.metadata(hit).items()}
+            attributes[identifier] = {"text": access.text(hit), **{k: v for k, v in read.items() if v is not None}}
+    return Context(query=query, now=time.time(), attributes=attributes)
+
+
+def _number(value: object) -> object:
+    """A metadata value as priors read it: dates as seconds since the epoch, numbers as they are, else None."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    if isinstance(value, datetime):
+        return value.timestamp()
+    return value if isinstance(value, int | float) else None
