@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from phasegraph._validation import check_count, check_number
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
@@ -149,6 +149,13 @@ class SourceSpec:
     depends_on: Sequence[str] | None = None
     fields: HitFields = field(default_factory=HitFields)
     execution: Execution = field(default_factory=Execution)
+
+    def __new__(cls, **given: object) -> Self:
+        """Refuse arguments that there are not, with what was probably meant."""
+        unknown = [name for name in given if name not in cls.__dataclass_fields__]
+        if unknown:
+            raise unexpected_argument(unknown[0], list(cls.__dataclass_fields__))
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if self.weight is not None:
@@ -313,7 +320,11 @@ def describe_type(given: object) -> str:
 
 _HINTS = {
     "top_k": "k", "top_n": "k", "similarity_top_k": "k", "deadline": "timeout", "retriever_weights": "weights",
-    "provenance": "metadata_key", "embeddings": "selection", "embed_model": "selection", "needs": "depends_on",
+    "provenance": "metadata_key", "needs": "depends_on", "breaker": "circuit_breaker",
+    **dict.fromkeys(("id_fn", "id_key"), "fields=HitFields(id=...)"),
+    **dict.fromkeys(("score_fn", "score_key"), "fields=HitFields(score=...)"),
+    **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
+    **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "circuit_breaker", "in_thread")},
 }  # fmt: skip
 
 
@@ -325,9 +336,13 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     >>> str(unexpected_argument("top_k", ["k", "weights"]))
     "unexpected argument 'top_k'; did you mean 'k'?"
     """
-    near = [_HINTS[name]] if _HINTS.get(name) in known else difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"
-    return InvalidTypeError(f"unexpected argument {name!r}; {hint}")
+    hint = _HINTS.get(name, "")
+    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.5)
+    if not near:
+        return InvalidTypeError(f"unexpected argument {name!r}; known are {', '.join(sorted(known))}")
+    return InvalidTypeError(
+        f"unexpected argument {name!r}; did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
+    )
 
 
 # What a source's scores come from: a calibrator fitted to one model's scores says nothing about another's.
