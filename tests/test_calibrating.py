@@ -112,4 +112,4 @@ def test_a_stated_fingerprint_is_taken_and_an_unknown_one_is_no_reason():
     with pytest.warns(PhasegraphWarning, match="bge-small, 2024-01, and is bge-small, 2025-06"):
         plan_of(vector={"fingerprint": "bge-small, 2025-06"}).with_fitted(fitted)
     with pytest.raises(InvalidTypeError, match="fingerprint must be text"):
-        SourceSpec(retriever=len, fingerprint=" ")
+        SourceSpec(retriever=len, fields=HitFields(fingerprint=" "))

@@ -103,7 +103,7 @@ def test_its_direction_is_right_and_a_wrong_declaration_is_in_the_report(case, d
     question = data.questions[0]
 
     def declared(higher):
-        given = spec(row.framework, graph.given, higher_is_better=higher, **graph.settings)
+        given = spec(row.framework, graph.given, **graph.settings, fields=HitFields(higher_is_better=higher))
         return retriever(row.framework, graph=given, k=LIMIT).explain(question)
 
     plain = of(row, graph).explain(question)

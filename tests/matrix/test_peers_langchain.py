@@ -143,7 +143,7 @@ def test_scores_are_numbers_that_can_be_written_down(data):
 
 def test_a_direction_of_ones_own_that_is_wrong_is_not_taken_in_silence():
     hits = [(Document(name, id=name), score) for name, score in (("a", 0.1), ("b", 0.5), ("c", 0.9))]
-    wrong = PhaseGraphRetriever(vector=spec("LangChain", lambda query: hits, higher_is_better=True))
+    wrong = PhaseGraphRetriever(vector=spec("LangChain", lambda query: hits, fields=HitFields(higher_is_better=True)))
     with pytest.warns(PhasegraphWarning, match="says the opposite"):
         assert ids(wrong.invoke("q")) == ["c", "b", "a"]
     assert ids(PhaseGraphRetriever(vector=lambda query: hits).invoke("q")) == ["a", "b", "c"]

@@ -27,6 +27,7 @@ from phasegraph.retrieval import (
     Upstream,
     as_specs,
     check_count,
+    evidence_blocks,
 )
 
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
@@ -198,7 +199,9 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         """The documents; for another retriever of ours as they are, with their scores alongside."""
         if not for_ours:
             return documents_of(result, hits, score_key=self.score_key, metadata_key=self.metadata_key)
-        found = ScoredDocuments(documents_of(result, hits, score_key=None, metadata_key=self.metadata_key))
+        found = ScoredDocuments(documents_of(result, hits, score_key=None, metadata_key=None))
+        if self.metadata_key is not None:
+            found.evidence = dict(zip(result.ids, evidence_blocks(result, hits), strict=True))
         found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
         return found
 
