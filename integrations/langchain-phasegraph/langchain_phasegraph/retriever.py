@@ -121,8 +121,6 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     def model_post_init(self, context: Any, /) -> None:
         """Check how the arguments fit together, and settle them."""
         specs = as_specs(self.vector, self.graph, self.retrievers)
-        if any(holds(spec, self) for spec in specs.values()):
-            raise InvalidInputError("the retriever contains itself")
         self._by_name = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
@@ -133,9 +131,11 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         check_filter(self.filter)
 
     def _follow(self, checked: Self, name: str) -> None:
+        if any(holds(spec, self) for spec in checked._engine.specs.values()):
+            raise InvalidInputError("the retriever contains itself")
         self._callback = checked._callback
         if name == "k":
-            self._engine = self._engine.with_k(self.k)
+            self._engine = self._engine.with_k(checked.k)
         elif name not in _SHOWN:
             fitted = self._engine.base
             self._engine, self._by_name = checked._engine, checked._by_name
