@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -37,7 +37,7 @@ Answer: TypeAlias = tuple[Result, list[Winner]]
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
 BUILT_FROM = (
-    "vector", "graph", "retrievers", "weights", "pipeline", "limit", "timeout", "strict", "on_all_failed", "context",
+    "vector", "graph", "retrievers", "weights", "pipeline", "limit", "timeout", "strict", "context",
     "accept", "selection", "embeddings", "correct",
 )  # fmt: skip
 """Fields of a retriever whose change makes a new plan, with new breakers and directions."""
@@ -71,7 +71,6 @@ class Asking:
             limit=retriever.limit,
             timeout=retriever.timeout,
             strict=retriever.strict,
-            on_all_failed=retriever.on_all_failed,
             context=retriever.context,
             choosing=Choosing(
                 retriever.accept, retriever.selection, retriever.correct, embedding_of(retriever.embeddings)
@@ -159,7 +158,6 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         Seconds for the whole call.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
-    on_all_failed : {"raise", "empty"}, default "raise"
     score_key : str or None, default "score"
         Metadata key for the published score, in [0, 1]; a key that the document already has is kept.
     provenance : bool, default True
@@ -210,7 +208,6 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     limit: Any = 50
     timeout: Any = 10.0
     strict: bool = Field(default=False, strict=True)
-    on_all_failed: Literal["raise", "empty"] = "raise"
     score_key: str | None = "score"
     provenance: bool = Field(default=True, strict=True)
     on_result: Callable[[Result], Any] | None = None

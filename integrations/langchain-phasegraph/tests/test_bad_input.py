@@ -37,7 +37,6 @@ ONE = {"vector": listed("a")}
         ({**ONE, "timeout": 0}, "timeout"),
         ({**ONE, "timeout": float("nan")}, "timeout"),
         ({**ONE, "strict": 1}, "strict"),
-        ({**ONE, "on_all_failed": "ignore"}, "on_all_failed"),
         ({**ONE, "on_result": 3}, "on_result"),
         ({**ONE, "pipeline": 3}, "pipeline"),
         ({**ONE, "pipeline": FusionPipeline(weights={"graph": 1})}, "weights"),

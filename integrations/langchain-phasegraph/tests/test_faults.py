@@ -81,7 +81,7 @@ async def test_strict_turns_a_failure_into_an_error(fault):
         await retriever.ainvoke("q")
 
 
-async def test_all_failing_raises_with_every_cause_or_is_empty_on_request():
+async def test_all_failing_raises_with_every_cause():
     faults = {"x": raising(KeyError("x")), "y": lambda q: None}
     for asked in (PhaseGraphRetriever(retrievers=faults).invoke, PhaseGraphRetriever(retrievers=faults).explain):
         with pytest.raises(AllSourcesFailed) as caught:
@@ -89,9 +89,6 @@ async def test_all_failing_raises_with_every_cause_or_is_empty_on_request():
         assert sorted(caught.value.causes) == ["x", "y"]
     with pytest.raises(AllSourcesFailed):
         await PhaseGraphRetriever(retrievers=faults).ainvoke("q")
-    lenient = PhaseGraphRetriever(retrievers=faults, on_all_failed="empty")
-    assert lenient.invoke("q") == []
-    assert lenient.explain("q").reason == "could_not_look"
 
 
 def test_found_nothing_and_could_not_look_are_different_values():

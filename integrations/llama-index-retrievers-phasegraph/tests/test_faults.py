@@ -109,14 +109,11 @@ def test_the_same_text_under_two_ids_stays_two_and_two_texts_under_one_id_are_na
     assert any("'a' has another text in other than in one" in warning for warning in result.warnings)
 
 
-def test_all_failing_raises_with_every_cause_or_is_empty_on_request():
+def test_all_failing_raises_with_every_cause():
     sources = {"a": Listed(OSError()), "b": Listed(ValueError())}
     with pytest.raises(AllSourcesFailed) as caught:
         CalibratedFusionRetriever(retrievers=sources).retrieve("who?")
     assert {name: type(error) for name, error in caught.value.causes.items()} == {"a": OSError, "b": ValueError}
-    retriever = CalibratedFusionRetriever(retrievers=sources, on_all_failed="empty")
-    assert retriever.retrieve("who?") == []
-    assert retriever.explain("who?").reason == "could_not_look"
     nothing = CalibratedFusionRetriever(vector=Listed([]))
     assert (nothing.retrieve("who?"), nothing.explain("who?").reason) == ([], "nothing_found")
 

@@ -50,7 +50,6 @@ from phasegraph.retrieval.source_config import (
 )
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources import Gathered, Gatherer
-from phasegraph.sources.gatherer import OnAllFailed
 from phasegraph.sources.protocol import AnySource, MalformedAnswerError
 from phasegraph.sources.workers import pool
 
@@ -586,7 +585,6 @@ class Plan:
         limit: int | None = 50,
         timeout: float | None = 10.0,
         strict: bool = False,
-        on_all_failed: OnAllFailed = "raise",
         context: MakeContext | None = None,
         choosing: Choosing | None = None,
     ) -> Plan:
@@ -597,12 +595,12 @@ class Plan:
         specs : mapping of str to SourceSpec
         k : int, optional
             Default: the pipeline's.
-        weights, pipeline, limit, deadline, strict, on_all_failed, context
+        weights, pipeline, limit, deadline, strict, context
             As in the retrievers.
         choosing : Choosing, optional
         """
         settings = {name: spec.settings(limit, needs_of(name, spec, specs)) for name, spec in specs.items()}
-        gatherer = Gatherer(settings, timeout=timeout, strict=strict, on_all_failed=on_all_failed)
+        gatherer = Gatherer(settings, timeout=timeout, strict=strict)
         after = Choosing() if choosing is None else choosing
         bare = cls(specs, (), gatherer, FusionPipeline(), context, after, k, check_weights(weights, specs))
         return bare.with_pipeline(FusionPipeline() if pipeline is None else pipeline)
