@@ -106,7 +106,7 @@ def test_a_retriever_that_calls_itself_is_reported():
     retriever = PhaseGraphRetriever(vector=lambda q: pairs(a=1.0), graph=lambda q: retriever.invoke(q))
     reports = {report.source: report for report in retriever.explain("q").reports}
     assert reports["graph"].status == "error"
-    assert "own sources" in reports["graph"].reason
+    assert "contains itself" in reports["graph"].reason
 
 
 @pytest.mark.parametrize("query", ["", "  \n", None, 3, b"q", ["q"]])

@@ -576,7 +576,7 @@ class Gatherer:
             self._renew()
         within = _WITHIN.get()
         if id(self) in within:
-            raise InvalidInputError("the retriever contains itself: one of its sources asked it again")
+            raise InvalidInputError("the retriever contains itself")
         token = _WITHIN.set((*within, id(self)))
         try:
             tasks = [self._task(name, sources[name], runner is not None) for name in sorted(sources)]
