@@ -118,18 +118,12 @@ class SourceTask:
 
     def report(self) -> SourceReport:
         """What the source did, for the caller."""
-        ranking, error = self.ranking, self.error
+        error_class = "" if self.error is None or self.status == "skipped" else type(self.error).__name__
+        dropped = 0 if self.ranking is None else self.ranking.dropped
         return SourceReport(
-            self.name,
-            self.status,
-            self.reason,
-            "" if error is None or self.status == "skipped" else type(error).__name__,
-            self.milliseconds,
-            self.hits,
-            0 if ranking is None else ranking.dropped,
-            missing=self.missing,
-            notes=self.notes,
-        )
+            self.name, self.status, self.reason, error_class, self.milliseconds, self.hits, dropped, "", self.missing,
+            self.notes,
+        )  # fmt: skip
 
 
 class GatherState:
@@ -630,14 +624,14 @@ class Gatherer:
         for task in tasks:
             while task.state.notices:
                 try:
-                    notice = task.state.notices.popleft()
+                    condition, text = task.state.notices.popleft()
                 except IndexError:  # another call took it
                     break
-                _logger.log(notice.level, "%s", notice.text)
-                if not notice.warns:
+                _logger.log(logging.INFO if condition == "answering" else logging.WARNING, "%s", text)
+                if condition not in ("open", "unusable"):
                     continue
                 try:
-                    warnings.warn(notice.text, PhasegraphWarning, stacklevel=4)
+                    warnings.warn(text, PhasegraphWarning, stacklevel=4)
                 except PhasegraphWarning as raised:
                     if error is None:
                         raise

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from time import monotonic
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_seconds
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Status
 
 OnError: TypeAlias = Literal["skip", "raise"]
+_FAILED = ("error", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,21 +235,13 @@ class SourceHealth:
     circuit_breaker: BreakerState
 
 
-Condition: TypeAlias = Literal["", "failing", "unusable", "open"]
-
-
-class Notice(NamedTuple):
-    """What is logged when a source changes its condition, and warned about where it is left out for a while."""
-
-    level: int
-    text: str
-    warns: bool
+Condition: TypeAlias = Literal["answering", "failing", "unusable", "open"]
 
 
 class SourceState:
     """What is known of one source between calls: searches in flight, its breaker, its condition. Thread-safe.
 
-    `notices` holds the changes of condition that no call has told yet.
+    `notices` holds the changes that no call has announced yet, as (condition, text).
     """
 
     __slots__ = ("_breaker", "_condition", "_in_flight", "_lock", "_name", "_settings", "notices")
@@ -261,8 +253,8 @@ class SourceState:
         self._in_flight = 0
         breaker = settings.circuit_breaker
         self._breaker = None if breaker is None else Breaker(breaker.failures, breaker.probe_interval)
-        self._condition: Condition = ""
-        self.notices: deque[Notice] = deque(maxlen=16)
+        self._condition: Condition = "answering"
+        self.notices: deque[tuple[Condition, str]] = deque(maxlen=16)
 
     def enter(self) -> tuple[str, bool]:
         """Begin a search: ("", whether it is a trial), or the reason why it may not begin."""
@@ -282,43 +274,41 @@ class SourceState:
 
     def record(self, status: Status, reason: str, *, probe: bool) -> None:
         """Note how an admitted search ended for its call."""
-        if status == "ok" and not self._condition and self._breaker is None:
+        healthy = status == "ok" and self._condition == "answering"
+        if healthy and self._breaker is None:
             return
-        failed = status in ("error", "timeout")
         with self._lock:
             if self._breaker is not None:
-                self._breaker.record(succeeded=not failed, now=monotonic(), probe=probe)
-            if failed or self._condition or status == "partial":
-                self._update_condition(status, reason, failed)
+                self._breaker.record(succeeded=status not in _FAILED, now=monotonic(), probe=probe)
+            if healthy:
+                return
+            before, self._condition = self._condition, self._condition_after(status)
+            if self._condition != before:
+                self.notices.append((self._condition, self._describe(self._condition, reason)))
 
-    def _update_condition(self, status: Status, reason: str, failed: bool) -> None:
-        before = self._condition
+    def _condition_after(self, status: Status) -> Condition:
         if self._breaker is not None and self._breaker.state != "closed":
-            after: Condition = "open"
-        elif failed:
-            after = before or ("failing" if self._settings.on_error == "skip" else "")
-        elif status == "partial":
-            after = "unusable"
-        else:  # a query that finds nothing says nothing about scores
-            after = "unusable" if before == "unusable" and status == "empty" else ""
-        if after != before:
-            self._condition = after
-            self.notices.append(self._notice(after, reason))
+            return "open"
+        if status == "partial":
+            return "unusable"
+        if status in _FAILED:  # an error that is raised to the caller needs no notice
+            starts = self._condition == "answering" and self._settings.on_error == "skip"
+            return "failing" if starts else self._condition
+        # An answer without hits says nothing of their scores.
+        return "unusable" if status == "empty" and self._condition == "unusable" else "answering"
 
-    def _notice(self, condition: Condition, reason: str) -> Notice:
+    def _describe(self, condition: Condition, reason: str) -> str:
         source, breaker = f"source {self._name!r}", self._settings.circuit_breaker
         if condition == "open" and breaker is not None:
-            text = (
+            return (
                 f"{source} failed {breaker.failures} times in a row (last: {reason}) and is left out; one search in "
                 f"{breaker.probe_interval:g} s tries it again. Check the service behind it"
             )
-            return Notice(logging.WARNING, text, True)
         if condition == "unusable":
-            text = f"{source} returns hits without a usable score and id, and is left out. Check how its hits are read"
-            return Notice(logging.WARNING, text, True)
+            return f"{source} returns hits without a usable score and id, and is left out. Check how its hits are read"
         if condition == "failing":
-            return Notice(logging.WARNING, f"{source} failed ({reason}) and is left out until it answers", False)
-        return Notice(logging.INFO, f"{source} answers again", False)
+            return f"{source} failed ({reason}) and is left out until it answers"
+        return f"{source} answers again"
 
     def succeeded_late(self) -> None:
         """Note that a trial which was given up has ended well."""
