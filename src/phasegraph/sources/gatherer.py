@@ -317,6 +317,18 @@ def _keep(task: asyncio.Task[None]) -> None:
     task.add_done_callback(_kept.discard)
 
 
+def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[..., None], *arguments: object) -> None:
+    """Call it on the thread of `loop`; RuntimeError if that is closed."""
+    try:
+        is_here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        is_here = False
+    if is_here:
+        function(*arguments)
+    else:
+        loop.call_soon_threadsafe(function, *arguments)
+
+
 class TaskRunner:
     """Runs searches as tasks of one event loop; thread-safe. `keep` takes each asyncio task."""
 
@@ -326,7 +338,7 @@ class TaskRunner:
 
     def start(self, state: GatherState, source_task: SourceTask) -> None:
         """Begin the search; RuntimeError if the loop is closed."""
-        self._on_loop(self._start, state, source_task)
+        _call_on(self._loop, self._start, state, source_task)
 
     def _start(self, state: GatherState, source_task: SourceTask) -> None:
         if source_task.settled:
@@ -340,22 +352,12 @@ class TaskRunner:
 
     def _cancel(self, source_task: SourceTask, task: asyncio.Task[None]) -> None:
         with suppress(RuntimeError):  # the loop is closed and its tasks are gone
-            self._on_loop(self._cancel_here, source_task, task)
+            _call_on(self._loop, self._cancel_here, source_task, task)
 
     def _cancel_here(self, source_task: SourceTask, task: asyncio.Task[None]) -> None:
         task.cancel()
         if not source_task.begun:
             source_task.end()  # a task that is cancelled before its first step never runs its own
-
-    def _on_loop(self, function: Callable[..., None], *arguments: object) -> None:
-        try:
-            is_here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            is_here = False
-        if is_here:
-            function(*arguments)
-        else:
-            self._loop.call_soon_threadsafe(function, *arguments)
 
 
 class Wakeup:
@@ -363,16 +365,12 @@ class Wakeup:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._thread = threading.get_ident()
         self._future: asyncio.Future[bool] = loop.create_future()
 
     def set(self) -> None:
         """Wake the waiter."""
-        if threading.get_ident() == self._thread:
-            self._end(True)
-        else:
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                self._loop.call_soon_threadsafe(self._end, True)
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            _call_on(self._loop, self._end, True)
 
     async def wait(self, seconds: float | None) -> bool:
         """Whether it was set within `seconds`."""

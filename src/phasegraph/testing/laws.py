@@ -8,7 +8,7 @@ with the reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -24,15 +24,6 @@ _TOLERANCE = 1e-9
 
 class LawViolation(PhasegraphError, AssertionError):  # noqa: N818 - it is the statement that is violated
     """A law does not hold; the message says which and where."""
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """A statement in one sentence, and ``check(pipeline, rankings)``, which raises LawViolation where it is broken."""
-
-    name: str
-    statement: str
-    check: Callable[[FusionPipeline, Sequence[Ranking]], None]
 
 
 def _demand(holds: bool, what: str) -> None:
@@ -265,9 +256,10 @@ _LAWS = (
     extra_evidence, appended_worst, replayed,
     affine, bounded, constant_source, union, prefix, inputs_unchanged, weight_scale, explained, saved_and_loaded,
 )  # fmt: skip
-LAWS: Mapping[str, Law] = MappingProxyType(
-    {law.__name__: Law(law.__name__, (law.__doc__ or "").strip(), law) for law in _LAWS}
+LAWS: Mapping[str, Callable[[FusionPipeline, Sequence[Ranking]], None]] = MappingProxyType(
+    {law.__name__: law for law in _LAWS}
 )
+"""The laws by name; each is called with a pipeline and the rankings of one query, and its docstring states it."""
 _RAW = "scores are used as given, so their unit counts"
 KNOWN_EXCEPTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
