@@ -44,7 +44,7 @@ def test_a_success_in_between_starts_the_count_again():
 def test_after_the_interval_one_search_tries_and_no_other():
     breaker = _opened()
     assert breaker.allows(10.0)
-    assert breaker.begin()
+    assert breaker.begin(10.0)
     assert breaker.state == "half_open"
     assert not breaker.allows(11.0)
 
@@ -52,15 +52,15 @@ def test_after_the_interval_one_search_tries_and_no_other():
 @pytest.mark.parametrize(("succeeded", "state"), [(True, "closed"), (False, "open")])
 def test_a_trial_that_succeeds_closes_it_and_one_that_fails_opens_it_anew(succeeded, state):
     breaker = _opened()
-    breaker.begin()
-    breaker.record(succeeded=succeeded, now=12.0)
+    breaker.begin(12.0)
+    breaker.record(succeeded=succeeded, now=12.5)
     assert breaker.state == state
     assert breaker.allows(21.9) is succeeded
 
 
 def test_a_trial_given_back_can_be_taken_again():
     breaker = _opened()
-    breaker.begin()
+    breaker.begin(10.0)
     breaker.release()
     assert breaker.allows(10.0)
 
@@ -86,7 +86,7 @@ def test_it_is_open_exactly_after_that_many_failures_in_a_row(outcomes, failures
 
 def _try_and_miss(breaker, now):
     assert breaker.allows(now)
-    breaker.begin()
+    breaker.begin(now)
     _fail(breaker, now=now + 1.0)
     assert not breaker.allows(now + 1.0)
 
@@ -105,7 +105,7 @@ def test_a_source_that_is_always_late_is_tried_twice_an_interval_and_no_more():
         breaker.succeeded_late()
         _try_and_miss(breaker, now + 1.0)
         breaker.succeeded_late()
-        assert not breaker.allows(now + 11.9)
+        assert not breaker.allows(now + 10.9)
 
 
 def test_the_interval_is_counted_from_the_beginning_of_a_trial():
@@ -119,11 +119,11 @@ def test_the_interval_is_counted_from_the_beginning_of_a_trial():
 
 def test_neither_a_closed_breaker_nor_one_that_is_trying_takes_notice_of_a_late_success():
     breaker = _opened()
-    breaker.begin()
+    breaker.begin(1.0)
     breaker.succeeded_late()
     _fail(breaker, now=5.0)
     assert not breaker.allows(5.0)
-    breaker.begin()
+    breaker.begin(15.0)
     breaker.record(succeeded=True, now=16.0)
     breaker.succeeded_late()
     assert breaker.state == "closed"

@@ -169,7 +169,7 @@ class Breaker:
         self._probe_interval = probe_interval
         self._failed = 0
         self._opened: float | None = None
-        self._began: float | None = None
+        self._began = 0.0
         self._probing = self._early = self._was_early = False
 
     @property
@@ -185,8 +185,8 @@ class Breaker:
             return True
         return not self._probing and (self._early or now - self._opened >= self._probe_interval)
 
-    def begin(self, now: float | None = None) -> bool:
-        """Note that a search begins; True if it is a trial. The next interval counts from `now`, else from its end."""
+    def begin(self, now: float) -> bool:
+        """Note that a search begins; True if it is a trial, and then the next interval counts from `now`."""
         if self._opened is None:
             return False
         self._probing = True
@@ -200,14 +200,11 @@ class Breaker:
             return
         self._probing = False
         if succeeded:
-            self._failed = 0
-            self._opened = self._began = None
-            self._early = False
+            self._failed, self._opened, self._early = 0, None, False
             return
         self._failed += 1
         if self._failed >= self._failures:
-            is_trial = self._opened is not None and self._began is not None
-            self._opened = self._began if is_trial else now
+            self._opened = now if self._opened is None else self._began
 
     def succeeded_late(self) -> None:
         """Note that a trial which was given up has ended well: one more may begin, but not a third in a row."""
@@ -258,14 +255,14 @@ class SourceState:
 
     def enter(self) -> tuple[str, bool]:
         """Begin a search: ("", whether it is a trial), or the reason why it may not begin."""
+        breaker, now = self._breaker, monotonic()
         with self._lock:
-            breaker = self._breaker
-            if breaker is not None and breaker.state != "closed" and not breaker.allows(monotonic()):
+            if breaker is not None and not breaker.allows(now):
                 return "circuit breaker open", False
             if self._in_flight >= self._settings.max_in_flight:
                 return "busy", False
             self._in_flight += 1
-            return "", breaker is not None and breaker.begin(monotonic())
+            return "", breaker is not None and breaker.begin(now)
 
     def leave(self) -> None:
         """Note that a search has ended, in time or late."""
