@@ -120,6 +120,16 @@ def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healt
     assert found == {"s": "timeout", "healthy": "ok"}
 
 
+def test_a_search_that_is_a_coroutine_function_is_told_its_right_name(ask, healthy):
+    class Misnamed:
+        async def search(self, query, limit, upstream):
+            return Ranking("s", ["a"], [1.0])
+
+    gatherer = Gatherer(dict.fromkeys(["healthy", "s"], SourceSettings()))
+    report = ask(gatherer, {"healthy": healthy, "s": Misnamed()}, "who?").reports[1]
+    assert report.reason == "search returned a coroutine; a coroutine function must be the source's asearch"
+
+
 def test_a_callable_may_be_a_coroutine_function(ask):
     async def fn(query, limit):
         return [("a", 1.0)]

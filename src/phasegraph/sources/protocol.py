@@ -39,6 +39,7 @@ def as_ranking(name: str, value: object) -> Ranking:
         return value
     if inspect.iscoroutine(value):
         value.close()
+        raise MalformedAnswerError("search returned a coroutine; a coroutine function must be the source's asearch")
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise MalformedAnswerError(f"a source must return a Ranking or (id, score) pairs; got {type(value).__name__}")
     ids, scores = _unpack(value)
