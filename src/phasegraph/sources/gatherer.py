@@ -609,7 +609,7 @@ class Gatherer:
         elif self.strict and (degraded := degradations(reports)):
             listed = "; ".join(f"{name}: {why}" for name, why in degraded.items())
             failure = DegradedError(f"strict=True, and the answer is degraded. {listed}")
-        self._announce(tasks, failure)
+        _announce(tasks, failure)
         if failure is None:
             return Gathered(rankings, reports, MappingProxyType(causes))
         try:
@@ -617,20 +617,21 @@ class Gatherer:
         finally:
             del failure
 
-    def _announce(self, tasks: Sequence[SourceTask], error: PhasegraphError | None) -> None:
-        """Log and warn about sources that have changed their condition; `error` is what the call ends in."""
-        for task in tasks:
-            while task.state.notices:
-                try:
-                    condition, text = task.state.notices.popleft()
-                except IndexError:  # another call took it
-                    break
-                _logger.log(logging.INFO if condition == "answering" else logging.WARNING, "%s", text)
-                if condition not in ("open", "unusable"):
-                    continue
-                try:
-                    warnings.warn(text, PhasegraphWarning, stacklevel=4)
-                except PhasegraphWarning as raised:
-                    if error is None:
-                        raise
-                    error.add_note(str(raised))
+
+def _announce(tasks: Sequence[SourceTask], error: PhasegraphError | None) -> None:
+    """Log and warn about sources that have changed their condition; `error` is what the call ends in."""
+    for task in tasks:
+        while task.state.notices:
+            try:
+                condition, text = task.state.notices.popleft()
+            except IndexError:  # another call took it
+                break
+            _logger.log(logging.INFO if condition == "answering" else logging.WARNING, "%s", text)
+            if condition not in ("open", "unusable"):
+                continue
+            try:
+                warnings.warn(text, PhasegraphWarning, stacklevel=4)
+            except PhasegraphWarning as raised:
+                if error is None:
+                    raise
+                error.add_note(str(raised))

@@ -65,7 +65,7 @@ def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
     except (MalformedAnswerError, MemoryError):
         raise
     except Exception as error:
-        raise MalformedAnswerError(f"the source raised {type(error).__name__} after {len(ids)} hits") from error
+        raise MalformedAnswerError(f"the source raised {type(error).__name__} at hit {len(ids) + 1}") from error
     if is_lazy and len(ids) > _MOST_LAZY_HITS:
         raise MalformedAnswerError(f"the source yielded more than {_MOST_LAZY_HITS:,} hits")
     return ids, scores
