@@ -46,6 +46,7 @@ def plan(seed):
     return out
 
 
+@pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
 @pytest.mark.filterwarnings("ignore:source .* declared higher_is_better=True")
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_every_answer_equals_that_of_the_healthy_sources_alone(asynchronous):

@@ -266,7 +266,6 @@ BAD = {
     "weights": [{"vector": float("nan"), "graph": 1}, {"vector": -1, "graph": 1}, {"vector": 0, "graph": 0},
                 {"vector": 1}, {"vector": 1, "graph": 1, "x": 1}, [1, 2]],
     "strict": ["yes"],
-    "on_all_failed": ["ignore"],
     "provenance": ["yes"],
     "on_result": [7],
     "context": ["now"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -81,7 +81,6 @@ class CalibratedFusionRetriever(Calibrating, BaseRetriever):
         Seconds for the whole call.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
-    on_all_failed : {"raise", "empty"}, default "raise"
     provenance : bool, default True
         Add ``metadata["phasegraph"]``: per source rank, raw score, calibrated value, weight and contribution. The
         key is among the node's excluded metadata keys: neither a prompt nor an embedding reads it.
@@ -128,7 +127,6 @@ class CalibratedFusionRetriever(Calibrating, BaseRetriever):
         limit: int | None = 50,
         timeout: float | None = 10.0,
         strict: bool = False,
-        on_all_failed: Literal["raise", "empty"] = "raise",
         provenance: bool = True,
         on_result: Callable[[Result], Any] | None = None,
         context: Callable[[str], Context] | None = None,
@@ -145,7 +143,7 @@ class CalibratedFusionRetriever(Calibrating, BaseRetriever):
         specs = as_specs(vector, graph, retrievers)
         self._plan = Plan.of(
             specs, k=one_count(similarity_top_k, k), weights=weights, pipeline=pipeline, limit=limit,
-            timeout=timeout, strict=strict, on_all_failed=on_all_failed, context=check_callable("context", context),
+            timeout=timeout, strict=strict, context=check_callable("context", context),
             choosing=Choosing(accept, selection, check_callable("correct", correct), embedding_of(embed_model)),
         )  # fmt: skip
         self._sources = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
