@@ -14,6 +14,7 @@ from matrix_table import PAGE, graph_line, tenant_line
 from matrix_tenants import MINE, THEIRS, Tenant, everything
 
 from phasegraph import AllSourcesFailed, FusionPipeline, InvalidInputError, Ranking
+from phasegraph.retrieval import HitFields
 
 # Some of these retrievers give texts without an id: that the text is hashed in its place is what is to be seen here.
 pytestmark = pytest.mark.filterwarnings("ignore::phasegraph.PhasegraphWarning")

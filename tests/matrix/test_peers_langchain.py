@@ -12,6 +12,7 @@ from matrix_ours import ids, spec
 
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import InvalidInputError, PhasegraphWarning
+from phasegraph.retrieval import HitFields
 
 pytest.importorskip("langchain_classic", reason="langchain-classic is not installed")
 

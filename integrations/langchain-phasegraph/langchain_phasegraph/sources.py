@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any, cast
 
 from langchain_core.callbacks import (
+    AsyncCallbackManager,
     AsyncCallbackManagerForRetrieverRun,
     CallbackManager,
     CallbackManagerForRetrieverRun,
@@ -391,7 +392,7 @@ class _Awaiting(_Bound):
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         runnable, config, keywords = self.source.arguments(limit, upstream, self.config)
-        if self.quiet:
+        if self.quiet and isinstance(config["callbacks"], AsyncCallbackManager):
             retriever = cast("Any", runnable)
             run = await self.manager(retriever).on_retriever_start(None, query)
             answer = await retriever._aget_relevant_documents(query, run_manager=run, **keywords)
