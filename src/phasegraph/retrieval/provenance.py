@@ -232,6 +232,9 @@ class EvidenceBlock(dict[str, object]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EvidenceBlock)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __repr__(self) -> str:
         return "EvidenceBlock(...)"
 
