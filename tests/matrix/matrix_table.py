@@ -167,7 +167,7 @@ NOTES = """\
 ## Notes
 
 - Qdrant takes UUIDs and whole numbers as ids, LangChain's `PGVectorStore` UUIDs unless its id column is made otherwise.
-  Where a store has to have other ids than the rest, `SourceSpec(id_fn=...)` reads the shared one out of the metadata.
+  Where a store has to have other ids than the rest, `SourceSpec(id=...)` reads the shared one out of the metadata.
 - LangChain's `PGVector` keeps one table for all collections, and an id belongs to one of them: the same id written to
   a second collection is not found there.
 - LangChain's `LanceDB` searches by squared distance whatever `distance` says.
