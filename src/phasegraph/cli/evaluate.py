@@ -40,7 +40,7 @@ from phasegraph.evaluation.experiment import (
 )
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, Bench, search_legs
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
@@ -49,7 +49,12 @@ from phasegraph.tuning import calibrated_pipeline
 
 
 def write_pictures(
-    target: Path, bench: Bench, table: Table, title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]
+    target: Path,
+    inputs: ExperimentInput,
+    table: Table,
+    title: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
 ) -> Path:
     """Write the page and its pictures.
 
@@ -57,7 +62,7 @@ def write_pictures(
     ----------
     target : path
         Folder; made if missing.
-    bench : Bench
+    inputs : ExperimentInput
     table : Table
     title : str
     columns, cells
@@ -77,9 +82,9 @@ def write_pictures(
         from phasegraph.evaluation.report import evaluation_pictures, write_report
     except ImportError as error:
         raise MissingDependencyError("--report needs matplotlib; pip install 'phasegraph[viz]'") from error
-    data, pipeline = bench.dataset, FusionPipeline()
-    legs = search_legs(bench, TWO)
-    rankings = {name: legs[name].rankings for name in TWO}
+    data, pipeline = inputs.dataset, FusionPipeline()
+    runs = search_sources(inputs, TWO)
+    rankings = {name: runs[name].rankings for name in TWO}
     results = [
         pipeline.decide([rankings[name][row] for name in TWO], Context(query=query.text))
         for row, query in enumerate(data.queries)
@@ -112,8 +117,8 @@ def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
         return System("calibrated", TWO, _crosswise, "default, each half fitted on the other")
     other = load_dataset(folder)
     check_disjoint(other, dataset)
-    legs = search_legs(Bench(other, limit, progress=progress), TWO)
-    rankings = {name: leg.rankings for name, leg in legs.items()}
+    runs = search_sources(ExperimentInput(other, limit, progress=progress), TWO)
+    rankings = {name: run.rankings for name, run in runs.items()}
     try:
         fitted = _fitted(rankings, other, "the queries")
     except InsufficientDataError as error:
@@ -195,14 +200,14 @@ def evaluate(
     goals = chosen_measures(measures)
     check_outputs(json=json_to, rows=rows_to)
     kept = None if graph is None else load_graph(graph)
-    bench = Bench(load_dataset(folder), limit, graph=kept, progress=progress)
+    inputs = ExperimentInput(load_dataset(folder), limit, graph=kept, progress=progress)
     known = dict(KNOWN)
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
-        known["tuned"] = pipeline_system("tuned", tuned, legs_of(tuned), "from a file")
+        known["tuned"] = pipeline_system("tuned", tuned, sources_of(tuned), "from a file")
     if calibrate_on is not None:
-        known["calibrated"] = calibrated(calibrate_on, bench.dataset, limit)
-    table = _table(bench, [known[name] for name in names], goals, baseline)
+        known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
+    table = _table(inputs, [known[name] for name in names], goals, baseline)
     if json_to is not None:
         write_json(table.to_dict(), json_to)
     if rows_to is not None:
@@ -213,7 +218,7 @@ def evaluate(
     for line in table.left_out:
         to.print(f"left out: {line}", markup=False)
     if report_to is not None:
-        page = write_pictures(report_to, bench, table, title_of(table), columns, cells)
+        page = write_pictures(report_to, inputs, table, title_of(table), columns, cells)
         to.print(f"report: {page}", markup=False)
 
 
@@ -244,8 +249,8 @@ def chosen_measures(text: str) -> tuple[Measure, ...]:
     return tuple(dict.fromkeys([*DEFAULT_MEASURES, *(measure_of(name) for name in names_in(text))]))
 
 
-def legs_of(pipeline: FusionPipeline) -> tuple[str, ...]:
-    """The legs a pipeline names in its weights; vector and graph where it names none."""
+def sources_of(pipeline: FusionPipeline) -> tuple[str, ...]:
+    """The sources a pipeline names in its weights; vector and graph where it names none."""
     return TWO if pipeline.weights is None else tuple(pipeline.weights)
 
 
@@ -275,15 +280,17 @@ def _cells(row: Row, table: Table) -> list[str]:
     return [*cells, "" if row.milliseconds is None else f"{row.milliseconds:.1f}"]
 
 
-def _table(bench: Bench, wanted: list[System], goals: tuple[Measure, ...], baseline: str) -> Table:
-    legs = search_legs(bench, dict.fromkeys(leg for system in wanted for leg in system.legs if leg in TWO))
-    answers, left_out = run_systems(bench, wanted, max(measure.k for measure in goals), legs)
+def _table(inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], baseline: str) -> Table:
+    runs = search_sources(
+        inputs, dict.fromkeys(source for system in wanted for source in system.sources if source in TWO)
+    )
+    answers, left_out = run_systems(inputs, wanted, max(measure.k for measure in goals), runs)
     return compare(
         answers,
-        bench.dataset.judgements,
+        inputs.dataset.judgements,
         baseline=baseline,
         measures=goals,
-        dataset=bench.dataset.name,
-        limit=bench.limit,
+        dataset=inputs.dataset.name,
+        limit=inputs.limit,
         left_out=left_out,
     )

@@ -229,6 +229,11 @@ class Passage:
     text: str
     extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
 
+    @property
+    def content(self) -> str:
+        """Title and text, a line break between: what is embedded and what lexical sources read."""
+        return f"{self.title}\n{self.text}"
+
 
 @dataclass(frozen=True, slots=True)
 class Query:
@@ -275,6 +280,12 @@ class Dataset:
     def judgements(self) -> tuple[Judgement, ...]:
         """The judgement of every query, in order."""
         return tuple(query.judgement for query in self.queries)
+
+    def vectors_by_text(self) -> dict[str, Float32Array]:
+        """The embedding of every question, and of every passage by its content."""
+        known = {query.text: vector for query, vector in zip(self.queries, self.query_vectors, strict=True)}
+        passages = zip(self.passages, self.passage_vectors, strict=True)
+        return known | {passage.content: vector for passage, vector in passages}
 
     def subset(self, rows: Sequence[int] | IntArray) -> Dataset:
         """The same corpus with the queries at `rows` only."""

@@ -19,7 +19,7 @@ from phasegraph.evaluation.datasets import Dataset, Judgement
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure, score_run
 from phasegraph.evaluation.runs import check_judged, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, wins_and_losses
-from phasegraph.evaluation.source_runs import Bench, Leg, search_legs
+from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
@@ -36,45 +36,45 @@ class System:
     ----------
     name : str
         Row of the table.
-    legs : tuple of str
+    sources : tuple of str
         The sources it fuses.
     answer : callable
-        ``answer(dataset, rankings by leg, k) -> ids per query``.
+        ``answer(dataset, rankings by source, k) -> ids per query``.
     about : str
         One line.
     """
 
     name: str
-    legs: tuple[str, ...]
+    sources: tuple[str, ...]
     answer: Answer
     about: str = ""
 
 
-def leg_system(leg: str, about: str = "") -> System:
+def source_system(source: str, about: str = "") -> System:
     """One source alone, in its own order."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-        return [tuple(ranking.ids[:k]) for ranking in batch[leg]]
+        return [tuple(ranking.ids[:k]) for ranking in batch[source]]
 
-    return System(leg, (leg,), answer, about)
+    return System(source, (source,), answer, about)
 
 
-def pipeline_system(name: str, pipeline: FusionPipeline, legs: Sequence[str], about: str = "") -> System:
-    """A pipeline over some legs.
+def pipeline_system(name: str, pipeline: FusionPipeline, sources: Sequence[str], about: str = "") -> System:
+    """A pipeline over some sources.
 
     Examples
     --------
-    >>> pipeline_system("rrf", FusionPipeline.reciprocal_rank(), ["vector", "graph"]).legs
+    >>> pipeline_system("rrf", FusionPipeline.reciprocal_rank(), ["vector", "graph"]).sources
     ('vector', 'graph')
     """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return [
-            tuple(pipeline.decide([batch[leg][row] for leg in legs], Context(query=query.text), k=k).ids)
+            tuple(pipeline.decide([batch[source][row] for source in sources], Context(query=query.text), k=k).ids)
             for row, query in enumerate(dataset.queries)
         ]
 
-    return System(name, tuple(legs), answer, about)
+    return System(name, tuple(sources), answer, about)
 
 
 TWO = ("vector", "graph")
@@ -101,11 +101,11 @@ def min_max_sum() -> FusionPipeline:
 def _own() -> dict[str, System]:
     paper, design = FusionPipeline.phasegraph, {"vector": 1.0, "graph": 0.35}
     rows = [
-        leg_system("vector", "cosine alone"),
-        leg_system("graph", "the walk alone"),
-        leg_system("bm25", "BM25 alone"),
-        leg_system("hipporag2", "HippoRAG 2's walk alone, without a model's filter"),
-        leg_system("semflow", "SemFlowRAG's walk alone, without a model's filter"),
+        source_system("vector", "cosine alone"),
+        source_system("graph", "the walk alone"),
+        source_system("bm25", "BM25 alone"),
+        source_system("hipporag2", "HippoRAG 2's walk alone, without a model's filter"),
+        source_system("semflow", "SemFlowRAG's walk alone, without a model's filter"),
         pipeline_system("rrf", FusionPipeline.reciprocal_rank(), TWO, "equal weights, rank constant 60"),
         pipeline_system("weighted-rrf", weighted_rrf(design), TWO, "the design record's: graph .35"),
         pipeline_system("convex", convex({"vector": 0.7, "graph": 0.3}), TWO, "TM2C2, vector .7"),
@@ -139,7 +139,7 @@ class Answers:
     found : mapping of str to tuple of str
         Ids in order, by query id.
     milliseconds : float or None
-        Mean wall time of a query: the searches of its legs and the fusing; None where it was not measured.
+        Mean wall time of a query: the searches of its sources and the fusing; None where it was not measured.
     """
 
     name: str
@@ -148,26 +148,26 @@ class Answers:
 
 
 def run_systems(
-    bench: Bench, systems: Sequence[System], k: int, legs: Mapping[str, Leg] | None = None
+    inputs: ExperimentInput, systems: Sequence[System], k: int, runs: Mapping[str, SourceRun] | None = None
 ) -> tuple[list[Answers], tuple[str, ...]]:
     """Answer every query of a data set with every system, from the same lists.
 
     Parameters
     ----------
-    bench : Bench
+    inputs : ExperimentInput
         The data set, the list length and the graph.
     systems : sequence of System
         Names differ.
     k : int
         Ids kept per query.
-    legs : mapping of str to Leg, optional
+    runs : mapping of str to SourceRun, optional
         Rankings already searched; what is lacking is searched.
 
     Returns
     -------
     list of Answers, tuple of str
         Those that ran, and a line for each that could not: a package is missing, or the data set lacks what a
-        leg walks on or a system is fitted on.
+        source walks on or a system is fitted on.
 
     Raises
     ------
@@ -177,24 +177,24 @@ def run_systems(
     names = [system.name for system in systems]
     if not names or len(set(names)) != len(names):
         raise InvalidInputError(f"systems must be at least one, with different names; got {names}")
-    known = dict(legs or {})
+    known = dict(runs or {})
     answers: list[Answers] = []
     left_out: list[str] = []
     for system in systems:
         try:
-            known.update(search_legs(bench, [leg for leg in system.legs if leg not in known], known))
+            known.update(search_sources(inputs, [source for source in system.sources if source not in known], known))
         except (MissingDependencyError, InsufficientDataError) as error:
             left_out.append(f"{system.name}: {error}")
             continue
         started = perf_counter()
         try:
-            found = system.answer(bench.dataset, {leg: known[leg].rankings for leg in system.legs}, k)
+            found = system.answer(inputs.dataset, {source: known[source].rankings for source in system.sources}, k)
         except (MissingDependencyError, InsufficientDataError) as error:
             left_out.append(f"{system.name}: {error}")
             continue
-        per_query = 1000 * (perf_counter() - started) / len(bench.dataset.queries)
-        per_query += sum(known[leg].milliseconds for leg in system.legs)
-        keys = [query.id for query in bench.dataset.queries]
+        per_query = 1000 * (perf_counter() - started) / len(inputs.dataset.queries)
+        per_query += sum(known[source].milliseconds for source in system.sources)
+        keys = [query.id for query in inputs.dataset.queries]
         answers.append(Answers(system.name, MappingProxyType(dict(zip(keys, found, strict=True))), per_query))
     return answers, tuple(left_out)
 

@@ -20,7 +20,7 @@ def _needs(module: str, package: str) -> None:
 
 
 def _texts(dataset: Dataset) -> dict[str, str]:
-    return {passage.id: f"{passage.title}\n{passage.text}" for passage in dataset.passages}
+    return {passage.id: passage.content for passage in dataset.passages}
 
 
 def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
@@ -40,7 +40,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
             return [Document(id=i, page_content=texts[i], metadata={"id": i}) for i in self.rankings[query].ids]
 
     keys = [query.id for query in dataset.queries]
-    listed: list[Any] = [Listed(rankings=dict(zip(keys, batch[leg], strict=True))) for leg in TWO]
+    listed: list[Any] = [Listed(rankings=dict(zip(keys, batch[source], strict=True))) for source in TWO]
     fused = EnsembleRetriever(retrievers=listed, weights=[0.5] * len(listed))
     return [tuple(str(found.metadata["id"]) for found in fused.invoke(key)[:k]) for key in keys]
 
@@ -68,7 +68,7 @@ def query_fusion(mode: str) -> Answer:
                 return [NodeWithScore(node=TextNode(id_=i, text=texts[i]), score=score) for i, score in hits]
 
         keys = [query.id for query in dataset.queries]
-        listed: list[BaseRetriever] = [Listed(dict(zip(keys, batch[leg], strict=True))) for leg in TWO]
+        listed: list[BaseRetriever] = [Listed(dict(zip(keys, batch[source], strict=True))) for source in TWO]
         fused = QueryFusionRetriever(
             listed, llm=MockLLM(), mode=FUSION_MODES(mode), similarity_top_k=k, num_queries=1, use_async=False
         )
@@ -85,7 +85,7 @@ def ranx_fusion(norm: str | None, method: str) -> Answer:
         from ranx import Run, fuse
 
         keys = [query.id for query in dataset.queries]
-        runs = [Run(_as_run(keys, batch[leg]), name=leg) for leg in TWO]
+        runs = [Run(_as_run(keys, batch[source]), name=source) for source in TWO]
         with catch_warnings():
             simplefilter("ignore")  # numba's, about ranx's own casts
             fused = fuse(runs=runs, norm=norm, method=method)
