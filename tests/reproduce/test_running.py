@@ -103,6 +103,8 @@ def test_configurations_are_the_papers():
 def test_the_papers_statistics_are_recomputed_from_its_counts():
     text = paper_page().text()
     assert "| 11 | 2 | 0.0225 | .023 |" in text
+    wilson = {26: "28.5 to 51.5", 49: "62.6 to 83.3", 52: "67.5 to 86.9", 53: "69.2 to 88.1", 6: "4.2 to 18.4"}
+    assert all(f"| {successes} | {interval} |" in text for successes, interval in wilson.items())
     assert "| 52 | 67.5 to 86.9 | upper end 87.2 |" in text
     assert "changes the fused weights by 0." in text
     assert "0.0819940192" in text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.stats import binomtest
 
 from page import Page, number, p_value, table
 from phasegraph.calibration import percentile_rank
-from phasegraph.evaluation.significance import mcnemar_exact, wilson
+from phasegraph.evaluation.significance import mcnemar_exact
 from phasegraph.fusion import boltzmann, boltzmann_temperature
 
 PAIRS = (
@@ -62,8 +63,8 @@ def _pairs() -> list[list[object]]:
 
 
 def _interval(successes: int) -> str:
-    low, high = wilson(successes, SLICE)
-    return f"{100 * low:.1f} to {100 * high:.1f}"
+    found = binomtest(successes, SLICE).proportion_ci(method="wilson")
+    return f"{100 * found.low:.1f} to {100 * found.high:.1f}"
 
 
 def _ranks_only() -> str:

@@ -9,12 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
+from scipy.stats import false_discovery_control
 
 from page import Page, number, p_value, table
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.acceptance import JudgedScores, area_under_curve, fit_global_threshold, fit_grid, fit_threshold
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.significance import BootstrapResult, benjamini_hochberg, holm, paired_bootstrap
+from phasegraph.evaluation.significance import BootstrapResult, holm, paired_bootstrap
 
 PER_QUERY, FOLDS = 30, 5
 DEFAULTS: Mapping[str, float] = MappingProxyType({"bi": 0.5, "cross": 0.0})
@@ -163,7 +164,7 @@ def ablations(folder: Path) -> list[Ablation]:
         difference = paired_bootstrap(f1 - full, rng=0)
         rows.append(Ablation(removed, ndcg, float(f1.mean()), difference, int((f1 != full).sum())))
     p = [row.difference.p for row in rows]
-    corrected = zip(rows, holm(p).tolist(), benjamini_hochberg(p).tolist(), strict=True)
+    corrected = zip(rows, holm(p).tolist(), false_discovery_control(p).tolist(), strict=True)
     return [replace(row, holm=by_holm, bh=by_bh) for row, by_holm, by_bh in corrected]
 
 
