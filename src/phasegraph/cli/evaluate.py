@@ -292,5 +292,10 @@ def _table(inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, 
         measures=goals,
         dataset=inputs.dataset.name,
         limit=inputs.limit,
-        left_out=left_out,
+        left_out=[*left_out, *_unjudged(inputs.dataset)],
     )
+
+
+def _unjudged(dataset: Dataset) -> list[str]:
+    lost = dataset.unjudged
+    return [f"{len(lost)} queries whose spans no passage holds: {', '.join(lost)}"] if lost else []

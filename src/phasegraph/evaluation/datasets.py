@@ -16,6 +16,7 @@ from numpy.lib import format as npy_format
 from scipy import sparse
 
 from phasegraph._typing import Float32Array, FloatArray, IntArray
+from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.graph.building import read_openie
 from phasegraph.graph.entity_graph import Triple
@@ -217,6 +218,77 @@ class Judgement:
         return frozenset(passage for hop in self.hops for passage in hop)
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters [start, end) of a document, with a grade > 0 where it is a gold span.
+
+    Raises
+    ------
+    InvalidInputError
+        Unless ``0 <= start < end`` and the grade is positive and finite.
+    """
+
+    document: str
+    start: int
+    end: int
+    grade: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count("the start of a span", self.start)
+        check_count("the end of a span", self.end, minimum=self.start + 1)
+        check_range("the grade of a span", self.grade, ends="(]")
+
+    def holds(self, gold: Span, share: float = 0.5) -> bool:
+        """Whether this passage holds at least `share` of a gold span: of the span, not of the passage.
+
+        Examples
+        --------
+        >>> passage = Span("d", 0, 100)
+        >>> passage.holds(Span("d", 90, 110)), passage.holds(Span("d", 91, 110))
+        (True, False)
+        """
+        overlap = min(self.end, gold.end) - max(self.start, gold.start)
+        return self.document == gold.document and overlap >= share * (gold.end - gold.start)
+
+
+def judgement_from_spans(
+    query: str, gold: Sequence[Span], passages: Mapping[str, Span], *, share: float = 0.5
+) -> Judgement | None:
+    """The judgement of one query whose gold is given as spans.
+
+    Parameters
+    ----------
+    query : str
+        Id of the query.
+    gold : sequence of Span
+        Each is a hop, satisfied by any passage that holds it.
+    passages : mapping of str to Span
+        Where each passage stands, by passage id.
+    share : float, default 0.5
+        How much of a span a passage must hold; in (0, 1].
+
+    Returns
+    -------
+    Judgement or None
+        Grades are the largest grade of the spans a passage holds; the last hop is not known. None if no passage
+        holds any span: such a query cannot be scored on this cut, and the caller must count it.
+
+    Examples
+    --------
+    >>> cut = {"p1": Span("d", 0, 50), "p2": Span("d", 50, 100)}
+    >>> judgement_from_spans("q", [Span("d", 40, 70)], cut).hops
+    (('p2',),)
+    """
+    check_range("share", share, 0, 1, ends="(]")
+    hops: list[tuple[str, ...]] = []
+    grades: dict[str, float] = {}
+    for span in gold:
+        holders = tuple(sorted(name for name, passage in passages.items() if passage.holds(span, share)))
+        hops += [holders] * bool(holders)
+        grades |= {passage: max(grades.get(passage, 0.0), span.grade) for passage in holders}
+    return Judgement(query, tuple(hops), last_hop_known=False, grades=grades) if hops else None
+
+
 _EMPTY: Mapping[str, object] = MappingProxyType({})
 
 
@@ -266,6 +338,8 @@ class Dataset:
         Triples by passage id.
     path : Path, optional
         Where it was read from.
+    unjudged : tuple of str
+        Ids of the queries left out because no passage holds any of their gold spans.
     """
 
     name: str
@@ -275,6 +349,7 @@ class Dataset:
     query_vectors: Float32Array
     triples: Mapping[str, tuple[Triple, ...]] | None = None
     path: Path | None = None
+    unjudged: tuple[str, ...] = ()
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
@@ -294,7 +369,7 @@ class Dataset:
         return replace(self, queries=queries, query_vectors=self.query_vectors[wanted])
 
 
-def load_dataset(folder: str | Path) -> Dataset:
+def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     """Read a folder of our format.
 
     Parameters
@@ -302,7 +377,11 @@ def load_dataset(folder: str | Path) -> Dataset:
     folder : path
         Holds ``corpus.jsonl`` (``id, title, text``), ``queries.jsonl`` (``id, question, hops`` and optionally
         ``last_hop_known``, ``hop_alternatives``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line
-        i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format).
+        i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format). In place of ``hops`` a
+        query may have ``spans``, a list of ``doc_id, char_start, char_end`` and optionally ``grade``; every passage
+        then says where it stands by the same three.
+    share : float, default 0.5
+        How much of a gold span a passage must hold to be relevant; in (0, 1].
 
     Returns
     -------
@@ -324,23 +403,26 @@ def load_dataset(folder: str | Path) -> Dataset:
     if not root.is_dir():
         raise wrong(root, None, "a data set must be a folder; there is none here")
     passages = read_corpus(root / "corpus.jsonl")
-    known = {passage.id for passage in passages}
-    queries = _read_queries(root / "queries.jsonl", known)
+    listed = _read_queries(root / "queries.jsonl", passages, share)
     vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
-    asked = read_vectors(root / "queries.f16.npy", len(queries), "queries.jsonl")
+    asked = read_vectors(root / "queries.f16.npy", len(listed), "queries.jsonl")
     if vectors.shape[1] != asked.shape[1]:
         message = f"must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
         raise wrong(root / "queries.f16.npy", None, message)
+    rows = [row for row, query in enumerate(listed) if query.judgement.hops]
+    if not rows:
+        raise wrong(root / "queries.jsonl", None, "no passage holds any of the spans of any query")
     stated = root / "triples.jsonl"
     triples = _read_triples(stated, passages) if stated.is_file() else None
     return Dataset(
         name=root.resolve().name,
         passages=passages,
-        queries=queries,
+        queries=tuple(listed[row] for row in rows),
         passage_vectors=vectors,
-        query_vectors=asked,
+        query_vectors=asked if len(rows) == len(listed) else asked[rows],
         triples=triples,
         path=root,
+        unjudged=tuple(query.id for query in listed if not query.judgement.hops),
     )
 
 
@@ -376,19 +458,53 @@ def _new_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, in
     return name
 
 
-def _read_queries(file: Path, known: set[str]) -> tuple[Query, ...]:
+def _read_queries(file: Path, passages: tuple[Passage, ...], share: float) -> tuple[Query, ...]:
+    """Every query; one whose spans no passage holds has a judgement without hops."""
+    known = {passage.id for passage in passages}
+    places: dict[str, Span] = {}
     seen: dict[str, int] = {}
     queries = []
     for line, row in objects_of(file):
         name = _new_id(file, line, row, seen)
-        hops = _read_hops(file, line, row, known)
-        last = flag_field(file, line, row, "last_hop_known", True)
+        if "spans" in row and "hops" not in row:
+            places = places or _places(file.with_name("corpus.jsonl"), passages)
+            judged = judgement_from_spans(name, _read_spans(file, line, row["spans"]), places, share=share)
+            judgement = Judgement(name, (), last_hop_known=False) if judged is None else judged
+        else:
+            hops = _read_hops(file, line, row, known)
+            judgement = Judgement(name, hops, flag_field(file, line, row, "last_hop_known", True))
         question = text_field(file, line, row, "question")
         extra = {key: value for key, value in row.items() if key not in ("id", "question", "hops")}
-        queries.append(Query(name, question, Judgement(name, hops, last), MappingProxyType(extra), line))
+        queries.append(Query(name, question, judgement, MappingProxyType(extra), line))
     if not queries:
         raise wrong(file, None, "there must be at least one query; the file is empty")
     return tuple(queries)
+
+
+def _span(row: Mapping[str, Any]) -> Span:
+    return Span(row["doc_id"], row["char_start"], row["char_end"], row.get("grade", 1.0))
+
+
+def _read_spans(file: Path, line: int, listed: object) -> list[Span]:
+    try:
+        spans = [_span(one) for one in listed] if isinstance(listed, list) else []
+    except (KeyError, TypeError, InvalidInputError) as error:
+        raise wrong(file, line, f"'spans' must hold doc_id, char_start, char_end and maybe grade; {error}") from error
+    if not spans:
+        raise wrong(file, line, f"'spans' must be a list of at least one span; got {listed!r}")
+    return spans
+
+
+def _places(file: Path, passages: tuple[Passage, ...]) -> dict[str, Span]:
+    """Where each passage stands."""
+    places = {}
+    for passage in passages:
+        try:
+            places[passage.id] = _span(passage.extra)
+        except (KeyError, InvalidInputError) as error:
+            message = f"passage {passage.id!r} must have doc_id, char_start, char_end where a query has spans; {error}"
+            raise wrong(file, None, message) from error
+    return places
 
 
 def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]) -> tuple[tuple[str, ...], ...]:
