@@ -18,7 +18,6 @@ from phasegraph.evaluation.experiment import (
     System,
     convex,
     pipeline_system,
-    weighted_rrf,
 )
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
@@ -168,7 +167,7 @@ def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
         rest = (1 - share) / 2
         pipeline = convex({"vector": rest, "graph": share, "bm25": rest})
         found.append(pipeline_system(f"convex of three, graph {share:.2g}", pipeline, THREE))
-        ranked = weighted_rrf({"vector": rest, "graph": share, "bm25": rest})
+        ranked = FusionPipeline.reciprocal_rank({"vector": rest, "graph": share, "bm25": rest})
         found.append(pipeline_system(f"weighted rrf of three, graph {share:.2g}", ranked, THREE))
     return [*found, *_own("default", "default-three")]
 
