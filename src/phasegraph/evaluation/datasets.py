@@ -122,26 +122,20 @@ def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
 
 
 def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: str) -> Float32Array:
-    """Read embeddings kept as whole numbers with one scale per row.
+    """Read embeddings kept as whole numbers with one scale per row; otherwise as :func:`read_vectors`.
 
     Parameters
     ----------
     numbers, scales : path
         ``.npy`` files holding a (rows, d) array of integers and a (rows,) or (rows, 1) array of floats; row i is
         the product of both.
-    rows : int
-    lines_in : str
+    rows, lines_in
         As for :func:`read_vectors`.
 
     Returns
     -------
     (rows, d) array of float32
         Read-only; unit length as far as the whole numbers can hold it.
-
-    Raises
-    ------
-    InvalidInputError
-        As for :func:`read_vectors`, naming the file.
     """
     file, beside = Path(numbers), Path(scales)
     array = _array(file, "i", "a (rows, d) array of whole numbers", (2,))
@@ -188,7 +182,7 @@ def _lengths(file: Path, vectors: Float32Array) -> Any:
     return lengths
 
 
-_NO_GRADES: Mapping[str, float] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +204,7 @@ class Judgement:
     query: str
     hops: tuple[tuple[str, ...], ...]
     last_hop_known: bool = True
-    grades: Mapping[str, float] = field(default_factory=lambda: _NO_GRADES)
+    grades: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
 
     @property
     def passages(self) -> frozenset[str]:
@@ -287,9 +281,6 @@ def judgement_from_spans(
         hops += [holders] * bool(holders)
         grades |= {passage: max(grades.get(passage, 0.0), span.grade) for passage in holders}
     return Judgement(query, tuple(hops), last_hop_known=False, grades=grades) if hops else None
-
-
-_EMPTY: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,8 +403,10 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     rows = [row for row, query in enumerate(listed) if query.judgement.hops]
     if not rows:
         raise wrong(root / "queries.jsonl", None, "no passage holds any of the spans of any query")
-    stated = root / "triples.jsonl"
-    triples = _read_triples(stated, passages) if stated.is_file() else None
+    triples = None
+    if (root / "triples.jsonl").is_file():
+        read = read_openie(root / "triples.jsonl", passages, entities=False, strict=True)
+        triples = {one.passage_id: tuple(one.triples) for one in read.extractions}
     return Dataset(
         name=root.resolve().name,
         passages=passages,
@@ -522,15 +515,6 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
     return tuple(dict.fromkeys(reversed(hops)))[::-1]
 
 
-def _read_triples(file: Path, passages: tuple[Passage, ...]) -> Mapping[str, tuple[Triple, ...]]:
-    """Triples by passage, as the graph reads them; one that is not three texts is an error here."""
-    found = read_openie(file, passages, entities=False, strict=True)
-    return {one.passage_id: tuple(one.triples) for one in found.extractions}
-
-
-_PLAIN = re.compile(r"[^A-Za-z0-9 ]")
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
     """Facts over entities and passages, as HippoRAG 2 builds them.
@@ -564,7 +548,7 @@ class Facts:
 
 def normalised(text: str) -> str:
     """Lower case, everything but letters, digits and spaces a space, ends stripped: HippoRAG's names."""
-    return _PLAIN.sub(" ", text.lower()).strip()
+    return re.sub(r"[^A-Za-z0-9 ]", " ", text.lower()).strip()
 
 
 def load_facts(dataset: Dataset) -> Facts:
@@ -590,24 +574,32 @@ def load_facts(dataset: Dataset) -> Facts:
     """
     if dataset.triples is None or dataset.path is None:
         raise InsufficientDataError(f"this walk needs triples; {dataset.name} has none")
-    plain = {name: [_plain(triple) for triple in triples] for name, triples in dataset.triples.items()}
+    plain = {
+        name: [(normalised(subject), normalised(predicate), normalised(item)) for subject, predicate, item in triples]
+        for name, triples in dataset.triples.items()
+    }
     stated = {name: [triple for triple in triples if all(triple)] for name, triples in plain.items()}
     unique = sorted({triple for triples in stated.values() for triple in triples})
     if not unique:
         raise InsufficientDataError(f"this walk needs triples with a name at both ends; {dataset.name} has none")
-    vectors = _vectors(dataset, dataset.path, len(unique))
-    names = tuple(sorted({end for subject, _, obj in unique for end in (subject, obj)}))
+    vectors = _fact_vectors(dataset, dataset.path, len(unique))
+    names = tuple(sorted({end for subject, _, item in unique for end in (subject, item)}))
     place = {name: row for row, name in enumerate(names)}
-    pairs = np.array([(place[subject], place[obj]) for subject, _, obj in unique], dtype=np.intp)
-    mentions, links = _matrices(dataset, stated, place)
-    return Facts(names, pairs, vectors, mentions, links)
+    pairs = np.array([(place[subject], place[item]) for subject, _, item in unique], dtype=np.intp)
+    mentioned: list[tuple[int, int]] = []
+    linked: list[tuple[int, int]] = []
+    for row, passage in enumerate(dataset.passages):
+        for subject, _, item in stated.get(passage.id, ()):
+            ends = place[subject], place[item]
+            mentioned += [(row, end) for end in ends]
+            if ends[0] != ends[1]:
+                linked += [ends, ends[::-1]]
+    mentions = _counted(mentioned, (len(dataset.passages), len(names)))
+    mentions.data[:] = 1.0
+    return Facts(names, pairs, vectors, mentions, _counted(linked, (len(names), len(names))))
 
 
-def _plain(triple: Triple) -> Triple:
-    return normalised(triple[0]), normalised(triple[1]), normalised(triple[2])
-
-
-def _vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
+def _fact_vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
     whole, packed = folder / "facts.f16.npy", folder / "facts.i8.npy"
     rows_of = "unique normalised triples"
     if whole.is_file():
@@ -620,21 +612,6 @@ def _vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
     if vectors.shape[1] != width:
         raise wrong(file, None, f"must have as many columns as queries.f16.npy ({width}); got {vectors.shape[1]}")
     return vectors
-
-
-def _matrices(dataset: Dataset, stated: Mapping[str, list[Triple]], place: Mapping[str, int]) -> tuple[Any, Any]:
-    """Mentions (0 or 1) and links (counted) as sparse arrays."""
-    mentioned: list[tuple[int, int]] = []
-    linked: list[tuple[int, int]] = []
-    for row, passage in enumerate(dataset.passages):
-        for subject, _, obj in stated.get(passage.id, ()):
-            ends = place[subject], place[obj]
-            mentioned += [(row, end) for end in ends]
-            if ends[0] != ends[1]:
-                linked += [ends, ends[::-1]]
-    mentions = _counted(mentioned, (len(dataset.passages), len(place)))
-    mentions.data[:] = 1.0
-    return mentions, _counted(linked, (len(place), len(place)))
 
 
 def _counted(entries: list[tuple[int, int]], shape: tuple[int, int]) -> Any:
@@ -669,13 +646,9 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
     """
     if part not in ("tune", "confirm") or not 0 < share < 1:
         raise InvalidInputError(f"part must be 'tune' or 'confirm', share in (0, 1); got {part!r}, {share!r}")
-    tuning = [_unit(name) < share for name in ids]
+    digests = [hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest() for name in ids]
+    tuning = [int.from_bytes(digest[:8], "big") / 2**64 < share for digest in digests]
     return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))
-
-
-def _unit(name: str) -> float:
-    digest = hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:

@@ -12,7 +12,7 @@ from stat import S_IMODE
 import numpy as np
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Judgement, id_list, lines_of, objects_of, text_field, wrong
+from phasegraph.evaluation.datasets import Judgement, flag_field, id_list, lines_of, objects_of, text_field, wrong
 from phasegraph.ranking import Ranking
 from phasegraph.serialization import replace_file
 
@@ -24,16 +24,14 @@ def write_text(path: str | Path, text: str) -> None:
         with Path(path).open("w", encoding="utf-8") as handle:
             handle.write(text)
     else:
-        mode = file.stat().st_mode if file.exists() else _new_mode()
+        if file.exists():
+            mode = S_IMODE(file.stat().st_mode)
+        else:  # as any other program's new file
+            mask = os.umask(0o077)
+            os.umask(mask)
+            mode = 0o666 & ~mask
         replace_file(file, text.encode("utf-8"))
-        file.chmod(S_IMODE(mode))
-
-
-def _new_mode() -> int:
-    """Who may read a new file, as for any other program's."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return 0o666 & ~mask
+        file.chmod(mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +217,7 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
         hops = id_list(file, line, row.get("hops"), "hops")
         for passage in hops:
             _check_known(file, line, passage, known)
-        last = row.get("last_hop_known", False)
-        if not isinstance(last, bool):
-            raise wrong(file, line, f"'last_hop_known' must be true or false; got {last!r}")
+        last = flag_field(file, line, row, "last_hop_known", False)
         found[query] = Judgement(query, tuple((passage,) for passage in hops), last)
     if not found:
         raise wrong(file, None, "judgements must hold at least one line; the file is empty")
