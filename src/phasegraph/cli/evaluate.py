@@ -56,28 +56,7 @@ def write_pictures(
     columns: Sequence[str],
     cells: Sequence[Sequence[str]],
 ) -> Path:
-    """Write the page and its pictures.
-
-    Parameters
-    ----------
-    target : path
-        Folder; made if missing.
-    inputs : ExperimentInput
-    table : Table
-    title : str
-    columns, cells
-        The table as text.
-
-    Returns
-    -------
-    Path
-        The page.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
+    """Write the page and its pictures into a folder; `columns` and `cells` are the table as text."""
     try:
         from phasegraph.evaluation.report import evaluation_pictures, write_report
     except ImportError as error:
