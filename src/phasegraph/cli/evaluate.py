@@ -31,7 +31,6 @@ from phasegraph.evaluation.experiment import (
     TWO,
     Answer,
     Batch,
-    Row,
     System,
     Table,
     compare,
@@ -176,14 +175,16 @@ def evaluate(
     """
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
-    goals = chosen_measures(measures)
+    goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *map(measure_of, names_in(measures))]))
     check_outputs(json=json_to, rows=rows_to)
     kept = None if graph is None else load_graph(graph)
     inputs = ExperimentInput(load_dataset(folder), limit, graph=kept, progress=progress)
     known = dict(KNOWN)
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
-        known["tuned"] = pipeline_system("tuned", tuned, sources_of(tuned), "from a file")
+        known["tuned"] = pipeline_system(
+            "tuned", tuned, TWO if tuned.weights is None else tuple(tuned.weights), "from a file"
+        )
     if calibrate_on is not None:
         known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
     table = _table(inputs, [known[name] for name in names], goals, baseline)
@@ -223,16 +224,6 @@ def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
     return names if baseline in names else [baseline, *names]
 
 
-def chosen_measures(text: str) -> tuple[Measure, ...]:
-    """The measures named in a comma-separated list, with the six of the table always among them."""
-    return tuple(dict.fromkeys([*DEFAULT_MEASURES, *(measure_of(name) for name in names_in(text))]))
-
-
-def sources_of(pipeline: FusionPipeline) -> tuple[str, ...]:
-    """The sources a pipeline names in its weights; vector and graph where it names none."""
-    return TWO if pipeline.weights is None else tuple(pipeline.weights)
-
-
 def title_of(table: Table) -> str:
     """What was measured, on how much, against what."""
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
@@ -240,23 +231,18 @@ def title_of(table: Table) -> str:
 
 def as_text(table: Table) -> tuple[list[str], list[list[str]]]:
     """Columns and rows as a person reads them."""
+    tested = [measure for measure in table.measures if measure.name == "LastHop"]
     columns = ["system", *(str(measure) for measure in table.measures)]
-    for measure in _tested(table):
+    for measure in tested:
         columns += [f"W/L@{measure.k}", f"p@{measure.k} (Holm)"]
-    return [*columns, "ms"], [_cells(row, table) for row in table.rows]
-
-
-def _tested(table: Table) -> list[Measure]:
-    return [measure for measure in table.measures if measure.name == "LastHop"]
-
-
-def _cells(row: Row, table: Table) -> list[str]:
-    cells = [row.name, *(percent(row.means[measure]) for measure in table.measures)]
-    for measure in _tested(table):
-        alone = row.name == table.baseline
-        cells.append("" if alone else f"{row.wins[measure]}/{row.losses[measure]}")
-        cells.append("" if alone else p_text(row.p_holm[measure]))
-    return [*cells, "" if row.milliseconds is None else f"{row.milliseconds:.1f}"]
+    rows = []
+    for row in table.rows:
+        cells = [row.name, *(percent(row.means[measure]) for measure in table.measures)]
+        for measure in tested:
+            against = [f"{row.wins[measure]}/{row.losses[measure]}", p_text(row.p_holm[measure])]
+            cells += ["", ""] if row.name == table.baseline else against
+        rows.append([*cells, "" if row.milliseconds is None else f"{row.milliseconds:.1f}"])
+    return [*columns, "ms"], rows
 
 
 def _table(inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], baseline: str) -> Table:

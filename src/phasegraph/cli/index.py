@@ -155,11 +155,7 @@ def read_files(
 ) -> tuple[Given, int]:
     """What the files hold, and how many triples of them are malformed.
 
-    Parameters
-    ----------
-    corpus, embeddings, triples, gazetteer : path
-    synonyms : (path, path, float)
-        Names, their embeddings, the threshold.
+    `synonyms` are the files of the names and of their embeddings, and the threshold.
     """
     embedded = _embedded(*synonyms)
     passages = read_corpus(corpus)

@@ -71,13 +71,7 @@ def write_json(state: object, target: str) -> None:
 
 
 def check_outputs(**options: str | Path | None) -> None:
-    """Raise before the work starts where a file could not be written after it.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the option whose folder does not exist.
-    """
+    """Raise before the work starts where an option names a file that could not be written after it."""
     for name, target in options.items():
         if target is None or str(target) == "-":
             continue

@@ -1,4 +1,7 @@
-"""Data sets in our folder format: passages, judged queries, embeddings, facts, and parts that must not meet."""
+"""Data sets in our folder format: passages, judged queries, embeddings, facts, and parts that must not meet.
+
+A file that is missing or broken raises ``InvalidInputError``, which names the file and the line.
+"""
 
 from __future__ import annotations
 
@@ -106,8 +109,7 @@ def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
     Raises
     ------
     InvalidInputError
-        If the file is missing, is no such array, has another number of rows, or a row is not finite in float32 or
-        holds nothing but zeros.
+        If the file is no such array, has another number of rows, or a row is not finite in float32 or all zeros.
     """
     file = Path(path)
     array = _array(file, "f", "a (rows, d) array of floats", (2,))
@@ -381,8 +383,8 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     Raises
     ------
     InvalidInputError
-        Naming file and line: for a missing file, a broken line, an id that repeats, a hop that is not in the
-        corpus, or embeddings whose rows do not match the lines, whose widths differ, or that are all zeros.
+        Also for an id that repeats, a hop that is not in the corpus, or embeddings whose rows do not match the lines
+        or whose widths differ.
 
     Notes
     -----
@@ -420,13 +422,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
 
 
 def read_corpus(path: str | Path) -> tuple[Passage, ...]:
-    """Read passages, one JSON object ``{"id", "title", "text"}`` a line; title may be left out.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming file and line.
-    """
+    """Read passages, one JSON object ``{"id", "title", "text"}`` a line; title may be left out."""
     file = Path(path)
     seen: dict[str, int] = {}
     passages = []
@@ -569,8 +565,7 @@ def load_facts(dataset: Dataset) -> Facts:
     InsufficientDataError
         If the data set has no triples or no embeddings of them.
     InvalidInputError
-        Naming the file: if the embeddings do not have one row per fact, or the width of the queries', or are
-        damaged.
+        If the embeddings do not have one row per fact, or the width of the queries'.
     """
     if dataset.triples is None or dataset.path is None:
         raise InsufficientDataError(f"this walk needs triples; {dataset.name} has none")
@@ -634,11 +629,6 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
     array of int
         The two parts are disjoint and together complete, whatever other queries there are.
 
-    Raises
-    ------
-    InvalidInputError
-        For another part or a share outside (0, 1).
-
     Examples
     --------
     >>> split_by_id(["a", "b", "c", "d"], "tune"), split_by_id(["a", "b", "c", "d"], "confirm")
@@ -652,13 +642,7 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
 
 
 def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:
-    """Raise where a query stands in both data sets: what is fitted on must not be scored.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming file and line of the first such query.
-    """
+    """Raise InvalidInputError where a query stands in both data sets: what is fitted on must not be scored."""
     scored = {query.id for query in scored_on.queries}
     for query in fitted_on.queries:
         if query.id in scored:

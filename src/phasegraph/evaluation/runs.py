@@ -1,4 +1,8 @@
-"""Runs (all rankings of one system) and judgements on disk, in TREC's formats."""
+"""Runs (all rankings of one system) and judgements on disk, in TREC's formats.
+
+A file that is missing or broken raises ``InvalidInputError``, which names the file and the line; the readers of
+ir-measures know no lines, and take a NaN or a repeated id as it comes.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +75,7 @@ def read_run(path: str | Path, name: str | None = None) -> Run:
     Raises
     ------
     InvalidInputError
-        Naming file and line: for a missing column, an id given twice for a query, a score that is NaN,
-        infinite or no number, or scores that rise within a query.
+        Also for an id given twice for a query, a score that is no finite number, or scores that rise within a query.
 
     Notes
     -----
@@ -175,11 +178,6 @@ def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tu
     tuple of Judgement
         In the order of the file. Every relevant id is a hop; a TREC file does not know the last hop. Queries
         without a relevant id stay, and score 0 (nothing could have been found).
-
-    Raises
-    ------
-    InvalidInputError
-        Naming file and line.
     """
     file = Path(path)
     known = None if passages is None else frozenset(passages)

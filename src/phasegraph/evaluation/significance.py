@@ -277,13 +277,6 @@ def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]
     return int((system > baseline).sum()), int((system < baseline).sum())
 
 
-def _p_values(values: ArrayLike) -> FloatArray:
-    array = np.array(values, dtype=np.float64)
-    if array.ndim != 1 or not ((array >= 0) & (array <= 1)).all():
-        raise InvalidInputError(f"p_values must be a list of numbers in [0, 1]; got {values!r}")
-    return array
-
-
 def holm(p_values: ArrayLike) -> FloatArray:
     """Holm's step-down adjusted p-values; rejecting those <= a keeps the family-wise error at a.
 
@@ -306,7 +299,9 @@ def holm(p_values: ArrayLike) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    values = _p_values(p_values)
+    values = np.array(p_values, dtype=np.float64)
+    if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
+        raise InvalidInputError(f"p_values must be a list of numbers in [0, 1]; got {p_values!r}")
     order = np.argsort(values, kind="stable")
     out = np.empty(len(values))
     out[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count
 from phasegraph.calibration import min_max
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
@@ -150,7 +151,7 @@ class SourceRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExperimentInput:
-    """What the searches work on: a data set, its entity graph (built when first needed), and the list length.
+    """What an experiment searches: a data set, its entity graph (built when first needed), and the list length.
 
     Parameters
     ----------
@@ -169,22 +170,20 @@ class ExperimentInput:
     progress: Callable[[Iterable[int], str], Iterable[int]] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.limit, bool) or not isinstance(self.limit, int) or self.limit < 1:
-            raise InvalidInputError(f"limit must be a whole number >= 1; got {self.limit!r}")
-
-    def rows(self, label: str) -> Iterable[int]:
-        """Row numbers of the queries, shown as progress where asked for."""
-        numbers = range(len(self.dataset.queries))
-        return numbers if self.progress is None else self.progress(numbers, label)
+        check_count("limit", self.limit, minimum=1)
 
     def timed(self, name: str, search: Callable[[int], Ranking]) -> SourceRun:
-        """One search per query, timed."""
+        """One search per query, by its row, timed and shown as progress where asked for."""
+        rows: Iterable[int] = range(len(self.dataset.queries))
         started = perf_counter()
-        rankings = tuple(search(row) for row in self.rows(name))
+        rankings = tuple(search(row) for row in (rows if self.progress is None else self.progress(rows, name)))
         return SourceRun(name, rankings, 1000 * (perf_counter() - started) / max(len(rankings), 1))
 
 
-def _vector(inputs: ExperimentInput, given: Mapping[str, SourceRun]) -> SourceRun:
+Search: TypeAlias = Callable[[ExperimentInput, Mapping[str, SourceRun]], SourceRun]
+
+
+def _vector(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """Exact cosine over the data set's embeddings; like a store, it says nothing about its background."""
     data = inputs.dataset
     ids = [passage.id for passage in data.passages]
@@ -197,7 +196,7 @@ def _vector(inputs: ExperimentInput, given: Mapping[str, SourceRun]) -> SourceRu
     return inputs.timed("vector", search)
 
 
-def _bm25(inputs: ExperimentInput, given: Mapping[str, SourceRun]) -> SourceRun:
+def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """BM25 (bm25s, its defaults, English stop words, no stemming); hits with a positive score only."""
     try:
         import bm25s
@@ -224,7 +223,7 @@ def graph_of(dataset: Dataset) -> EntityGraph:
     return build_graph(dataset.passages, triples=dataset.triples, embeddings=dataset.passage_vectors)
 
 
-def _graph(inputs: ExperimentInput, given: Mapping[str, SourceRun]) -> SourceRun:
+def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """Our walk over the entity graph, seeded from the vector ranking; it states its background."""
     data = inputs.dataset
     graph = graph_of(data) if inputs.graph is None else inputs.graph
@@ -234,33 +233,30 @@ def _graph(inputs: ExperimentInput, given: Mapping[str, SourceRun]) -> SourceRun
     source = GraphSource(graph, embedder=vectors.__getitem__)
     return inputs.timed(
         "graph",
-        lambda row: source.search(data.queries[row].text, inputs.limit, {"vector": given["vector"].rankings[row]}),
+        lambda row: source.search(data.queries[row].text, inputs.limit, {"vector": upstream["vector"].rankings[row]}),
     )
 
 
-def _hipporag2(inputs: ExperimentInput, given: Mapping[str, SourceRun]) -> SourceRun:
-    walk = HippoWalk(inputs.dataset)
-    return inputs.timed(
-        "hipporag2", lambda row: as_ranking("hipporag2", inputs.dataset, walk.masses(row), inputs.limit)
-    )
+def _walked(name: str, walk_of: Callable[[Dataset], HippoWalk | FlowWalk]) -> Search:
+    """A published walk over the data set's facts."""
+
+    def search(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
+        walk = walk_of(inputs.dataset)
+        return inputs.timed(name, lambda row: as_ranking(name, inputs.dataset, walk.masses(row), inputs.limit))
+
+    return search
 
 
-def _semflow(inputs: ExperimentInput, given: Mapping[str, SourceRun]) -> SourceRun:
-    walk = FlowWalk(inputs.dataset)
-    return inputs.timed("semflow", lambda row: as_ranking("semflow", inputs.dataset, walk.masses(row), inputs.limit))
-
-
-SOURCES: Mapping[str, tuple[tuple[str, ...], Callable[[ExperimentInput, Mapping[str, SourceRun]], SourceRun]]] = (
-    MappingProxyType(
-        {
-            "vector": ((), _vector),
-            "bm25": ((), _bm25),
-            "graph": (("vector",), _graph),
-            "hipporag2": ((), _hipporag2),
-            "semflow": ((), _semflow),
-        }
-    )
+SOURCES: Mapping[str, tuple[tuple[str, ...], Search]] = MappingProxyType(
+    {
+        "vector": ((), _vector),
+        "bm25": ((), _bm25),
+        "graph": (("vector",), _graph),
+        "hipporag2": ((), _walked("hipporag2", HippoWalk)),
+        "semflow": ((), _walked("semflow", FlowWalk)),
+    }
 )
+"""By name: the sources whose rankings it starts from, and how it is searched."""
 
 
 def search_sources(
