@@ -145,7 +145,7 @@ def fit_weights(
     judgements: Sequence[Judgement],
     ridge: float = RIDGE,
 ) -> dict[str, float]:
-    """As :func:`learn_weights`, of sources whose orientation is known to be right."""
+    """As :func:`learn_weights`, without checking the orientation of the sources."""
     names = sorted(rankings)
     plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
     blocks, labels = [], []
@@ -195,7 +195,7 @@ def _fit(values: FloatArray, labels: FloatArray, ridge: float) -> FloatArray:
     bounds = [(0.0, None)] * width + [(None, None)]
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
     if not found.success:
-        raise NotConvergedError(f"the weights' fit must converge; the optimiser says: {found.message}")
+        raise NotConvergedError(f"fitting the weights did not converge: {found.message}")
     return np.asarray(found.x[:-1] / scale, dtype=np.float64)
 
 
@@ -484,7 +484,7 @@ def tune(
             raise InvalidInputError(f"{name} must hold one per judged query ({len(judgements)}); got {len(lists)}")
     ids = [judgement.query for judgement in judgements]
     if len(set(ids)) != len(ids):
-        raise InvalidInputError("every judged query must stand once; an id repeats")
+        raise InvalidInputError("the ids of the judged queries must differ; one repeats")
     whole = _Part(rankings, tuple(judgements), tuple(texts))
     scored = {row for row, judgement in enumerate(judgements) if goal((), judgement) is not None}
     tuning, confirmation = (

@@ -101,7 +101,7 @@ def test_the_same_experiment_gives_the_same_table():
         ([Answers("rrf", {})], JUDGED, {}, "the baseline must be one of"),
         ([Answers("vector", {})], [], {}, "at least one judged query"),
         ([Answers("vector", {})], JUDGED, {"measures": ()}, "at least one judged query and one measure"),
-        ([Answers("vector", {"q999": ("a",)})], JUDGED, {}, "'q999' is not"),
+        ([Answers("vector", {"q999": ("a",)})], JUDGED, {}, "answers query 'q999', which has no judgement"),
     ],
 )
 def test_a_senseless_experiment_is_refused(answers, judged, options, message):

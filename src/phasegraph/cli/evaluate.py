@@ -124,7 +124,7 @@ def _fitted(rankings: Mapping[str, Sequence[Ranking]], dataset: Dataset, what: s
 
 
 def _refusing(reason: InsufficientDataError) -> Answer:
-    """What a system that could not be fitted answers, so that its row is left out and says why."""
+    """An answer that raises why the system could not be fitted, so that its row is left out with that reason."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         raise reason
@@ -225,7 +225,7 @@ def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
 
 
 def title_of(table: Table) -> str:
-    """What was measured, on how much, against what."""
+    """The heading of a table: data set, number of queries, length of the lists, baseline."""
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
 
 

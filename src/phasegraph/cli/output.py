@@ -1,4 +1,4 @@
-"""What the commands share: options, errors, tables and progress."""
+"""Options, output, tables and progress shared by the commands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WIDE = 200
 
 
 def console(*, beside_json: bool = False) -> Console:
-    """Where people read: standard output, or standard error while JSON goes to standard output."""
+    """The console for people: standard output, or standard error while JSON goes to standard output."""
     found = Console(stderr=beside_json, highlight=False, soft_wrap=True)
     return found if found.is_terminal else Console(stderr=beside_json, highlight=False, width=WIDE)
 

@@ -26,7 +26,7 @@ from phasegraph.graph.entity_graph import Triple
 
 
 def wrong(path: Path, line: int | None, message: str) -> InvalidInputError:
-    """The error to raise for a line of a file: ``file:line: what must hold; what was given``."""
+    """The error to raise for a line of a file, its message headed ``file:line:``."""
     where = f"{path}:{line}" if line is not None else f"{path}"
     return InvalidInputError(f"{where}: {message}")
 
@@ -259,7 +259,7 @@ def judgement_from_spans(
     gold : sequence of Span
         Each is a hop, satisfied by any passage that holds it.
     passages : mapping of str to Span
-        Where each passage stands, by passage id.
+        The span of each passage, by passage id.
     share : float, default 0.5
         How much of a span a passage must hold; in (0, 1].
 
@@ -372,7 +372,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
         ``last_hop_known``, ``hop_alternatives``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line
         i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format). In place of ``hops`` a
         query may have ``spans``, a list of ``doc_id, char_start, char_end`` and optionally ``grade``; every passage
-        then says where it stands by the same three.
+        then has the same three fields.
     share : float, default 0.5
         How much of a gold span a passage must hold to be relevant; in (0, 1].
 
@@ -485,7 +485,7 @@ def _read_spans(file: Path, line: int, listed: object) -> list[Span]:
 
 
 def _places(file: Path, passages: tuple[Passage, ...]) -> dict[str, Span]:
-    """Where each passage stands."""
+    """The span of each passage."""
     places = {}
     for passage in passages:
         try:

@@ -349,7 +349,7 @@ def compare(
     Raises
     ------
     InvalidInputError
-        If a parameter breaks what is said above, or a run answers a query that nobody judged.
+        If a parameter breaks what is said above, or a run answers a query without a judgement.
 
     Notes
     -----

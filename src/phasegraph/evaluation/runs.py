@@ -228,8 +228,8 @@ def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | No
 
 
 def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:
-    """Raise where a run answers a query that nobody judged: it would silently leave the mean."""
+    """Raise where a run answers a query without a judgement, which the mean would ignore."""
     judged = {judgement.query for judgement in judgements}
     extra = next((query for query in found if query not in judged), None)
     if extra is not None:
-        raise InvalidInputError(f"every query of run {name!r} must be judged; {extra!r} is not")
+        raise InvalidInputError(f"run {name!r} answers query {extra!r}, which has no judgement")
