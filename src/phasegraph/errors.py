@@ -17,7 +17,8 @@ without importing us::
     Warning
     └── PhasegraphWarning (UserWarning)
 
-A message states what must hold, then what was given.
+A message says what happened and what to do about it; for a value, what must hold and what was given. Every error
+survives ``pickle`` with its type, message and causes, so that one raised in a worker process arrives whole.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class IntegrityError(InvalidInputError):
 
 
 class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name the documentation promises
-    """No source answered.
+    """Every source failed; the message gives each one's reason.
+
+    An error of this library is quoted. Of any other only the class is named, because its text may hold an address, a
+    password or the query; it is in `causes`, the first one being the ``__cause__``.
 
     Parameters
     ----------
@@ -56,8 +60,15 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
     def __init__(self, causes: Mapping[str, BaseException]) -> None:
         self.causes = dict(causes)
-        listed = "; ".join(f"{name}: {type(error).__name__}" for name, error in self.causes.items())
-        super().__init__(f"at least one source must answer; all of them failed ({listed})")
+        self.__cause__ = next(iter(self.causes.values()), None)
+        super().__init__("all sources failed. " + "; ".join(f"{name}: {_reason(one)}" for name, one in causes.items()))
+
+    def __reduce__(self) -> tuple[type[AllSourcesFailed], tuple[dict[str, BaseException]]]:
+        return type(self), (self.causes,)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, PhasegraphError) and str(error) else type(error).__name__
 
 
 class DegradedError(PhasegraphError, RuntimeError):

@@ -26,7 +26,7 @@ _FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
 def equal_weights(rankings: Sequence[Ranking], /) -> FloatArray:
-    """The same weight for every source: (m,) ones."""
+    """Weight 1 for every source."""
     return np.ones(len(rankings))
 
 
