@@ -28,7 +28,7 @@ def test_the_tree_in_the_docstring_names_every_class() -> None:
     assert [one.__name__ for one in CLASSES if one.__name__ not in (errors.__doc__ or "")] == []
 
 
-@pytest.mark.parametrize("again", [lambda error: pickle.loads(pickle.dumps(error)), copy.deepcopy])
+@pytest.mark.parametrize("again", [lambda error: pickle.loads(pickle.dumps(error)), copy.deepcopy])  # noqa: S301 - our own bytes
 @pytest.mark.parametrize("kind", CLASSES)
 def test_an_error_keeps_type_message_and_causes_through_pickle_and_deepcopy(kind: type[Exception], again) -> None:
     if kind is AllSourcesFailed:

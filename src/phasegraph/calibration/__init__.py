@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from phasegraph._validation import check_choice
 from phasegraph.calibration.background import BackgroundCalibrator
 from phasegraph.calibration.per_list import (
+    LIST_CALIBRATORS,
     ListCalibrator,
     log_z_score,
     max_normalise,
@@ -22,7 +24,6 @@ from phasegraph.calibration.per_list import (
 )
 from phasegraph.calibration.protocol import Calibrated, Calibrator, order_statistic
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
-from phasegraph.errors import InvalidInputError
 
 __all__ = [
     "CALIBRATORS",
@@ -66,21 +67,14 @@ def calibrator_from_dict(state: Mapping[str, object]) -> Calibrator:
     ListCalibrator(name='percentile', options=mappingproxy({}))
     """
     name = state.get("name")
-    if not isinstance(name, str) or name not in CALIBRATORS:
-        raise InvalidInputError(f"calibrator name must be one of {sorted(CALIBRATORS)}; got {name!r}")
-    return CALIBRATORS[name](state)
+    check_choice("calibrator name", name, CALIBRATORS)
+    return CALIBRATORS[str(name)](state)
 
 
 CALIBRATORS: Mapping[str, Callable[[Mapping[str, object]], Calibrator]] = MappingProxyType(
     {
         "background": BackgroundCalibrator.from_dict,
         "reference_ecdf": ReferenceECDF.from_dict,
-        "percentile": ListCalibrator.from_dict,
-        "min_max": ListCalibrator.from_dict,
-        "theoretical_min_max": ListCalibrator.from_dict,
-        "max": ListCalibrator.from_dict,
-        "z_score": ListCalibrator.from_dict,
-        "log_z_score": ListCalibrator.from_dict,
-        "raw": ListCalibrator.from_dict,
+        **dict.fromkeys(LIST_CALIBRATORS, ListCalibrator.from_dict),
     }
 )
