@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray
+from phasegraph._validation import is_number
 from phasegraph.acceptance.judged import JudgedScores, check_orientation
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.ranking import is_number
 
 Objective: TypeAlias = Literal["youden", "f1", "recall", "precision"]
 
