@@ -129,54 +129,13 @@ def _is_exact(query: str, attributes: Mapping[str, object] | None) -> bool:
 
 
 def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -> FloatArray:
-    """``(1 - strength) + strength * importance``: the design record's prior.
-
-    Parameters
-    ----------
-    importance : (n,) array of float
-        In [0, 1].
-    strength : float, default 0.3
-        In [0, 1]; 0 has no effect.
-
-    Returns
-    -------
-    (n,) array of float
-        In [1 - strength, 1].
-
-    Notes
-    -----
-    With one source, reciprocal rank and k = 60, importance 1 at rank 27 beats importance 0 at rank 1 at the default
-    strength: ``61 / .7 - 60 = 27.14``.
-
-    Examples
-    --------
-    >>> importance_multiplier(np.array([0.0, 0.5, 1.0]))
-    array([0.7 , 0.85, 1.  ])
-    """
+    """``(1 - strength) + strength * importance``, both in [0, 1]: the design record's prior."""
     check_range("strength", strength, 0, 1)
     return (1.0 - strength) + strength * _column("importance", importance, 0.0, 1.0)
 
 
 def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
-    """``exp(-ln 2 * age / half_life)``: one half after each half-life.
-
-    Parameters
-    ----------
-    age : (n,) array of float
-        Seconds; negative (a date in the future) counts as 0.
-    half_life : float
-        Seconds, > 0; a parameter of its own, never a weight.
-
-    Returns
-    -------
-    (n,) array of float
-        In (0, 1].
-
-    Examples
-    --------
-    >>> recency(np.array([-5.0, 0.0, 60.0, 120.0]), half_life=60.0)
-    array([1.  , 1.  , 0.5 , 0.25])
-    """
+    """``exp(-ln 2 * age / half_life)``: one half after each half-life. A date in the future has age 0."""
     check_range("half_life", half_life, ends="(]")
     return np.asarray(np.exp(-math.log(2.0) * np.maximum(check_flat("age", age), 0.0) / half_life))
 
@@ -269,17 +228,7 @@ def _ages(ids: Sequence[str], context: Context, key: str) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Superposition:
-    """What the document computes for each passage.
-
-    Parameters
-    ----------
-    relevance : (n,) array of float
-        ``0.6 * cosine + 0.25 * recency + 0.15 * authority``, in [0, 1]; the collapse probability.
-    energy : (n,) array of float
-        ``frequency + 0.1 * (1 - recency)``.
-    amplitude : (n,) array of complex
-        ``sqrt(relevance) * exp(i * energy / hbar)``.
-    """
+    """Relevance in [0, 1], energy and amplitude of each passage, as the document computes them: (n,) arrays."""
 
     relevance: FloatArray
     energy: FloatArray
@@ -302,12 +251,12 @@ def superposition(
     decay_per_hour: float = 0.25,
     hbar: float = 1.0,
 ) -> Superposition:
-    """Weighted mean of similarity, recency and authority, in the document's vocabulary.
+    """Weighted mean of similarity, recency and authority, in the vocabulary of the quantum document.
 
     Parameters
     ----------
     cosine, authority : (n,) array_like of float
-        In [0, 1].
+        In [0, 1]; a negative cosine has no square root, so map it first.
     age_seconds : (n,) array_like of float
         A time in the future counts as age 0.
     frequency : (n,) array_like of float or float, default 0
@@ -324,22 +273,12 @@ def superposition(
     -------
     Superposition
 
-    Raises
-    ------
-    InvalidInputError
-        If a value is outside its range. A negative cosine has no square root, so it is refused; map it first.
-
     Notes
     -----
-    Nothing interferes: phase, energy and both constants cannot influence any output but themselves, and the
-    collapse probability equals the weighted mean. The document's code squares the relevance, its formulas do
-    not; the formulas are followed.
-
-    Examples
-    --------
-    >>> found = superposition([0.8], [3600.0], [0.5], frequency=1.5)
-    >>> found.relevance.round(6), found.energy.round(6)
-    (array([0.7497]), array([1.52212]))
+    ``relevance = 0.6 * cosine + 0.25 * recency + 0.15 * authority``, ``energy = frequency + 0.1 * (1 - recency)``,
+    ``amplitude = sqrt(relevance) * exp(i * energy / hbar)``. Nothing interferes: phase, energy and both constants
+    cannot influence any output but themselves, and the collapse probability equals the weighted mean. The document's
+    code squares the relevance, its formulas do not; the formulas are followed.
     """
     first, second, third = weights
     if min(weights) < 0 or sum(weights) > 1 + 1e-12:
@@ -414,27 +353,7 @@ class SuperpositionPrior(_Stored):
 
 
 def prior_from_dict(state: Mapping[str, object]) -> Prior:
-    """Rebuild a prior from its ``to_dict`` state.
-
-    Parameters
-    ----------
-    state : mapping
-        With a registered ``name`` and the prior's options.
-
-    Returns
-    -------
-    Prior
-
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown or an option does not belong to it.
-
-    Examples
-    --------
-    >>> prior_from_dict({"name": "unit", "key": "authority"})
-    UnitPrior(key='authority', strength=0.3, neutral=1.0)
-    """
+    """Rebuild a prior from its ``to_dict`` state; InvalidInputError where a name or an option is unknown."""
     options = {str(key): value for key, value in state.items() if key != "name"}
     name = state.get("name")
     check_choice("prior name", name, PRIORS)

@@ -507,23 +507,7 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:
-    """Ranks from 1, best (highest) first, ties sharing their mean rank.
-
-    Parameters
-    ----------
-    values : (n,) array of float
-        Higher is better; NaN = not returned, and stays NaN.
-
-    Returns
-    -------
-    (n,) array of float
-        In [1, n] or NaN.
-
-    Examples
-    --------
-    >>> tied_ranks(np.array([0.2, 0.9, 0.2, np.nan]))
-    array([2.5, 1. , 2.5, nan])
-    """
+    """Ranks from 1, best (highest) first, ties sharing their mean rank; NaN stays NaN."""
     out = np.full(len(values), np.nan)
     present = np.flatnonzero(~np.isnan(values))
     if not len(present):
@@ -595,23 +579,7 @@ PoolCapMode = Literal["list", "unique_only"]
 
 
 def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozenset[str]) -> Ranking:
-    """The ranking cut to its first `cap` hits, or to `cap` hits that no other source returned.
-
-    Parameters
-    ----------
-    ranking : Ranking
-    cap : int
-        >= 0.
-    mode : {"list", "unique_only"}
-        ``list`` cuts the whole list (before percentiles are taken); ``unique_only`` keeps hits that other sources also
-        returned, whatever their rank.
-    elsewhere : frozenset of str
-        Ids that other sources returned; for ``unique_only``.
-
-    Returns
-    -------
-    Ranking
-    """
+    """First `cap` hits, or under ``unique_only`` `cap` hits that are not `elsewhere` beside all that are."""
     if mode == "list":
         rows = list(range(min(cap, len(ranking))))
     else:

@@ -21,24 +21,7 @@ _TOLERANCE = 1e-6  # what a kernel computed in single precision needs
 
 
 def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """Rows scaled to length 1.
-
-    Parameters
-    ----------
-    embeddings : (n, d) array_like of float
-        Finite, no row all zero.
-    count : int, optional
-        The n that is expected.
-
-    Returns
-    -------
-    (n, d) array of float64
-
-    Examples
-    --------
-    >>> unit_rows([[3.0, 4.0]])
-    array([[0.6, 0.8]])
-    """
+    """(n, d) rows scaled to length 1; they must be finite, none all zero, and `count` where it is given."""
     try:
         rows = np.asarray(embeddings)
     except ValueError as error:
@@ -61,19 +44,7 @@ def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatAr
 
 
 def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """Rows of length 1 whose inner products are the given similarities.
-
-    Parameters
-    ----------
-    kernel : (n, n) array_like of float
-        Symmetric, positive semi-definite, 1 on the diagonal.
-    count : int, optional
-        The n that is expected.
-
-    Returns
-    -------
-    (n, n) array of float64
-    """
+    """(n, n) rows of length 1 whose inner products are a positive semi-definite kernel with diagonal 1."""
     table = np.array(kernel, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or (count is not None and len(table) != count):
         wanted = "n" if count is None else str(count)
@@ -91,24 +62,7 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
 
 
 def von_neumann_entropy(rows: FloatArray, /) -> float:
-    """Entropy of the set's similarities divided by its size, in nats, in [0, ln n].
-
-    Parameters
-    ----------
-    rows : (n, d) array of float
-        Of length 1.
-
-    Returns
-    -------
-    float
-        0 for one passage or for duplicates only. A diagnostic: as a function of the set it is neither monotone
-        nor submodular, so no greedy choice on it has a guarantee.
-
-    Examples
-    --------
-    >>> round(von_neumann_entropy(np.eye(2)), 6)
-    0.693147
-    """
+    """Entropy, in [0, ln n] nats, of the similarities of rows of length 1 divided by their number."""
     if not len(rows):
         return 0.0
     values = _eigenvalues(rows) / len(rows)
@@ -116,43 +70,12 @@ def von_neumann_entropy(rows: FloatArray, /) -> float:
 
 
 def vendi_score(rows: FloatArray, /) -> float:
-    """Effective number of different passages: exp of the entropy.
-
-    Parameters
-    ----------
-    rows : (n, d) array of float
-        Of length 1.
-
-    Returns
-    -------
-    float
-        1 to n; 0 for none.
-
-    References
-    ----------
-    .. [1] Friedman and Dieng, The Vendi score, arXiv:2210.02410.
-
-    Examples
-    --------
-    >>> vendi_score(np.eye(3)).__round__(6)
-    3.0
-    """
+    """Effective number of different rows, 1 to n: exp of the entropy (Friedman and Dieng, arXiv:2210.02410)."""
     return float(np.exp(von_neumann_entropy(rows))) if len(rows) else 0.0
 
 
 def redundancy(rows: FloatArray, /) -> float:
-    """``tr(K ln K)`` of the set's similarities, in nats.
-
-    Parameters
-    ----------
-    rows : (n, d) array of float
-        Of length 1.
-
-    Returns
-    -------
-    float
-        0 if all are orthogonal, 2 ln 2 for a pair of duplicates, n ln n at most.
-    """
+    """``tr(K ln K)`` of rows of length 1, in nats: 0 if all are orthogonal, 2 ln 2 for a pair of duplicates."""
     return float(_x_log_x(_eigenvalues(rows)).sum()) if len(rows) else 0.0
 
 

@@ -25,31 +25,7 @@ MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """`body` as a checksummed JSON document.
-
-    Parameters
-    ----------
-    kind : str
-        What it is, such as ``pipeline``.
-    version : int
-        Version of the body's layout, >= 1.
-    body : mapping
-        JSON types only; no NaN or infinity.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    InvalidInputError
-        If `body` holds something that JSON cannot.
-
-    Examples
-    --------
-    >>> decode_document(encode_document("note", 1, {"a": 1}), "note", 1)
-    {'a': 1}
-    """
+    """`body`, of JSON types and finite numbers only, as a checksummed JSON document; `version` is >= 1."""
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
@@ -59,26 +35,7 @@ def encode_document(kind: str, version: int, body: Mapping[str, object]) -> byte
 
 
 def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
-    """Body of a document, after every check.
-
-    Parameters
-    ----------
-    data : bytes
-        What :func:`encode_document` gave.
-    kind : str
-        The kind that is wanted.
-    newest : int
-        Newest version this release understands.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    IntegrityError
-        If it is too large, damaged, foreign, of another kind or newer. Nothing of it is used.
-    """
+    """Body of a document of that kind, of version `newest` at most; IntegrityError where anything is wrong."""
     if len(data) > MAX_DOCUMENT_BYTES:
         raise IntegrityError(f"a document must be at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
     try:
@@ -173,14 +130,9 @@ def write_bundle(
     directory : path
         Made if missing. An older bundle in it stays whole until the new one is complete. One writer at a time.
     kind, version, body
-        As in :func:`~phasegraph.serialization.encode_document`.
+        As for :func:`~phasegraph.serialization.encode_document`.
     arrays : mapping of str to array
         Names of lower-case letters, digits and underscores; plain numeric, boolean or byte types.
-
-    Raises
-    ------
-    InvalidInputError
-        If a name or an array's type is not plain.
     """
     target = Path(directory)
     for name, array in arrays.items():
@@ -200,13 +152,13 @@ def write_bundle(
 def read_bundle(
     directory: str | os.PathLike[str], kind: str, newest: int, *, mmap: bool = True, verify: bool = True
 ) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
-    """Read a bundle.
+    """Body and arrays of a bundle; IntegrityError names the file that is missing, damaged, foreign or newer.
 
     Parameters
     ----------
     directory : path
     kind, newest
-        As in :func:`~phasegraph.serialization.decode_document`.
+        As for :func:`~phasegraph.serialization.decode_document`.
     mmap : bool, default True
         Map the arrays read-only in place of copying them into memory.
     verify : bool, default True
@@ -215,12 +167,6 @@ def read_bundle(
     Returns
     -------
     (dict, dict of array)
-        Body and arrays.
-
-    Raises
-    ------
-    IntegrityError
-        If a file is missing, truncated, damaged, foreign or newer; the message names it.
     """
     target = Path(directory)
     if not (target / MANIFEST).is_file():

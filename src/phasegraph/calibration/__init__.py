@@ -22,7 +22,7 @@ from phasegraph.calibration.per_list import (
     theoretical_min_max,
     z_score,
 )
-from phasegraph.calibration.protocol import Calibrated, Calibrator, order_statistic
+from phasegraph.calibration.protocol import Calibrated, Calibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
 
 __all__ = [
@@ -37,7 +37,6 @@ __all__ = [
     "log_z_score",
     "max_normalise",
     "min_max",
-    "order_statistic",
     "percentile_rank",
     "theoretical_min_max",
     "z_score",
@@ -45,27 +44,7 @@ __all__ = [
 
 
 def calibrator_from_dict(state: Mapping[str, object]) -> Calibrator:
-    """Rebuild a calibrator from its ``to_dict`` state.
-
-    Parameters
-    ----------
-    state : mapping
-        With a registered ``name``.
-
-    Returns
-    -------
-    Calibrator
-
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown or the state does not fit.
-
-    Examples
-    --------
-    >>> calibrator_from_dict({"name": "percentile"})
-    ListCalibrator(name='percentile', options=mappingproxy({}))
-    """
+    """Rebuild a calibrator from its ``to_dict`` state; InvalidInputError where it does not fit."""
     name = state.get("name")
     check_choice("calibrator name", name, CALIBRATORS)
     return CALIBRATORS[str(name)](state)

@@ -92,7 +92,7 @@ def reciprocal_rank(
 
 
 def comb_sum(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
-    """Sum of the values a candidate got; a source that lacks it adds 0.
+    """Sum of the values a candidate got; a source that lacks it adds 0. The first of the Comb* family [1]_.
 
     Parameters
     ----------
@@ -132,10 +132,6 @@ def comb_mnz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
     -----
     With negative values the product turns over: another source that returned ``-1`` lowers the candidate, so
     calibrate to values >= 0 first.
-
-    References
-    ----------
-    .. [1] Fox, Shaw, "Combination of Multiple Searches", TREC-2, 1994
 
     Examples
     --------
@@ -273,10 +269,6 @@ def comb_anz(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
     Laws broken by nature: "extra evidence costs no place". A candidate with 1.0 in one list has the mean 1.0, and
     0.75 once a second list returns it with 0.5.
 
-    References
-    ----------
-    .. [1] Fox, Shaw, "Combination of Multiple Searches", TREC-2, 1994
-
     Examples
     --------
     >>> comb_anz(np.array([[1.0, 0.5], [1.0, np.nan]]))
@@ -306,10 +298,6 @@ def comb_med(values: FloatArray, /, *, weights: PerSource = None, missing: PerSo
     -----
     Laws broken by nature: "extra evidence costs no place" (as :func:`comb_anz`), and "better in every source is
     better" holds only weakly: with three sources, raising the best value changes nothing.
-
-    References
-    ----------
-    .. [1] Fox, Shaw, "Combination of Multiple Searches", TREC-2, 1994
 
     Examples
     --------
