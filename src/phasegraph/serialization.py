@@ -37,29 +37,29 @@ def encode_document(kind: str, version: int, body: Mapping[str, object]) -> byte
 def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     """Body of a document of that kind, of version `newest` at most; IntegrityError where anything is wrong."""
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise IntegrityError(f"a document must be at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
+        raise IntegrityError(f"the file must have at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
     try:
         document = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise IntegrityError("a document must be JSON in UTF-8; it is damaged or foreign") from error
+        raise IntegrityError("this is not JSON in UTF-8: the file is damaged or foreign") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise IntegrityError(f"a document must say format {FORMAT!r}; this file is foreign")
+        raise IntegrityError("this file is foreign: phasegraph did not write it")
     if document.get("kind") != kind:
-        raise IntegrityError(f"a document of kind {kind!r} is wanted; got {str(document.get('kind'))[:80]!r}")
+        raise IntegrityError(f"the file must be of kind {kind!r}; got {str(document.get('kind'))[:80]!r}")
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise IntegrityError(f"version must be an integer >= 1; got {str(version)[:80]!r}")
     if version > newest:
-        raise IntegrityError(f"this release reads {kind} files up to version {newest}; got the newer {version}")
+        raise IntegrityError(f"this release reads {kind} files up to version {newest}, and this one is newer: {version}")
     body = document.get("body")
     if not isinstance(body, dict):
-        raise IntegrityError("a document must hold a body; it is damaged")
+        raise IntegrityError("the body is missing: the file is damaged")
     try:
         intact = document.get("sha256") == _digest(_canonical(body))
     except (ValueError, RecursionError) as error:
-        raise IntegrityError("a document must hold finite numbers; it is damaged") from error
+        raise IntegrityError("a number is not finite: the file is damaged") from error
     if not intact:
-        raise IntegrityError("the checksum of a document must match its body; it is damaged or was edited")
+        raise IntegrityError("the checksum does not match: the file is damaged or was edited")
     return body
 
 
@@ -113,7 +113,6 @@ MANIFEST = "manifest.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
-_CHUNK = 1 << 22
 
 
 def write_bundle(
@@ -206,7 +205,7 @@ def _read_array(target: Path, entry: object, mmap: bool, verify: bool) -> NDArra
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
         raise IntegrityError(f"{file.name}: {entry.get('bytes')!r} bytes are expected; it has {size} (truncated?)")
     if verify and _file_digest(file) != entry.get("sha256"):
-        raise IntegrityError(f"{file.name}: the checksum must match; the file is damaged")
+        raise IntegrityError(f"{file.name}: the checksum does not match; the file is damaged")
     try:
         array: NDArray[np.generic] = np.load(file, mmap_mode="r" if mmap and size > 4096 else None, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
@@ -218,8 +217,5 @@ def _read_array(target: Path, entry: object, mmap: bool, verify: bool) -> NDArra
 
 
 def _file_digest(file: Path) -> str:
-    digest = hashlib.sha256()
     with file.open("rb") as handle:
-        while chunk := handle.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
