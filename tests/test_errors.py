@@ -53,3 +53,21 @@ def test_our_own_reasons_are_quoted_and_of_foreign_errors_only_the_class_is_name
     )
     assert error.__cause__ is own
     assert "hunter2" in str(error.causes["x"])
+
+
+class NeedsAKeyword(Exception):
+    """As many clients' errors: pickle can write it and not read it."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def test_a_foreign_error_that_cannot_be_rebuilt_does_not_break_the_others() -> None:
+    given = AllSourcesFailed(
+        {"v": NeedsAKeyword("no such index", status=404), "g": InvalidInputError("k must be >= 0")}
+    )
+    found = pickle.loads(pickle.dumps(given))  # noqa: S301 - our own bytes
+    assert str(found) == str(given) == "all sources failed. v: NeedsAKeyword; g: k >= 0"
+    assert str(found.causes["v"]) == "NeedsAKeyword: no such index"
+    assert type(found.causes["g"]) is InvalidInputError

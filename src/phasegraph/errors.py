@@ -24,6 +24,7 @@ survives ``pickle`` with its type, message and causes, so that one raised in a w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 
 class PhasegraphError(Exception):
@@ -63,12 +64,28 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
         self.__cause__ = next(iter(self.causes.values()), None)
         super().__init__("all sources failed. " + "; ".join(f"{name}: {_reason(one)}" for name, one in causes.items()))
 
-    def __reduce__(self) -> tuple[type[AllSourcesFailed], tuple[dict[str, BaseException]]]:
-        return type(self), (self.causes,)
+    def __reduce__(self) -> tuple[object, ...]:
+        portable = {name: _portable(error) for name, error in self.causes.items()}
+        return _rebuilt, (type(self), str(self), portable)
 
 
 def _reason(error: BaseException) -> str:
     return str(error) if isinstance(error, PhasegraphError) and str(error) else type(error).__name__
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error, or a RuntimeError with its class and text where it cannot be copied and so would break unpickling."""
+    try:
+        deepcopy(error)
+    except Exception:  # noqa: BLE001 - whatever a foreign error does when it is copied
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _rebuilt(kind: type[AllSourcesFailed], message: str, causes: dict[str, BaseException]) -> AllSourcesFailed:
+    error = kind(causes)
+    error.args = (message,)
+    return error
 
 
 class DegradedError(PhasegraphError, RuntimeError):

@@ -50,7 +50,9 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise IntegrityError(f"version must be an integer >= 1; got {str(version)[:80]!r}")
     if version > newest:
-        raise IntegrityError(f"this release reads {kind} files up to version {newest}, and this one is newer: {version}")
+        raise IntegrityError(
+            f"this release reads {kind} files up to version {newest}, and this one is newer: {version}"
+        )
     body = document.get("body")
     if not isinstance(body, dict):
         raise IntegrityError("the body is missing: the file is damaged")
