@@ -1,4 +1,7 @@
-"""Thresholds with a promise about queries nobody has judged: certified, and conformal."""
+"""Thresholds with a promise about queries nobody has judged: certified, and conformal.
+
+Each refuses scores that fall where relevance rises (:func:`~phasegraph.acceptance.check_orientation`).
+"""
 
 from __future__ import annotations
 
@@ -210,8 +213,7 @@ def certify_threshold(
     InsufficientDataError
         If nothing can be certified; the message says how many queries it would take. Nothing is chosen then.
     InvalidInputError
-        If `ordering` shares a query with `judged`, or relevant hits score lower than the others
-        (:func:`check_orientation`).
+        If `ordering` shares a query with `judged`.
 
     Notes
     -----
@@ -421,8 +423,6 @@ def conformal_threshold(
     ------
     InsufficientDataError
         If n is too small for `miss_rate`; the message says how many it takes.
-    InvalidInputError
-        If relevant hits score lower than the others (:func:`check_orientation`).
 
     References
     ----------

@@ -1,4 +1,7 @@
-"""Thresholds fitted to judged hits: the published recipes, exact optima, and one level for all sources."""
+"""Thresholds fitted to judged hits: the published recipes, exact optima, and one level for all sources.
+
+Each refuses scores that fall where relevance rises (:func:`~phasegraph.acceptance.check_orientation`).
+"""
 
 from __future__ import annotations
 
@@ -64,11 +67,6 @@ def fit_grid(judged: JudgedScores, /, *, points: int = 100) -> Threshold:
     Threshold
         With no promise; `statistics` holds the balanced accuracy.
 
-    Raises
-    ------
-    InvalidInputError
-        If relevant hits score lower than the others (:func:`check_orientation`).
-
     Notes
     -----
     The code returns the median for labels of one kind and 0 for no labels; here both are an error, because
@@ -121,9 +119,6 @@ def fit_threshold(
 
     Raises
     ------
-    InvalidInputError
-        If `target` is missing, not wanted or outside its range, or relevant hits score lower than the others
-        (:func:`check_orientation`).
     InsufficientDataError
         If no threshold reaches the target precision.
 
@@ -147,18 +142,7 @@ def fit_threshold(
 
 
 def area_under_curve(judged: JudgedScores, /) -> float:
-    """Probability that a relevant hit outscores an irrelevant one, ties counting half.
-
-    Parameters
-    ----------
-    judged : JudgedScores
-        Hits of all queries together.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
+    """Probability that a relevant hit outscores an irrelevant one, ties counting half; over the hits of all queries."""
     _, inverse, counts = np.unique(judged.scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
     positives = judged.positives

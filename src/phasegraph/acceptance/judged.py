@@ -15,7 +15,7 @@ from phasegraph.ranking import Ranking
 
 
 class Scored(Protocol):
-    """Ids with a score each: a Ranking (one source's scores) or a Result (published scores)."""
+    """Ids with a score each, higher is better: a Ranking (one source's scores) or a Result (published scores)."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -23,7 +23,7 @@ class Scored(Protocol):
 
     @property
     def scores(self) -> FloatArray:
-        """(n,) scores, higher is better."""
+        """(n,) scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,39 +116,14 @@ class JudgedScores:
         return int(self.labels.sum())
 
     def only(self, kept: BoolArray, /) -> JudgedScores:
-        """The hits of some of the queries.
-
-        Parameters
-        ----------
-        kept : (q,) array of bool
-            One flag per query, in the order of `names`.
-
-        Returns
-        -------
-        JudgedScores
-        """
+        """The hits of the queries flagged in `kept`, (q,) bools in the order of `names`."""
         rows = np.flatnonzero(kept[self.groups])
         part = JudgedScores(self.scores[rows], self.labels[rows], self.groups[rows], self.source)
         object.__setattr__(part, "names", tuple(self.names[row] for row in np.flatnonzero(kept).tolist()))
         return part
 
     def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
-        """Two halves of the queries; no query is in both.
-
-        Parameters
-        ----------
-        rng : int or numpy.random.Generator, default 0
-            Draws the halves.
-
-        Returns
-        -------
-        (JudgedScores, JudgedScores)
-
-        Raises
-        ------
-        InsufficientDataError
-            If there is one query only, or a half holds labels of one kind only.
-        """
+        """Two halves of the queries, drawn by `rng`; no query is in both."""
         if self.query_count < 2:
             raise InsufficientDataError(f"a split by query needs 2 queries; got {self.query_count}")
         order = np.random.default_rng(rng).permutation(self.query_count)

@@ -228,25 +228,7 @@ def boltzmann_shares(
 
 
 def boltzmann_temperature(percentiles: FloatArray, /, *, epsilon: float = 1e-6, factor: float = 0.5) -> float:
-    """Temperature of one list: `factor` times its mean energy ``-ln(p + epsilon)``.
-
-    Parameters
-    ----------
-    percentiles : (n,) array of float
-        In [0, 1], n >= 1.
-    epsilon, factor : float
-        As `epsilon` and `temperature_factor` of :func:`boltzmann`.
-
-    Returns
-    -------
-    float
-        May be <= 0 for a list that is all tied.
-
-    Examples
-    --------
-    >>> round(boltzmann_temperature(np.array([1.0, 0.8, 0.6, 0.4, 0.2])), 6)
-    0.325969
-    """
+    """Temperature of one list of percentiles in [0, 1]: `factor` times its mean energy ``-ln(p + epsilon)``."""
     return factor * float(np.mean(-np.log(np.asarray(percentiles, dtype=np.float64) + epsilon)))
 
 
