@@ -74,6 +74,7 @@ def test_every_registered_prior_has_a_case_above() -> None:
         (lambda: recency(np.array([np.nan]), half_life=1.0), "age"),
         (lambda: prior_from_dict({"name": "fame"}), "prior name"),
         (lambda: prior_from_dict({"name": "unit", "colour": 1}), "options"),
+        (lambda: prior_from_dict({"name": "unit", "strength": "much"}), "strength must be a number; got 'much'"),
         (lambda: RecencyPrior(60.0)(["a"], Context()), "Context.now"),
         (lambda: SuperpositionPrior()(["a"], Context()), "Context.now"),
         (lambda: SuperpositionPrior(weights=(1.0, 1.0, 1.0)), "weights"),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_choice, check_flat, check_number, check_range, check_real
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +359,8 @@ def prior_from_dict(state: Mapping[str, object]) -> Prior:
     check_choice("prior name", name, PRIORS)
     try:
         return PRIORS[str(name)](**options)
+    except InvalidTypeError:
+        raise
     except TypeError as error:
         raise InvalidInputError(f"prior {name!r} does not take the options {sorted(options)}") from error
 
