@@ -68,6 +68,6 @@ def test_a_foreign_error_that_cannot_be_rebuilt_does_not_break_the_others() -> N
         {"v": NeedsAKeyword("no such index", status=404), "g": InvalidInputError("k must be >= 0")}
     )
     found = pickle.loads(pickle.dumps(given))  # noqa: S301 - our own bytes
-    assert str(found) == str(given) == "all sources failed. v: NeedsAKeyword; g: k >= 0"
+    assert str(found) == str(given) == "all sources failed. v: NeedsAKeyword; g: k must be >= 0"
     assert str(found.causes["v"]) == "NeedsAKeyword: no such index"
     assert type(found.causes["g"]) is InvalidInputError
