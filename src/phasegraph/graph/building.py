@@ -36,7 +36,7 @@ def build_graph(
     synonyms: Synonyms | None = None,
     weights: EdgeWeights | None = None,
 ) -> EntityGraph:
-    """Build the entity graph of a corpus.
+    """Build the entity graph of a corpus, in time linear in its length.
 
     Parameters
     ----------
@@ -65,10 +65,6 @@ def build_graph(
         Naming the row or the passage: for an empty corpus, ids that repeat or are missing, passages without
         text, triples that do not have three parts or belong to no passage, embeddings that do not fit.
 
-    Notes
-    -----
-    Linear in the length of the corpus. The order of the passages decides their rows and nothing else.
-
     References
     ----------
     Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
@@ -95,22 +91,7 @@ def build_graph(
 
 
 def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
-    """Check passages.
-
-    Parameters
-    ----------
-    passages : iterable of mapping or object
-        As for :func:`build_graph`.
-
-    Returns
-    -------
-    list of (id, title, text)
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        As for :func:`build_graph`.
-    """
+    """Check passages, given as for :func:`build_graph`; returns a list of (id, title, text)."""
     rows: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
     for number, passage in enumerate(check_rows("passages", passages)):
@@ -159,8 +140,6 @@ def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str
 def in_normal_form(record: Extraction) -> Extraction:
     """A record from elsewhere with its names as the graph compares them; those without a letter or digit left out.
 
-    Examples
-    --------
     >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
     ('ada lovelace',)
     """
@@ -176,16 +155,9 @@ _FIELDS = {"lines": ("entities", "triples"), "docs": ("extracted_entities", "ext
 
 @dataclass(frozen=True, slots=True)
 class OpenieFile:
-    """What a file of extractions holds.
+    """What a file of extractions holds: one per passage and entry, in its order, and how many items were left out.
 
-    Parameters
-    ----------
-    extractions : tuple of Extraction
-        One per passage and entry, in the order of the file; entity names are normalised.
-    malformed_triples : int
-        Triples left out because they are not three strings, or name nothing at one end.
-    malformed_entities : int
-        Entities left out because they are no names.
+    `malformed_triples` are not three strings, or have no name at one end; `malformed_entities` are no names.
     """
 
     extractions: tuple[Extraction, ...]
@@ -218,8 +190,8 @@ def read_openie(
     Raises
     ------
     InvalidInputError
-        Naming file and line, or file and entry: for what is not JSON of that form, ids that repeat, and entries
-        that belong to no passage; where `strict`, for a triple that is not three strings.
+        Naming file and line or entry: for what is not JSON of that form, ids that repeat, and entries that belong to
+        no passage.
 
     Notes
     -----
@@ -261,8 +233,6 @@ def read_openie(
 def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
     """The triples that are three strings with a name at both ends, and how many others there were.
 
-    Examples
-    --------
     >>> sound_triples([["Ada", "met", "Bo"], ["Ada"], ["?", "met", "Bo"], "Ada met Bo"])
     ([('Ada', 'met', 'Bo')], 3)
     """
@@ -280,8 +250,6 @@ def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
 def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
     """Different normalised names in order, and how many items were none.
 
-    Examples
-    --------
     >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
     (['ada lovelace'], 2)
     """
@@ -401,26 +369,11 @@ def graph_of_documents(
     vectors: Any = None,
     **options: Any,
 ) -> EntityGraph:
-    """Build the graph of documents, which are embedded where there is something to embed them and no vectors.
+    """Build the graph of (id, metadata, text) documents.
 
-    Parameters
-    ----------
-    documents : iterable of (id, metadata, text)
-    title_key : str, default "title"
-        Metadata key of the title.
-    embed : callable, optional
-        ``embed(texts)`` gives their vectors.
-    vectors : (P, d) array_like, optional
-        In place of `embed`.
-    **options
-        ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`.
+    Their title is ``metadata[title_key]``; their `vectors` are given, or made by ``embed(texts)``. Other options as for
+    :func:`build_graph`.
 
-    Returns
-    -------
-    EntityGraph
-
-    Examples
-    --------
     >>> graph = graph_of_documents([("1", {"title": "Ada"}, "She met Bo.")], embed=lambda texts: [[0.6, 0.8]])
     >>> graph.entities, graph.embeddings.shape
     (('ada', 'bo'), (1, 2))

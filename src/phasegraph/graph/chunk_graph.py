@@ -51,8 +51,6 @@ _KEYWORDS = frozenset(_PLAIN.split())
 def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
     """Chunks that follow each other in a document, as (earlier, later) rows.
 
-    Examples
-    --------
     >>> list(sequential(["a", "b", "a", "a"], [0, 0, 2, 1]))
     [(0, 3), (3, 2)]
     """
@@ -61,20 +59,10 @@ def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
 
 
 def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
-    """Chunks with the same marker: "Section 2.1", "Fig. 3", "[7]".
+    """Chunks with the same marker ("Section 2.1", "Fig. 3", "[7]") in one document, or `across` all of them.
 
-    Parameters
-    ----------
-    texts, documents : sequences of str
-    across : bool
-        Whether markers mean the same in all documents.
-
-    Notes
-    -----
     A marker that more than a hundred chunks hold joins none.
 
-    Examples
-    --------
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
     [(0, 1), (1, 2)]
     """
@@ -100,8 +88,6 @@ def markers(text: str) -> Iterator[str]:
 def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
     """Chunks of code of one document with the same identifier, where between `fewest` and `most` hold it.
 
-    Examples
-    --------
     >>> texts = ["def read_file(path): ...", "read_file(name)", "x = read_file"]
     >>> list(identifiers(texts, ["a", "a", "b"], [True, True, True], 2, 12))
     [(0, 1)]
@@ -120,8 +106,6 @@ def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[b
 def looks_like_code(text: str) -> bool:
     """Whether brackets (round ones apart), underscores and assignments make up more than a fiftieth of a text.
 
-    Examples
-    --------
     >>> looks_like_code("if (n == 0) { return f(n); }"), looks_like_code("Ada met Bo (in Paris) and sang.")
     (True, False)
     """
@@ -132,8 +116,6 @@ def looks_like_code(text: str) -> bool:
 def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
     """(P, P) symmetric csr of cosines above `threshold`, where either is among the other's `nearest`.
 
-    Examples
-    --------
     >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
     2
     """
@@ -190,11 +172,6 @@ class ChunkSettings:
         An identifier counts where so many chunks of its document hold it.
     across : bool, default False
         Whether references mean the same in all documents.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        Naming the field that is out of range.
     """
 
     sequential: float = 1.0
@@ -304,11 +281,6 @@ def build_chunk_graph(
     -------
     ChunkGraph
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        As :func:`~phasegraph.graph.build_graph`, and for sequences that do not have one item per passage.
-
     Notes
     -----
     The kinds of edges are those of GAHR; there references join chunks of all documents, here those of one unless
@@ -378,14 +350,8 @@ WALK = WalkSettings(follow_probability=0.5)
 class ChunkPath:
     """Why a chunk was found.
 
-    Parameters
-    ----------
-    seeds : tuple of (str, float)
-        Ids where the walk restarted, with each one's share of the mass, greatest first.
-    path : tuple of str
-        Ids from a seed to the chunk.
-    kinds : tuple of tuple of str
-        What joins each chunk of the path to the next, the heaviest kind of edge first.
+    `seeds` are ids where the walk restarted with each one's share of the mass, greatest first; `path` leads from a seed
+    to the chunk; `kinds` says what joins each chunk of it to the next, the heaviest kind of edge first.
     """
 
     seeds: tuple[tuple[str, float], ...]
@@ -408,27 +374,21 @@ class ChunkGraphSource:
     depends_on : sequence of str, default ("vector",)
         Rankings to take seeds from, the first of them that there is; without any, nothing is found.
     embedder : callable, optional
-        ``embedder(query) -> (d,) vector``; as for :class:`~phasegraph.graph.GraphSource`.
     linking : LinkSettings
         Only what it says of passages matters.
     walk : WalkSettings
 
     Notes
     -----
-    Scores and background are those of :class:`~phasegraph.graph.GraphSource`. A passage's payload is its
+    `embedder`, scores and background are those of :class:`~phasegraph.graph.GraphSource`. A passage's payload is its
     :class:`ChunkPath`.
 
     Examples
     --------
     >>> from phasegraph.graph.chunk_graph import build_chunk_graph
-    >>> graph = build_chunk_graph(
-    ...     [
-    ...         {"id": "1", "text": "See Table 2."},
-    ...         {"id": "2", "text": "Prices."},
-    ...         {"id": "3", "text": "Table 2: 4 EUR"},
-    ...     ],
-    ...     documents=["a", "b", "a"],
-    ... )
+    >>> texts = {"1": "See Table 2.", "2": "Prices.", "3": "Table 2: 4 EUR"}
+    >>> passages = [{"id": name, "text": text} for name, text in texts.items()]
+    >>> graph = build_chunk_graph(passages, documents=["a", "b", "a"])
     >>> ranking = ChunkGraphSource(graph).search("price?", 10, {"vector": Ranking("vector", ["1"], [0.9])})
     >>> ranking.ids, str(ranking.payloads["3"])
     (('1', '3'), '[1] —sequential+reference> [3]')

@@ -42,11 +42,6 @@ class Extraction:
     lead : str
         The name the passage starts with ("Ada Lovelace was …"): what it is probably about.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        Naming the passage: for names that are not text, and triples that do not have three of them.
-
     Examples
     --------
     >>> Extraction("p1", ["ada lovelace"], [("ada lovelace", "worked with", "charles babbage")]).entities
@@ -124,16 +119,6 @@ class EdgeWeights:
         Weight of an entity-to-entity edge per triple that joins the two.
     synonym : float, default 1
         Weight of a synonym edge of similarity 1; others in proportion.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        For a value that is no number, or out of range.
-
-    Examples
-    --------
-    >>> EdgeWeights().home
-    30.0
     """
 
     home: float = 30.0
@@ -175,10 +160,7 @@ def usable(
 def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: EdgeWeights) -> Csr:
     """The (P + E, P + E) matrix of edge weights, passages first; row = where an edge starts.
 
-    Notes
-    -----
-    An entity of a single passage gets no edge from there, which would only lead back; as a seed it still
-    leads to the passage.
+    An entity of a single passage gets no edge from there, which would only lead back; as a seed it still leads to it.
     """
     passages = mentions.shape[0]
     frequency = document_frequency(mentions)
@@ -231,7 +213,8 @@ def _to_passages(mentions: Csr, homes: Csr, kept: Any, weights: EdgeWeights) -> 
 class EntityGraph:
     """Passages, entities, and the counts that join them.
 
-    Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only.
+    Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only. A node is a
+    passage (0 to P - 1) or an entity (P to P + E - 1).
 
     Parameters
     ----------
@@ -250,16 +233,6 @@ class EntityGraph:
     weights : EdgeWeights
     embeddings : (P, d) array of float32, optional
         L2-normalised, row i = passage i.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If ids repeat, shapes do not fit, or embeddings hold NaN or infinity (naming the row).
-
-    Notes
-    -----
-    A node is a passage (0 to P - 1) or an entity (P to P + E - 1). With embeddings, the entities' abstractness is
-    :func:`~phasegraph.graph.experimental.semflow.graph_abstractness`.
 
     Examples
     --------
@@ -363,25 +336,7 @@ def _read_only(array: Any) -> Any:
 
 
 def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
-    """Embeddings as normalised float32, read-only.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    given : (rows, d) array_like of float
-    rows : int
-
-    Returns
-    -------
-    (rows, d) array of float32
-        A copy, unless it was normalised float32 before. Rows of zeros stay zero.
-
-    Raises
-    ------
-    InvalidInputError
-        For another number of rows, no columns, or NaN and infinity (naming the row).
-    """
+    """Embeddings as read-only (rows, d) float32 of length 1 (zeros stay zero); `name` is what an error calls them."""
     try:
         vectors = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -554,35 +509,12 @@ Records = Mapping[str, Sequence[Extraction]]
 def replace_passages(
     graph: EntityGraph, passages: Sequence[str], *, before: Records, after: Records, embeddings: Any = None
 ) -> EntityGraph:
-    """The graph of other passages, most of which are those of a graph that is there.
+    """The graph of other `passages`, most of which are those of `graph`, to the bit as if built from all records.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-        Left as it is.
-    passages : sequence of str
-        Ids of the new graph, in order.
-    before : mapping of str to sequence of Extraction
-        The records that the passages which leave or change had in `graph`.
-    after : mapping of str to sequence of Extraction
-        The records of the passages that come or change.
-    embeddings : (P, d) array_like of float, optional
-        One row per new passage.
-
-    Returns
-    -------
-    EntityGraph
-        To the bit what building from all records would give.
-
-    Raises
-    ------
-    InvalidInputError
-        If a passage is neither in `graph` nor in `after`, or an id repeats, or the graph has synonyms (their
-        similarities belong to names that may come and go: ``GraphIndex`` updates both, for embedded names).
-
-    Notes
-    -----
-    Python works on the records given; everything else is copied by array operations.
+    `before` holds the records that the passages which leave or change had in `graph`, `after` those of the passages
+    that come or change; `embeddings` has one row per new passage. Python works on these records, array operations copy
+    the rest. A graph with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex``
+    updates both, for embedded names).
     """
     if graph.synonyms.nnz:
         raise InvalidInputError("a graph with synonym edges cannot be updated; update it first and add them again")

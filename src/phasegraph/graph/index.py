@@ -52,9 +52,8 @@ class GraphIndex:
 
     Notes
     -----
-    What the rules find in a passage depends on its text and on the names that stand in it, and those are the
-    titles of the corpus and the user's. A new title is therefore looked up in all passages, and only those in
-    which it stands are read again.
+    What the rules find in a passage depends on its text and on the known names in it: the titles of the corpus and the
+    user's names. A new title is therefore looked up in all passages, and only those in which it stands are read again.
 
     Examples
     --------
@@ -109,7 +108,7 @@ class GraphIndex:
         embeddings: Any = None,
         name_embeddings: NameVectors | None = None,
     ) -> GraphIndex:
-        """Add passages at the end.
+        """A new index with passages added at the end, its graph equal to the bit to that of all passages built at once.
 
         Parameters
         ----------
@@ -122,16 +121,6 @@ class GraphIndex:
         name_embeddings : mapping of str to (d,) array_like, or callable, optional
             Of new names, as for :meth:`NameSynonyms.of`, where the index has synonyms. An index that was built with
             a callable goes on with that; after loading, it has to be given again once.
-
-        Returns
-        -------
-        GraphIndex
-            Its graph is, to the bit, that of building all passages at once. This index is left as it is.
-
-        Raises
-        ------
-        InvalidInputError
-            For an id that is there already, triples of other passages, or embeddings that are missing or too many.
         """
         new = tuple(read_passages(passages))
         clash = next((name for name, _, _ in new if name in self.found), None)
@@ -142,7 +131,7 @@ class GraphIndex:
         return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors, name_embeddings)
 
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
-        """Remove passages.
+        """A new index without these passages, its graph equal to the bit to that of the others built at once.
 
         Parameters
         ----------
@@ -150,16 +139,6 @@ class GraphIndex:
             In the index; not all of it.
         name_embeddings : mapping of str to (d,) array_like, or callable, optional
             As for :meth:`add`: without a title, other names may be found where it stood.
-
-        Returns
-        -------
-        GraphIndex
-            Its graph is, to the bit, that of building the others at once. This index is left as it is.
-
-        Raises
-        ------
-        InvalidInputError
-            For an id that is not in the index, or if none would be left.
         """
         gone = dict.fromkeys(check_names("ids", ids))
         unknown = next((name for name in gone if name not in self.found), None)

@@ -47,16 +47,6 @@ class LinkSettings:
         Mass of the entities of the facts nearest to the query, where there are embedded facts.
     top_facts : int, default 5
         How many facts those are, at least 1.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        For a value that is no number, or out of range.
-
-    Examples
-    --------
-    >>> LinkSettings().seed_passages
-    10
     """
 
     seed_passages: int = 10
@@ -108,26 +98,12 @@ class Seeding:
 
 
 def query_entities(graph: EntityGraph, query: str) -> IntArray:
-    """Entities named in a query.
+    """Rows of the entities named in a query, each once, in the order of the query's names.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    query : str
-
-    Returns
-    -------
-    (m,) array of int
-        Rows of `graph.entities`, each once, in the order of the query's names.
-
-    Notes
-    -----
     Names are found as in passages, with the graph's entities as gazetteer; names of several words are found in
     lower case, too, and those of one word only where they stand alone. A query that is nothing but a name counts in
     any case.
 
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
     >>> [graph.entities[row] for row in query_entities(graph, "who was ada lovelace?")]
@@ -144,23 +120,10 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
 def link(
     graph: EntityGraph, query: str, ranking: Ranking | None = None, settings: LinkSettings | None = None
 ) -> Seeding:
-    """Seeds of a query.
+    """Seeds of a query: the first passages of a dense ranking, and the entities that the query names.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    query : str
-    ranking : Ranking, optional
-        A dense ranking of the passages; ids the graph does not hold are passed over.
-    settings : LinkSettings, optional
+    Ids that the graph does not hold are passed over; without any seed the answer is empty and says why.
 
-    Returns
-    -------
-    Seeding
-        Empty, with its reason, where the query names no entity and there is no ranking.
-
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
     >>> link(graph, "Who was Ada Lovelace?").masses.tolist(), link(graph, "Who?").reason
@@ -180,17 +143,10 @@ def link(
 
 
 def similarities(ranking: Ranking) -> FloatArray:
-    """Scores of a ranking as similarities in [0, 1].
+    """Scores of a ranking as (n,) similarities in [0, 1].
 
-    Parameters
-    ----------
-    ranking : Ranking
-
-    Returns
-    -------
-    (n,) array of float
-        The scores themselves where they can be cosines that mean something (all in [0, 1]); otherwise placed
-        linearly between 0.7 (last) and 1 (first).
+    The scores themselves where they can be cosines (all in [0, 1]); otherwise placed linearly between 0.7 (last) and
+    1 (first).
     """
     scores = np.asarray(ranking.scores, dtype=np.float64)
     if not len(scores) or (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
@@ -230,7 +186,9 @@ def _gazetteer(graph: EntityGraph) -> Gazetteer:
 class FactIndex:
     """Facts, names or both, that can be found by embedding.
 
-    Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`.
+    Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`. Given to ``GraphSource(facts=)``, the
+    entities of what is nearest to the query are seeds besides those that it names: for questions that put a name in
+    other words, or a relation without its entities.
 
     Parameters
     ----------
@@ -242,11 +200,6 @@ class FactIndex:
     stated : (F,) sequence of tuple of str
         Ids of the passages that state each fact; an empty one where they are not known, as for a name. None at all:
         not known of any.
-
-    Notes
-    -----
-    Given to ``GraphSource(facts=)``, the entities of what is nearest to the query are seeds besides those that the
-    query names: for questions that put a name in other words, or a relation without its entities.
     """
 
     ends: Int32Array
@@ -278,17 +231,8 @@ class FactIndex:
         embeddings : (F, d) array_like of float
             One row per fact given.
         passages : iterable of str or collection of str, optional
-            For each fact the id or ids of the passages that state it, so that one who may not see them does not find
-            it (:meth:`within`).
-
-        Returns
-        -------
-        FactIndex
-
-        Raises
-        ------
-        InvalidInputError
-            If the rows or the passages do not match the facts, or an embedding holds NaN.
+            For each fact the id or ids of the passages that state it, so that it is not found for a caller who may not
+            see them (:meth:`within`).
         """
         rows = graph.entity_rows
         ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in facts]
@@ -302,18 +246,10 @@ class FactIndex:
     def of_extractions(
         cls, graph: EntityGraph, extractions: Iterable[Extraction], embed: Callable[[Sequence[str]], Any]
     ) -> FactIndex:
-        """Embed every fact once, as "subject predicate object", with the passages that state it.
+        """Embed every fact of the records that the graph was built from, once, as "subject predicate object".
 
-        Parameters
-        ----------
-        graph : EntityGraph
-        extractions : iterable of Extraction
-            As the graph was built from.
-        embed : callable
-            ``embed(texts) -> (n, d)`` vectors.
+        ``embed(texts) -> (n, d)`` gives the vectors; the passages that state a fact are known from the records.
 
-        Examples
-        --------
         >>> from phasegraph.graph import graph_from_extractions
         >>> records = [Extraction(name, triples=[("ada", "met", "bo")]) for name in "01"]
         >>> graph = graph_from_extractions(["0", "1"], records)
@@ -331,8 +267,6 @@ class FactIndex:
     def of_names(cls, graph: EntityGraph, names: Iterable[str], embeddings: Any) -> FactIndex:
         """Match embedded names with a graph; otherwise as :meth:`of`.
 
-        Examples
-        --------
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
         >>> FactIndex.of_names(graph, ["Bo", "Cy"], [[1.0, 0.0], [0.0, 1.0]]).ends.tolist()
@@ -346,13 +280,6 @@ class FactIndex:
     def plus(self, other: FactIndex) -> FactIndex:
         """Both in one, of the same graph: the nearest of all of them give seeds.
 
-        Raises
-        ------
-        InvalidInputError
-            If the embeddings differ in length.
-
-        Examples
-        --------
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
         >>> names = FactIndex.of_names(graph, graph.entities, [[1.0, 0.0], [0.0, 1.0]])
@@ -369,20 +296,10 @@ class FactIndex:
         return FactIndex(np.concatenate(ends), np.concatenate([self.embeddings, other.embeddings]), stated)
 
     def within(self, graph: EntityGraph, part: EntityGraph) -> FactIndex:
-        """What may be found of it by one who may see only a part of the graph's passages.
+        """What may be found of it by a caller who may see only `part`, which ``restrict_graph`` left of its `graph`.
 
-        Parameters
-        ----------
-        graph : EntityGraph
-            That of the index.
-        part : EntityGraph
-            What :func:`~phasegraph.graph.source.restrict_graph` left of it.
-
-        Returns
-        -------
-        FactIndex
-            Of `part`: names of its entities; facts that one of its passages states, or, where that is not known,
-            facts whose edge it kept (no hidden passage mentions both ends).
+        Names of the part's entities; facts that one of its passages states, or, where that is not known, facts whose
+        edge it kept (no hidden passage mentions both ends).
         """
         rows = np.array([*(part.entity_rows.get(name, -1) for name in graph.entities), -1], dtype=np.int32)
         ends = rows[self.ends]
@@ -405,30 +322,11 @@ class FactIndex:
 
 
 def nearest_entities(graph: EntityGraph, index: FactIndex, vector: Any, top: int) -> Seeding:
-    """Entities of the facts or names nearest to a query.
+    """Entities of the `top` facts or names nearest to a query's embedding, ties by row.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    index : FactIndex
-    vector : (d,) array_like of float
-        The query's embedding.
-    top : int
-        How many facts or names; ties by row.
+    Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
+    Empty, with the reason, where no cosine is positive.
 
-    Returns
-    -------
-    Seeding
-        Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
-        Empty, with the reason, where no cosine is positive.
-
-    Raises
-    ------
-    InvalidInputError
-        If the vector has another length or is not finite, or the index is that of another graph.
-
-    Examples
-    --------
     >>> from phasegraph.graph import Extraction, graph_from_extractions
     >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo", "cy"])])
     >>> index = FactIndex.of(graph, [("ada", "met", "bo"), ("bo", "met", "cy")], [[0.6, 0.8], [0.0, 1.0]])
@@ -471,13 +369,7 @@ def _first(near: Float32Array, top: int) -> IntArray:
 
 
 def unit_vector(vector: Any, dimensions: int) -> Float32Array:
-    """A query's embedding, checked and normalised.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If it holds no numbers, has another length, or is not finite.
-    """
+    """A query's embedding as (dimensions,) float32, checked and normalised."""
     try:
         values = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -499,27 +391,10 @@ UNLISTED = 0.5
 def relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float = FLOOR
 ) -> FloatArray | None:
-    """How readily the walk enters each node.
+    """How readily the walk enters each of the (P + E,) nodes; None where nothing is known.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    ranking : Ranking, optional
-        A dense ranking, used where there are no embeddings to compare.
-    vector : (d,) array_like of float, optional
-        The query's embedding; compared with `graph.embeddings`.
-    floor : float, default 0.05
-        Least similarity a passage counts with.
-
-    Returns
-    -------
-    (P + E,) array of float or None
-        The passages' cosine to the query, at least `floor`, and 1 for entities; None where nothing is known.
-
-    Raises
-    ------
-    InvalidInputError
-        If `vector` has another length than the graph's embeddings, or is not finite.
+    For passages the cosine of `vector`, the query's embedding, to `graph.embeddings`, or their similarity in a dense
+    ranking where there are none to compare, at least `floor`; 1 for entities.
     """
     node_weights = np.ones(graph.size)
     count = len(graph.passages)
@@ -541,13 +416,8 @@ def relevance(
 class RelevanceTransitions:
     """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
 
-    The edge (u, v) weighs ``weight * node_weights[v]``; the out-edges of a node share its mass in proportion.
-
-    Parameters
-    ----------
-    graph : WalkOperator
-    node_weights : (n,) array of float
-        Positive.
+    The edge (u, v) weighs ``weight * node_weights[v]``, (n,) positive numbers; a node's out-edges share its mass in
+    proportion.
     """
 
     def __init__(self, graph: WalkOperator, node_weights: FloatArray) -> None:
@@ -612,14 +482,8 @@ class RelevanceTransitions:
 class ResetRecipe:
     """The numbers of one published reset distribution.
 
-    Parameters
-    ----------
-    passage_weight : float
-        Mass of the passage with the highest similarity; the lowest gets 0, the others lie between.
-    top_facts : int
-        Facts that give seeds.
-    top_entities : int
-        Entities that stay seeds.
+    `passage_weight` is the mass of the passage with the highest similarity (the lowest gets 0); `top_facts` give seeds,
+    of which `top_entities` are kept.
     """
 
     passage_weight: float
@@ -641,7 +505,12 @@ NO_FACTS = "there is no fact to seed the walk: passages are ranked by their simi
 def fact_reset(
     graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
 ) -> Seeding:
-    """The reset distribution of HippoRAG 2, which SemFlowRAG shares.
+    """The reset distribution of HippoRAG 2, which SemFlowRAG shares; entities first, passages next.
+
+    A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
+    is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
+    adds its min-max scaled similarity times the passage weight. Facts are the `top_facts` with the highest score;
+    the papers have a language model filter them first.
 
     Parameters
     ----------
@@ -653,23 +522,6 @@ def fact_reset(
     similarities : (P,) array of float
         Of all passages to the query.
     recipe : ResetRecipe
-
-    Returns
-    -------
-    Seeding
-        Entities first, passages next; empty only where all masses are 0.
-
-    Raises
-    ------
-    InvalidInputError
-        If lengths do not fit.
-
-    Notes
-    -----
-    A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
-    is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
-    adds its min-max scaled similarity times the passage weight. Facts are the `top_facts` with the highest score;
-    the papers have a language model filter them first.
 
     References
     ----------
@@ -705,27 +557,7 @@ def fact_reset(
 
 
 def reset_by_name(name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray) -> Seeding:
-    """A published reset distribution for a query's embedding.
-
-    Parameters
-    ----------
-    name : str
-        Key of ``RESETS``.
-    graph : EntityGraph
-    facts : FactIndex
-    vector : (d,) array_like of float
-        The query's embedding.
-    similarities : (P,) array of float
-
-    Returns
-    -------
-    Seeding
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name.
-    """
+    """The reset distribution ``RESETS[name]``, from a query's embedding and the passages' (P,) similarities to it."""
     if name not in RESETS:
         raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
     return fact_reset(graph, facts.ends, fact_scores(facts, vector), similarities, RESETS[name])

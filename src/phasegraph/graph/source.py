@@ -38,31 +38,12 @@ from phasegraph.sources.protocol import Upstream
 def passage_scores(
     walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
 ) -> tuple[Int32Array, FloatArray, Background | None]:
-    """Scores of the passages a walk reached, and the background of all.
+    """Rows and scores of the passages (nodes below `passages`) that a walk reached, and the background of all.
 
-    Parameters
-    ----------
-    walked : PageRankResult
-    node_weights : (at least P,) array of float, optional
-        Positive similarities of the P passages to the query, first; what follows them is not looked at.
-    passages : int
-        How many passages there are: nodes below P.
-    floor : float
-        > 0.
-    closeness : float
-        >= 0.
+    With `node_weights`, positive similarities of the passages to the query, a score is
+    ``(mass + floor) * node_weight ** closeness``, otherwise the mass. The background is that of the scores' logarithms
+    over all passages; None where all are equal.
 
-    Returns
-    -------
-    rows : (h,) array of int32
-        Passages with mass.
-    scores : (h,) array of float
-        With `node_weights` ``(mass + floor) * node_weight ** closeness``, otherwise the mass; positive.
-    background : Background or None
-        Of the scores' logarithms over all passages; None where all are equal.
-
-    Examples
-    --------
     >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
     >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
     [0.6, 0.2]
@@ -80,21 +61,7 @@ def passage_scores(
 
 
 def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
-    """Mean and standard deviation of log(mass + floor) over all passages, in O(reached).
-
-    Parameters
-    ----------
-    walked : PageRankResult
-    passages : int
-        Nodes below this are passages; those the walk did not reach have mass 0.
-    floor : float
-        > 0.
-
-    Returns
-    -------
-    Background or None
-        None where all masses are equal.
-    """
+    """Mean and deviation of log(mass + floor) over all passages, in O(reached); None if all masses are equal."""
     held = walked.values[walked.nodes < passages]
     base = float(np.log(floor))
     above = np.log(held + floor) - base
@@ -122,12 +89,11 @@ class WalkPath:
 
     Parameters
     ----------
-    seeds : tuple of (Step, float)
+    seeds : tuple of (PathNode, float)
         Where the walk restarted, with each seed's share of the mass, greatest first.
-    path : tuple of Step
+    path : tuple of PathNode
         From a seed to the passage: at every node the edge that brought the most mass, weighed for the query as the
-        walk weighed it. Starts elsewhere only
-        where no seed is within six edges.
+        walk weighed it. Starts elsewhere only where no seed is within six edges.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -139,7 +105,7 @@ class WalkPath:
 
 @dataclass(frozen=True, eq=False)
 class WalkPaths(Mapping[str, WalkPath]):
-    """Trails by passage id, each worked out when it is asked for."""
+    """Paths by passage id, each worked out when it is asked for; a copy holds them all and not the graph."""
 
     graph: EntityGraph = field(repr=False)
     walked: PageRankResult = field(repr=False)
@@ -255,7 +221,7 @@ class GraphSource:
         the query are the only seeds.
     embedder : callable, optional
         ``embedder(query) -> (d,) vector``. With `graph.embeddings`, passages nearer to the query are preferred
-        along the way; without, the handed ranking's similarities serve instead.
+        along the way; without, the upstream ranking's similarities serve instead.
     linking : LinkSettings
     walk : WalkSettings
     facts : FactIndex, optional
@@ -318,15 +284,8 @@ class GraphSource:
     def prepare(self) -> GraphSource:
         """Do now what the first search would wait for: weigh the edges, read the names, load the compiled walk.
 
-        Returns
-        -------
-        GraphSource
-            This one.
-
-        Notes
-        -----
-        Without it the first search takes longer: by the graph's size, and with numba by some seconds, which a
-        deadline may not have. The answers are the same.
+        Without it the first search takes longer, by the graph's size and with numba by some seconds; answers are the
+        same.
         """
         graph = self.graph
         query_entities(graph, graph.passages[0])
@@ -427,16 +386,11 @@ class RestrictedGraphSource:
     allowed : callable or collection of str
         ``allowed(passage_id)`` says whether a passage may be seen; or the ids of those that may.
 
-    Raises
-    ------
-    InvalidTypeError
-        If `source` is no GraphSource, or `allowed` neither.
-
     Notes
     -----
     The walk runs on :func:`restrict_graph`, and rankings that seed it and embedded facts are restricted, too
     (:meth:`FactIndex.within`): what is not allowed is neither walked through nor scored, counted, returned or named.
-    With nothing allowed the answer is empty.
+    With nothing allowed the answer is empty. A copy keeps the ids that a function allowed.
 
     Examples
     --------
@@ -489,34 +443,15 @@ class RestrictedGraphSource:
 
 
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
-    """The graph of the allowed passages alone.
+    """The graph of the passages that are `allowed` (see :class:`RestrictedGraphSource`); None where none is left.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-        Left as it is.
-    allowed : callable or collection of str
-        As for :class:`RestrictedGraphSource`.
+    Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight is
+    counted anew. The same value for the same passages, while it is in use.
 
-    Returns
-    -------
-    EntityGraph or None
-        Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight
-        is counted anew; None where no passage is left. The same value for the same passages, while it is in use.
-
-    Raises
-    ------
-    InvalidTypeError
-        If `allowed` is neither a function nor a collection of ids.
-
-    Notes
-    -----
     A graph does not record which passage states a fact. The edge between two entities is kept where every passage
     that mentions both is allowed, so that no fact of another's is walked; one that an allowed passage states, too, may
     be lost. :meth:`phasegraph.graph.index.GraphIndex.remove` keeps the records and loses none.
 
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])
     >>> restrict_graph(graph, {"a"}).entities
@@ -603,25 +538,8 @@ def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Rankin
 
 
 def passage_ids(source: object, /) -> Sequence[str]:
-    """Ids of the passages of a source that has ``within(allowed)``.
+    """Ids of the passages that ``within`` of a `GraphSource`, or of a source with ``passage_ids()``, may be given.
 
-    Parameters
-    ----------
-    source : object
-        A `GraphSource`, or one that has ``passage_ids()`` as well.
-
-    Returns
-    -------
-    sequence of str
-        What ``within`` may be given.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot be kept to some of its passages.
-
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))
     ('a',)

@@ -42,10 +42,8 @@ class DirectoryStore:
     ----------
     directory : path
         Made when first written to.
-    mmap : bool, default True
-        Map the arrays read-only in place of reading them into memory.
-    verify : bool, default True
-        Check every array's checksum when reading.
+    mmap, verify : bool, default True
+        As for :func:`load_graph`.
 
     Examples
     --------
@@ -78,11 +76,6 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
     graph : EntityGraph
     directory : path
         Made if missing; a graph already there is replaced when the new one is complete.
-
-    Raises
-    ------
-    InvalidTypeError
-        If `graph` is no EntityGraph.
     """
     body, arrays = graph_parts(graph)
     write_bundle(directory, KIND, VERSION, body, arrays)

@@ -30,15 +30,7 @@ _HEADS = (32, 48, 64, 80, 96, 128, 192)
 
 @dataclass(frozen=True, eq=False)
 class SynonymPairs:
-    """Pairs of rows above a cosine, by (left, right).
-
-    Parameters
-    ----------
-    left, right : (s,) array of int32
-        Rows, left < right, no pair twice.
-    cosine : (s,) array of float
-        At least the threshold, at most 1.
-    """
+    """Pairs of rows, left < right, and their cosine, which reaches the threshold; by (left, right), no pair twice."""
 
     left: Int32Array
     right: Int32Array
@@ -51,7 +43,7 @@ class SynonymPairs:
 def synonym_pairs(
     embeddings: ArrayLike, *, threshold: float, start: int = 0, max_pairs: int = 20_000_000
 ) -> SynonymPairs:
-    """All pairs of rows whose cosine reaches a threshold.
+    """All pairs of rows whose cosine, computed in float64, reaches a threshold: none missed and none added.
 
     Parameters
     ----------
@@ -63,18 +55,7 @@ def synonym_pairs(
         Only pairs of which one row is `start` or later: for entities added to those below `start`, whose own
         pairs are known. The pairs are to the bit those that a search over all rows would add.
     max_pairs : int
-        The most that may be found.
-
-    Returns
-    -------
-    SynonymPairs
-        None missed and none added; the cosines are computed in float64.
-
-    Raises
-    ------
-    InvalidTypeError, InvalidInputError
-        If an embedding is not finite (its row is named), a setting is out of range, or there are more than
-        `max_pairs` pairs.
+        An error where there are more.
 
     Notes
     -----
@@ -144,12 +125,8 @@ def _unit(rows: Any, lengths: FloatArray) -> Float32Array:
 class _Bounds:
     """Two sets of vectors: products of `head` bound the cosines, those of `middle` draw the bounds closer.
 
-    Parameters
-    ----------
-    head : (n, k + 1) array of float32
-        Leading coordinates, and the length of the rest.
-    middle : (n, m + 1) array of float32, or None
-        The coordinates after those, and the length of what is left then. None: `head` is the whole vector.
+    `head` holds (n, k + 1) leading coordinates and the length of the rest; `middle` the (n, m + 1) after those and the
+    length of what is left then. Without a `middle`, `head` is the whole vector.
     """
 
     head: Float32Array
@@ -277,11 +254,6 @@ class NameSynonyms:
     required : bool, default False
         Whether every entity has to have a vector; otherwise one without has no synonyms.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If the threshold is out of range, or the vectors do not fit the names or hold NaN (naming the row).
-
     Notes
     -----
     Pairs are found exactly (:func:`synonym_pairs`); the weight of an edge is the cosine, whose part in the walk
@@ -319,22 +291,8 @@ class NameSynonyms:
     def of(cls, embeddings: NameVectors, *, threshold: float = 0.8) -> NameSynonyms:
         """Take what embeds names.
 
-        Parameters
-        ----------
-        embeddings : mapping of str to (d,) array_like, or callable
-            Vectors by name (of spellings that normalise alike the first counts; entities that are not in it have no
-            synonyms), or ``embeddings(names) -> (n, d) vectors``, which is asked for every entity.
-        threshold : float, default 0.8
-            Least cosine of synonyms, in (0, 1].
-
-        Returns
-        -------
-        NameSynonyms
-
-        Raises
-        ------
-        InvalidInputError, InvalidTypeError
-            As for the class, and for what is neither a mapping nor callable.
+        `embeddings` are vectors by name (of spellings that normalise alike the first counts; entities that are not in
+        it have no synonyms), or ``embeddings(names) -> (n, d) vectors``, which is asked for every entity.
         """
         return cls(threshold).knowing((), embeddings)
 
@@ -348,24 +306,11 @@ class NameSynonyms:
         return {name: row for row, name in enumerate(self.names)}
 
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
-        """The same with vectors for these entities.
+        """The same with vectors for these normalised names.
 
-        Parameters
-        ----------
-        entities : sequence of str
-            Normalised names.
-        more : mapping or callable, optional
-            As for :meth:`of`. A callable is kept in place of the one there was.
-
-        Returns
-        -------
-        NameSynonyms
-            Where vectors can be made again, those of other names are let go.
-
-        Raises
-        ------
-        InvalidInputError
-            If a name lacks a vector that it has to have, or is given one that differs from its own.
+        `more` is as for :meth:`of`; a callable is kept in place of the one there was. Where vectors can be made again,
+        those of other names are dropped. A name without a vector that it has to have, or with a second one, is an
+        error.
         """
         if more is None:
             return self._embedded(entities)
@@ -378,32 +323,16 @@ class NameSynonyms:
         return replace(self, embed=more, required=True)._embedded(entities)
 
     def edges(self, entities: Sequence[str]) -> Csr:
-        """The synonym edges among entities, those without a vector left out.
-
-        Returns
-        -------
-        (E, E) csr array of float32
-            Cosines from `threshold` to 1; symmetric, no diagonal.
-        """
+        """The (E, E) synonym edges among entities, those without a vector left out: cosines, symmetric, no diagonal."""
         held = [name for name in entities if name in self.rows]
         none = np.empty(0, dtype=np.intp)
         return self._matrix(entities, held, 0, (none, none, np.empty(0, dtype=np.float32)))
 
     def edges_after(self, graph: EntityGraph, earlier: NameSynonyms, entities: Sequence[str]) -> Csr:
-        """To the bit what :meth:`edges` gives, from the edges of a graph that shares most entities.
+        """To the bit what :meth:`edges` gives, from the edges of a `graph` that shares most entities.
 
-        Parameters
-        ----------
-        graph : EntityGraph
-            Its synonym edges are those that `earlier` gives.
-        earlier : NameSynonyms
-            With the same threshold and, for the names both know, the same vectors.
-        entities : sequence of str
-            Those of the new graph. New ones are compared with old and new, old ones with new ones only.
-
-        Returns
-        -------
-        (E, E) csr array of float32
+        Its synonym edges are those that `earlier` gives, which has the same threshold and, for the names both know, the
+        same vectors. New entities are compared with old and new, old ones with new ones only.
         """
         held = [name for name in entities if name in self.rows]
         known = graph.entity_rows.keys() & earlier.rows.keys()

@@ -41,14 +41,9 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 class Words:
     """The words of a text, three parallel lists.
 
-    Parameters
-    ----------
-    texts : list of str
-        Lower case; abbreviations without their dots ("U.S." is "us"); the s of a possessive left out.
-    capital : list of bool
-        Whether the word starts with an upper-case letter.
-    joined : list of bool
-        Whether it may continue a name that the word before it belongs to.
+    `texts` are in lower case; abbreviations lose their dots ("U.S." is "us"), possessives their s. `capital` says
+    whether a word starts with an upper-case letter, `joined` whether it may continue a name that the word before it
+    belongs to.
     """
 
     texts: list[str]
@@ -59,16 +54,6 @@ class Words:
 def split_words(text: str) -> Words:
     """Split a text into words.
 
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    Words
-
-    Examples
-    --------
     >>> words = split_words("Queen Anne's U.S. tour")
     >>> words.texts, words.joined
     (['queen', 'anne', 'us', 'tour'], [False, True, False, True])
@@ -103,19 +88,8 @@ def _abbreviated(gap: str, before: str) -> bool:
 
 
 def normalise_name(name: str) -> str:
-    """The form in which names are compared: lower-case words, one space between them.
+    """The form in which names are compared: lower-case words with one space between; "" without a letter or digit.
 
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    str
-        Empty where the name holds no letter or digit.
-
-    Examples
-    --------
     >>> normalise_name("St. Mary's (U.S.)")
     'st mary us'
     """
@@ -123,19 +97,9 @@ def normalise_name(name: str) -> str:
 
 
 def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[tuple[int, int]]:
-    """Runs of capitalised words, connectives inside them included.
+    """Runs of capitalised words that are not `taken`, connectives inside them included, as (first, one past the last).
 
-    Parameters
-    ----------
-    words : Words
-    taken : sequence of bool
-        Words that belong to a name already: no span crosses them.
-
-    Returns
-    -------
-    list of (int, int)
-        First word and one past the last, in order. A span starts with no stop word and ends capitalised.
-        A number never starts one.
+    A span starts with no stop word and no number, and ends capitalised.
     """
     texts, capital, joined = words.texts, words.capital, words.joined
     spans: list[tuple[int, int]] = []
@@ -196,19 +160,10 @@ class Gazetteer:
         return name in self.names
 
     def find(self, words: Words, *, lenient: bool = False) -> list[tuple[int, int]]:
-        """Where names stand: longest match first, from left to right, without overlap.
+        """Where names stand, as (first word, one past the last): longest match first, left to right, without overlap.
 
-        Parameters
-        ----------
-        words : Words
-        lenient : bool
-            For queries: names of several words count in lower case, too.
-
-        Returns
-        -------
-        list of (int, int)
-            First word and one past the last. One word must be capitalised and no stop word; of several, two
-            must be (or one, beside a number).
+        A name of one word must be capitalised and no stop word; of several words, two must be capitalised (or one,
+        beside a number). With `lenient`, for queries, names of several words count in lower case, too.
         """
         spans: list[tuple[int, int]] = []
         end = 0

@@ -34,14 +34,10 @@ def mean_field(
         z, in [-1, 1].
     links : (n, n) array_like of float
         >= 0, finite; the diagonal is ignored. A candidate without links stands alone.
-    field : float, default 1
-        >= 0; weight of a candidate's own relevance.
-    coupling : float, default 0.5
-        >= 0; weight of its neighbours.
-    temperature : float, default 1
-        > 0.
-    tolerance : float, default 1e-12
-        > 0; largest distance from the fixed point.
+    field, coupling : float, default 1, 0.5
+        >= 0; weight of a candidate's own relevance and of its neighbours.
+    temperature, tolerance : float, default 1, 1e-12
+        > 0; the tolerance is the largest distance from the fixed point.
     force : bool, default False
         Iterate even where the fixed point may not be the only one.
 
@@ -61,7 +57,6 @@ def mean_field(
     -----
     Below ratio 1 the map contracts by it in the largest difference (the slope of tanh is at most 1 and rows
     add up to 1), so the fixed point is unique and reached from anywhere; at 1 a phase transition begins.
-    Reconstructed from the paper's description.
 
     Examples
     --------
@@ -109,33 +104,18 @@ def ising_rerank(
     Parameters
     ----------
     scores : (n,) array_like of float
-        >= 0, higher is better.
+        >= 0, higher is better; standardised, and divided by the largest in size to lie in [-1, 1], they are z.
     links : (n, n) array_like of float
         As from :func:`entity_links`.
     blend : float, default 0.15
         In [0, 1]; 0 is the order of `scores`. The paper reports that from .25 on it disrupts.
-    field : float, default 1
-        As in :func:`mean_field`, like the three that follow.
-    coupling : float, default 0.5
-        >= 0.
-    temperature : float, default 1
-        > 0.
-    force : bool, default False
-        Iterate even where the fixed point may not be the only one.
+    field, coupling, temperature, force
+        As for :func:`mean_field`.
 
     Returns
     -------
     (n,) array of float
         ``(1 - blend) * scores / max + blend * (m + 1) / 2``, in [0, 1].
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is outside its range.
-
-    Notes
-    -----
-    z is the scores' standardised value, divided by the largest in size so that it lies in [-1, 1].
 
     Examples
     --------
@@ -156,22 +136,11 @@ def ising_rerank(
 
 
 def entity_links(mentions: sparse.csr_array, /, *, rarity: bool = True) -> FloatArray:
-    """Strength of the link between candidates: the entities both mention.
+    """(n, n) strengths of the links between candidates: the entities both mention; 0 on the diagonal.
 
-    Parameters
-    ----------
-    mentions : (n, e) sparse array
-        Candidate by entity; anything but 0 is a mention.
-    rarity : bool, default True
-        Weigh an entity by ``log(1 + n / candidates that mention it)``; False counts entities.
+    Anything but 0 in the (n, e) `mentions` is one. With `rarity` an entity weighs
+    ``log(1 + n / candidates that mention it)``, otherwise 1.
 
-    Returns
-    -------
-    (n, n) array of float
-        Symmetric, >= 0, 0 on the diagonal.
-
-    Examples
-    --------
     >>> entity_links(sparse.csr_array([[1, 1], [0, 2], [1, 0]]), rarity=False)
     array([[0., 1., 1.],
            [1., 0., 0.],

@@ -48,8 +48,6 @@ _TRIPLES = (
 def entity_prompt(title: str, text: str) -> str:
     r"""The question for the named things of a passage.
 
-    Examples
-    --------
     >>> entity_prompt("Ada", 'She wrote "Notes {0}".').splitlines()[-1]
     'Passage: "Ada\\nShe wrote \\"Notes {0}\\"."'
     """
@@ -96,8 +94,6 @@ class _NotJsonError(ValueError):
 def read_entities(answer: str) -> list[Any] | None:
     r"""The list of entities in an answer; None if there is none.
 
-    Examples
-    --------
     >>> read_entities('Sure! ```json\n{"entities": ["Ada", "Bo",]}\n```')
     ['Ada', 'Bo']
     >>> read_entities('{"entities": ["Ada", "Bo')
@@ -111,8 +107,6 @@ def read_entities(answer: str) -> list[Any] | None:
 def read_triples(answer: str) -> list[Any] | None:
     """The list of triples in an answer, not checked one by one; None if there is none.
 
-    Examples
-    --------
     >>> read_triples('{"triples": [["Ada", "met", "Bo"], ["Bo", "sa')
     [['Ada', 'met', 'Bo'], ['Bo']]
     >>> read_triples('[{"subject": "Ada", "relation": "met", "object": "Bo"}]')
@@ -246,15 +240,7 @@ KIND, VERSION = "model-answer", 1
 
 
 class AnswerCache:
-    """A folder of JSON documents, one an answer; each is written in one step.
-
-    Parameters
-    ----------
-    folder : path, optional
-        Made when first written to; None keeps nothing.
-    model_name : str
-        Part of every key: answers of one model are not taken for another's.
-    """
+    """A folder (None keeps nothing) of JSON documents, one an answer of one model; each is written in one step."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, model_name: str) -> None:
         if not isinstance(model_name, str) or not model_name.strip():
@@ -316,11 +302,6 @@ class ModelSettings:
         ``backoff(attempt) -> seconds`` to wait after a failed attempt, counted from 1.
     sleep : callable
         Does the waiting.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If a field is out of range.
     """
 
     attempts: int = 3
@@ -355,8 +336,6 @@ class Outcome:
 def ask(model: TextModel, title: str, text: str, cache: AnswerCache, settings: ModelSettings) -> Outcome:
     """Both questions about a passage.
 
-    Notes
-    -----
     Errors of the model end up in `Outcome.reason`; MemoryError and what is no Exception (KeyboardInterrupt) pass.
     """
     calls = 0
@@ -414,10 +393,8 @@ class ModelReport:
     Parameters
     ----------
     passages : int
-    done : int
-        With an extraction.
-    cached : int
-        Of those, how many needed no call.
+    done, cached : int
+        Passages with an extraction, and how many of those needed no call.
     failed : mapping of str to str
         Reason by passage id.
     untried : int
@@ -467,7 +444,7 @@ def extract_with_model(
     settings: ModelSettings | None = None,
     progress: bool | None = None,
 ) -> ModelRun:
-    """Have a text model find the entities and triples of passages.
+    """Have a text model find the entities and triples of passages, in two calls per passage.
 
     Parameters
     ----------
@@ -489,18 +466,10 @@ def extract_with_model(
     ModelRun
         For ``build_graph(passages, triples=run.extractions)``.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        For passages that are none, a model that is not callable, or a cache that is a file.
-    OSError
-        If the cache cannot be written.
-
     Notes
     -----
-    Two calls per passage: names, then triples. A passage's failure is a line in the report and stops nothing.
-    KeyboardInterrupt passes through; calls under way are abandoned, and what was answered is in the cache. Passages
-    of the same text are asked about once.
+    A passage's failure is a line in the report and stops nothing. KeyboardInterrupt passes through; calls under way are
+    abandoned, and what was answered is in the cache. Passages of the same text are asked about once.
 
     Examples
     --------

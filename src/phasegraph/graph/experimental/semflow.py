@@ -32,27 +32,8 @@ _kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakK
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
-    """Min-max between two quantiles, clipped to [0, 1].
+    """Min-max between two quantiles (by linear interpolation), clipped to [0, 1]; all .5 where those are equal.
 
-    Parameters
-    ----------
-    values : (n,) array of float
-        Any finite numbers.
-    low, high : float
-        Quantiles (by linear interpolation), 0 <= low < high <= 1.
-
-    Returns
-    -------
-    (n,) array of float
-        In [0, 1]; all .5 where the two quantiles are equal, empty where `values` is.
-
-    Raises
-    ------
-    InvalidInputError
-        If a value is not finite, or the quantiles are out of range.
-
-    Examples
-    --------
     >>> truncated_min_max([0.575, 0.1, 0.0, 0.1]).round(6).tolist()
     [1.0, 0.173913, 0.0, 0.173913]
     """
@@ -97,11 +78,6 @@ def abstractness(
     (E,) array of float
         At least 0. Without shrinkage, 0 for an entity in fewer than two passages.
 
-    Raises
-    ------
-    InvalidTypeError, InvalidInputError
-        If the shapes do not fit, an embedding is not finite (its row is named), or a setting is out of range.
-
     Notes
     -----
     The population variance has expectation (m - 1) / m of the true one, so that it rises with frequency, and
@@ -137,29 +113,11 @@ def abstractness(
 
 
 def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options: Any) -> FloatArray:
-    """Abstractness of a graph's entities, from its own mentions and embeddings.
+    """(E,) abstractness of a graph's entities, from its own mentions and embeddings; read-only and kept with the graph.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-        With embeddings.
-    normalised : bool, default True
-        Whether to pass the values through :func:`truncated_min_max`, as the semantic flow takes them.
-    **options
-        As for :func:`abstractness`.
+    In [0, 1] by :func:`truncated_min_max` if `normalised`, as the semantic flow takes it. Options as for
+    :func:`abstractness`.
 
-    Returns
-    -------
-    (E,) array of float
-        Read-only, and kept while the graph is, so that asking again costs nothing; in [0, 1] if normalised.
-
-    Raises
-    ------
-    InvalidInputError
-        If the graph has no embeddings, or a setting is out of range.
-
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Ada sang."}]
     >>> graph = build_graph(passages, embeddings=[[1.0, 0.0], [0.0, 1.0]])
@@ -179,29 +137,10 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
 
 
 def entity_relevance(mentions: Any, passage_scores: ArrayLike, *, normalised: bool = True) -> FloatArray:
-    """How relevant each entity is to a query: the best score of a passage that mentions it.
+    """How relevant each of the E entities is to a query: the best of the (P,) scores of the passages that mention it.
 
-    Parameters
-    ----------
-    mentions : (P, E) sparse matrix
-        Non-zero where the passage mentions the entity.
-    passage_scores : (P,) array of float
-        Similarity of each passage to the query.
-    normalised : bool
-        Whether to pass the result through :func:`truncated_min_max`.
+    0 for an entity without a passage; in [0, 1] by :func:`truncated_min_max` if `normalised`.
 
-    Returns
-    -------
-    (E,) array of float
-        In [0, 1] if normalised; 0 (before that) for an entity without a passage.
-
-    Raises
-    ------
-    InvalidTypeError, InvalidInputError
-        If the shapes do not fit, or a score is not finite.
-
-    Examples
-    --------
     >>> from scipy import sparse
     >>> mentions = sparse.csr_array([[1, 1, 0], [1, 0, 0]])
     >>> entity_relevance(mentions, [0.2, 0.8], normalised=False).tolist()
@@ -349,16 +288,9 @@ over a fact's mentions).
 
 
 class Chances(NamedTuple):
-    """Step probabilities of each node that no query changes; (n,) arrays.
+    """Step probabilities of each of the (n,) nodes that no query changes.
 
-    Parameters
-    ----------
-    down, up : (n,) array of float
-        Of taking some link downhill, or uphill.
-    other : (n,) array of float
-        Of taking each single passage edge.
-    stay : (n,) array of float
-        Of the self loop.
+    Of taking some link `down` or `up` hill, each single passage edge (`other`), or the self loop (`stay`).
     """
 
     down: FloatArray
@@ -559,22 +491,13 @@ class FlowTransitions:
 
 @dataclass(frozen=True, eq=False)
 class SemanticFlow:
-    """An entity-passage graph prepared for walks whose edge weights depend on the query.
+    """An entity-passage graph prepared for walks whose edge weights depend on the query; made by :meth:`from_links`.
 
     Nodes are the entities, 0 to E - 1, then the passages. A link from u to v weighs
     ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``, divided by the sum over the
     links of u that go the same way: downhill (`abstractness` the same or lower) or uphill. The downhill links
     share `down_share` of the entity's semantic mass, the uphill ones the rest, whichever there are; a passage
-    edge weighs 1 in both directions. Made by :meth:`from_links`.
-
-    Parameters
-    ----------
-    arrays : FlowArrays
-        The prepared edges.
-    members : (E, P) CSR matrix
-        The passages of each entity.
-    parameters : FlowParameters
-        As given.
+    edge weighs 1 in both directions. `members` holds the passages of each entity, (E, P).
     """
 
     arrays: FlowArrays
@@ -595,18 +518,9 @@ class SemanticFlow:
         mentions : (P, E) sparse matrix
             Non-zero where the passage mentions the entity.
         abstractness : (E,) array of float
-            In [0, 1], as :func:`~phasegraph.graph.experimental.semflow.truncated_min_max` makes it.
+            In [0, 1], as :func:`truncated_min_max` makes it.
         parameters : FlowParameters, optional
             Default ``SEMFLOW_PARAMETERS["paper"]``.
-
-        Returns
-        -------
-        SemanticFlow
-
-        Raises
-        ------
-        InvalidTypeError, InvalidInputError
-            If the shapes do not fit, or an abstractness is not finite.
         """
         chosen = SEMFLOW_PARAMETERS["paper"] if parameters is None else parameters
         heights = finite_vector(abstractness, "abstractness")
@@ -634,19 +548,7 @@ class SemanticFlow:
         return entries
 
     def relevance(self, passage_scores: ArrayLike) -> FloatArray:
-        """How relevant each entity is to a query.
-
-        Parameters
-        ----------
-        passage_scores : (P,) array of float
-            Similarity of each passage to the query, finite.
-
-        Returns
-        -------
-        (E,) array of float
-            In [0, 1]: the best score of a passage that mentions the entity (0 without one), truncated
-            min-max over the entities.
-        """
+        """(E,) relevance in [0, 1] of the entities, from the (P,) similarities of the passages to a query."""
         scores = finite_vector(passage_scores, "passage_scores")
         if len(scores) != self.members.shape[1]:
             raise InvalidInputError(
@@ -673,28 +575,10 @@ class SemanticFlow:
     ) -> PageRankResult:
         """Walk with the weights of one query.
 
-        Parameters
-        ----------
-        relevance : (E,) array of float
-            Of each entity to the query, in [0, 1]; see :meth:`relevance`.
-        reset : (n,) array of float, or a pair (nodes, weights)
-            Over entities and passages.
-        follow_probability : float, optional
-            Default: that of the parameters.
-        method : {"push", "power"}
-            "push" works out the weights of the nodes it pushes and of no others; "power" is the reference:
-            all weights, then the iteration.
-        tolerance, workspace, kernel, polish, max_iterations
-            As for :func:`~phasegraph.graph.pagerank.personalized_pagerank`.
-
-        Returns
-        -------
-        PageRankResult
-
-        Raises
-        ------
-        InvalidTypeError, InvalidInputError, NotConvergedError
-            As there.
+        `relevance` is that of the E entities, see :meth:`relevance`; `reset` and `follow_probability` (default: the
+        parameters') as for :func:`~phasegraph.graph.pagerank.personalized_pagerank`, like the rest. The method "push"
+        works out the weights of the nodes it pushes and of no others; "power" is the reference: all weights, then the
+        iteration.
         """
         follow = self.parameters.follow_probability if follow_probability is None else follow_probability
         rows = self._rows(relevance)
@@ -733,11 +617,6 @@ class SemFlowSource:
         Key of ``SEMFLOW_PARAMETERS``: what the paper states, or what its released entry point runs (an undirected
         walk).
     name : str, default "semflow"
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If a field does not fit, or the graph has no embeddings.
 
     Notes
     -----

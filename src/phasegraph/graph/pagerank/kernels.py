@@ -14,15 +14,7 @@ Kernel = Literal["auto", "numpy", "compiled"]
 
 
 def check_kernel(kernel: str) -> None:
-    """Refuse a kernel that there is not, or that numba is missing for, without loading numba.
-
-    Raises
-    ------
-    InvalidInputError
-        If `kernel` is not a known name.
-    MissingDependencyError
-        If "compiled" is asked for without numba.
-    """
+    """Refuse an unknown kernel, or "compiled" where numba is missing, without loading numba."""
     if kernel not in ("auto", "numpy", "compiled"):
         raise InvalidInputError(f'kernel must be "auto", "numpy" or "compiled"; got {kernel!r}')
     if kernel == "compiled" and (sys.modules.get("numba", ...) is None or find_spec("numba") is None):

@@ -18,10 +18,10 @@ Precision = Literal["float64", "float32"]
 
 @dataclass(frozen=True, eq=False)
 class WalkOperator:
-    """Out-edges, their weights and what every walk over them needs.
+    """A weighted graph prepared for walks; made by :meth:`from_adjacency`.
 
-    Made by :meth:`from_adjacency`; what only some methods need (the transposed matrix, whether the graph is
-    undirected) is worked out at first use and kept.
+    What only some methods need (the transposed matrix, whether the graph is undirected) is computed at first use and
+    kept.
 
     Parameters
     ----------
@@ -52,16 +52,10 @@ class WalkOperator:
             given twice are parallel edges and add up, self loops count. An undirected graph holds both
             directions. It is not changed; int32 indices and float32 (or float64) data are used without a copy.
 
-        Returns
-        -------
-        WalkOperator
-
         Raises
         ------
-        InvalidTypeError
-            If `adjacency` is not sparse.
-        InvalidInputError
-            If it is not square, is empty, or a weight is negative or not finite.
+        InvalidInputError, InvalidTypeError
+            If it is not sparse, not square or empty, or a weight is negative or not finite.
 
         Examples
         --------
@@ -144,17 +138,7 @@ class WalkOperator:
         return sparse.csr_array(parts, shape=(self.size, self.size))
 
     def pull(self, precision: Precision = "float64") -> Any:
-        """The (n, n) matrix M of one step, ``mass @ transition`` written ``M @ mass``; dangling columns are 0.
-
-        Parameters
-        ----------
-        precision : {"float64", "float32"}
-
-        Returns
-        -------
-        (n, n) csr array
-            Built once per precision and kept.
-        """
+        """The (n, n) CSR matrix M of one step, ``M @ mass``, built once per precision; dangling columns are 0."""
         found = self._matrices.get(precision)
         if found is None:
             step = self.matrix()

@@ -24,8 +24,6 @@ DENSE_SHARE = 0.25
 def ranges(starts: Positions, counts: Positions) -> Positions:
     """The concatenation of ``arange(start, start + count)``.
 
-    Examples
-    --------
     >>> ranges(np.array([5, 0, 9]), np.array([2, 0, 3]))
     array([ 5,  6,  9, 10, 11])
     """
@@ -116,23 +114,9 @@ class Seeds:
 
 
 def as_seeds(reset: Reset, size: int) -> Seeds:
-    """Check a reset distribution and bring it to one form.
+    """Check a reset distribution, an array over the nodes or a pair (nodes, weights), and divide it by its sum.
 
-    Parameters
-    ----------
-    reset : (n,) array of float, or a pair (nodes, weights)
-        Finite weights, not negative, with a positive sum; divided by it. A node given twice counts twice.
-    size : int
-        How many nodes the graph has.
-
-    Returns
-    -------
-    Seeds
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If it is anything else.
+    Weights are finite and not negative with a positive sum; a node given twice counts twice.
     """
     if isinstance(reset, tuple):
         if len(reset) != 2:
@@ -241,11 +225,6 @@ class PageRankResult:
         -------
         nodes : (at most k,) array of int
         masses : (at most k,) array of float
-
-        Raises
-        ------
-        InvalidInputError
-            If `k` is negative.
 
         Examples
         --------

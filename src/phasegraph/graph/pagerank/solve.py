@@ -136,25 +136,23 @@ def personalized_pagerank(
         "power" is the reference. "chebyshev" needs an undirected graph. "push" costs O(1 / tolerance) edges,
         not O(edges); rounds that would read a quarter of the graph are done as one product over all of it.
     workspace : PushWorkspace, optional
-        Scratch memory of a push; by default one that the graph keeps for the purpose.
+        Scratch memory of a push; by default one that the graph keeps.
     kernel : {"auto", "numpy", "compiled"}
-        For "push": compiled by numba (``phasegraph[graph]``) where installed, or numpy. Both give
-        the same values and counters.
+        For "push": compiled by numba (``phasegraph[graph]``) where installed, or numpy, with the same values and
+        counters.
     polish : int
         For "push": whole-graph rounds at the end, each of which multiplies the residual by
         `follow_probability` or less. 2 with a tolerance of 3e-7 equals `SCORE_TOLERANCE` on small graphs.
     complete : bool
-        For "push" on an undirected graph: place the residual where a walk ends up in the long run, in proportion
-        to the weighted degree, on the nodes that were reached, and give the first `refine` of them the next
-        step exactly. Errors of scores are five times smaller then, or better; without it, and on directed
-        graphs, the masses are lower bounds.
+        For "push" on an undirected graph: place the residual in proportion to the weighted degree on the nodes that
+        were reached, and give the first `refine` of them the next step exactly. Errors of scores are at least five
+        times smaller; without it, and on directed graphs, the masses are lower bounds.
     refine : int
         See `complete`; costs the edges of so many nodes, hubs among them.
     precision : {"float64", "float32"}
         Of the iterations; a push always sums in float64.
     max_iterations : int, optional
-        By default as many as the theory allows for, and some, but at most `MOST_ITERATIONS`: a walk that hardly
-        ever restarts may need more.
+        Default: about twice what the theory asks for, at most `MOST_ITERATIONS`.
 
     Returns
     -------
@@ -163,18 +161,16 @@ def personalized_pagerank(
 
     Raises
     ------
-    InvalidInputError
-        If an argument is out of range, or "chebyshev" is asked of a directed graph.
+    InvalidInputError, MissingDependencyError
+        For an argument out of range, "chebyshev" on a directed graph, or ``kernel="compiled"`` without numba.
     NotConvergedError
         If the tolerance is not reached; an unconverged mass is never returned.
-    MissingDependencyError
-        If ``kernel="compiled"`` and numba is not installed.
 
     Notes
     -----
-    A node without out-edges restarts (as igraph's PRPACK has it; NetworkX by default, too), zero weights are
-    no edges, self loops count and parallel edges add up. The name `damping` is avoided: HippoRAG's is the
-    probability of following an edge, other papers' alpha that of a restart.
+    A node without out-edges restarts (as in igraph's PRPACK and NetworkX), zero weights are no edges, self loops count
+    and parallel edges add up. There is no `damping`: HippoRAG's is the probability of following an edge, other papers'
+    alpha that of a restart.
 
     References
     ----------
@@ -214,16 +210,14 @@ def personalized_pagerank_batch(
     Parameters
     ----------
     graph : WalkOperator or (n, n) sparse matrix
-        Prepared once for all of them.
     resets : iterable of reset distributions
-        Any number, also none.
     **options
         As for :func:`personalized_pagerank`.
 
     Returns
     -------
     list of PageRankResult
-        To the bit what one call for each would give.
+        Each equal to the bit to that of a call of its own.
 
     Examples
     --------
