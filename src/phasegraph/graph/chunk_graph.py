@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -20,15 +20,20 @@ from scipy import sparse
 from phasegraph._typing import Float32Array
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
-from phasegraph.graph.entity_graph import EntityGraph, checked_embeddings
-from phasegraph.graph.experimental.semflow import SemFlowSource
+from phasegraph.graph.entity_graph import (
+    CopiedByFields,
+    Csr,
+    EntityGraph,
+    check_kind,
+    checked_embeddings,
+    read_only_matrix,
+)
 from phasegraph.graph.linking import LinkSettings
-from phasegraph.graph.source import GraphSource, RestrictedGraphSource, WalkPath, WalkPaths, WalkSettings
+from phasegraph.graph.source import GraphSource, GraphWalker, WalkPath, WalkPaths, WalkSettings
 from phasegraph.graph.synonyms import synonym_pairs
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
 
-Csr = Any
 Pairs = Iterable[tuple[int, int]]
 _REFERENCE = re.compile(r"\b(section|sec|figure|fig|table|chapter|equation|eq)s?\.?\s*\(?(\d+(?:\.\d+)*[a-z]?)\b", re.I)
 _CITATION = re.compile(r"\[(\d{1,3}(?:\s*[,–-]\s*\d{1,3})*)\]")
@@ -54,7 +59,10 @@ def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
     >>> list(sequential(["a", "b", "a", "a"], [0, 0, 2, 1]))
     [(0, 3), (3, 2)]
     """
-    for rows in members(documents).values():
+    members: dict[str, list[int]] = {}
+    for row, name in enumerate(documents):
+        members.setdefault(name, []).append(row)
+    for rows in members.values():
         yield from pairwise(sorted(rows, key=lambda row: (positions[row], row)))
 
 
@@ -144,14 +152,6 @@ def matrix(pairs: Pairs, size: int) -> Csr:
     return whole
 
 
-def members(documents: Sequence[str]) -> dict[str, list[int]]:
-    """Rows by document, in order of appearance."""
-    rows: dict[str, list[int]] = {}
-    for row, name in enumerate(documents):
-        rows.setdefault(name, []).append(row)
-    return rows
-
-
 KINDS = ("sequential", "semantic", "reference", "identifier")
 
 
@@ -197,7 +197,7 @@ class ChunkSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkGraph:
+class ChunkGraph(CopiedByFields):
     """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
 
     Parameters
@@ -214,6 +214,13 @@ class ChunkGraph:
     passages: tuple[str, ...]
     links: Mapping[str, Csr]
     embeddings: Float32Array | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        links = {kind: read_only_matrix(link.tocsr().astype(np.float32)) for kind, link in self.links.items()}
+        object.__setattr__(self, "links", MappingProxyType(links))
+        if self.embeddings is not None:
+            vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
+            object.__setattr__(self, "embeddings", vectors)
 
     def counts(self) -> dict[str, int]:
         """How many edges there are of each kind, an edge counted once."""
@@ -319,8 +326,7 @@ def build_chunk_graph(
     if chosen.identifier:
         shared = matrix(identifiers(texts, where, coded, chosen.fewest, chosen.most), count)
         links["identifier"] = shared.sqrt() * np.float32(chosen.identifier)
-    held = {kind: _frozen(links[kind]) for kind in KINDS if kind in links and links[kind].nnz}
-    return ChunkGraph(ids, MappingProxyType(held), vectors)
+    return ChunkGraph(ids, {kind: links[kind] for kind in KINDS if kind in links and links[kind].nnz}, vectors)
 
 
 def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any]:
@@ -333,13 +339,6 @@ def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any
     if name == "positions" and not np.isfinite(values).all():
         raise InvalidInputError("positions must be finite; one is not")
     return values
-
-
-def _frozen(link: Csr) -> Csr:
-    whole = link.tocsr().astype(np.float32)
-    for part in (whole.data, whole.indices, whole.indptr):
-        part.flags.writeable = False
-    return whole
 
 
 SEEDS = LinkSettings(seed_passages=20, sharpness=10.0)
@@ -364,7 +363,7 @@ class ChunkPath:
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkGraphSource:
+class ChunkGraphSource(GraphWalker):
     """A source that ranks chunks by a walk from the best hits of another source.
 
     Parameters
@@ -402,16 +401,15 @@ class ChunkGraphSource:
     walk: WalkSettings = field(default=WALK)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.graph, ChunkGraph):
-            raise InvalidTypeError(f"graph must be a ChunkGraph; got {type(self.graph).__name__}")
+        check_kind("graph", self.graph, ChunkGraph)
         object.__setattr__(self, "depends_on", self._walker.depends_on)
 
     @cached_property
     def _walker(self) -> GraphSource:
         return GraphSource(self.graph.walkable, self.name, self.depends_on, self.embedder, self.linking, self.walk)
 
-    def prepare(self) -> ChunkGraphSource:
-        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+    def prepare(self) -> Self:
+        """As :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walker.prepare()
         return self
 
@@ -420,64 +418,28 @@ class ChunkGraphSource:
         ranking = self._walker.search(query, limit, upstream)
         if not len(ranking):
             return ranking
-        trails = ranking.payloads
-        return replace(ranking, payloads=_ChunkTrails(self.graph, trails) if isinstance(trails, WalkPaths) else trails)
+        paths = ranking.payloads
+        return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
 
 
 @dataclass(frozen=True, eq=False)
-class _ChunkTrails(Mapping[str, ChunkPath]):
-    """Trails with the kinds of their edges, each worked out when it is asked for."""
+class _ChunkPaths(Mapping[str, ChunkPath]):
+    """Paths with the kinds of their edges, each worked out when it is asked for; copied as a dict."""
 
     graph: ChunkGraph = field(repr=False)
-    trails: Mapping[str, WalkPath]
+    paths: Mapping[str, WalkPath]
 
     def __getitem__(self, passage_id: str) -> ChunkPath:
-        found = self.trails[passage_id]
+        found = self.paths[passage_id]
         path = tuple(step.name for step in found.path)
         kinds = tuple(self.graph.kinds(one, other) for one, other in pairwise(path))
         return ChunkPath(tuple((step.name, share) for step, share in found.seeds), path, kinds)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.trails)
+        return iter(self.paths)
 
     def __len__(self) -> int:
-        return len(self.trails)
+        return len(self.paths)
 
-
-def prepare(source: object, /) -> None:
-    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
-
-    Parameters
-    ----------
-    source : object
-        What a retriever walks.
-
-    Examples
-    --------
-    >>> from phasegraph.graph import build_graph
-    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
-    >>> prepare(GraphSource(graph))
-    >>> "operator" in vars(graph)
-    True
-    """
-    if isinstance(source, GraphSource | RestrictedGraphSource | SemFlowSource | ChunkGraphSource):
-        source.prepare()
-
-
-def not_a_graph(given: object, /) -> str:
-    """What to say to somebody who gave something else than a graph, and what to do with it.
-
-    Parameters
-    ----------
-    given : object
-        In place of a graph or a source.
-
-    Examples
-    --------
-    >>> not_a_graph("corpus.jsonl")
-    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
-    """
-    kind = type(given).__name__
-    if kind in ("GraphIndex", "GraphRecords"):
-        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
-    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)

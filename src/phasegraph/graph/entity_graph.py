@@ -26,6 +26,23 @@ from phasegraph.graph.words import normalise_name
 Triple: TypeAlias = tuple[str, str, str]
 
 
+class CopiedByFields:
+    """A dataclass that is pickled and copied as its fields: what it caches is made anew, its arrays stay read-only."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = (getattr(self, one.name) for one in fields(self) if one.init)  # type: ignore[arg-type]
+        return type(self), tuple(dict(each) if isinstance(each, MappingProxyType) else each for each in values)
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Refuse what is no instance of `kind`."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InvalidTypeError(f"{name} must be {article} {kind.__name__}; got {type(value).__name__}")
+
+
 @dataclass(frozen=True, slots=True)
 class Extraction:
     """The names, and what is said of them, in one passage.
@@ -210,7 +227,7 @@ def _to_passages(mentions: Csr, homes: Csr, kept: Any, weights: EdgeWeights) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class EntityGraph:
+class EntityGraph(CopiedByFields):
     """Passages, entities, and the counts that join them.
 
     Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only. A node is a
@@ -277,7 +294,7 @@ class EntityGraph:
     @cached_property
     def adjacency(self) -> Csr:
         """(P + E, P + E) csr array of float32: the weight of the edge from row to column."""
-        return _frozen(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
+        return read_only_matrix(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
 
     @cached_property
     def operator(self) -> WalkOperator:
@@ -311,17 +328,17 @@ class EntityGraph:
 
 def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int]) -> Csr:
     if given is None:
-        return _frozen(sparse.coo_array(shape, dtype=dtype).tocsr())
+        return read_only_matrix(sparse.coo_array(shape, dtype=dtype).tocsr())
     matrix: Any = given
     if not sparse.issparse(given):
         raise InvalidTypeError(f"{name} must be a scipy sparse matrix; got {type(given).__name__}")
     if matrix.shape != shape:
         raise InvalidInputError(f"{name} must have shape {shape}; got {matrix.shape}")
-    return _frozen(matrix.tocsr().astype(dtype, copy=False))
+    return read_only_matrix(matrix.tocsr().astype(dtype, copy=False))
 
 
-def _frozen(matrix: Csr) -> Csr:
-    """A matrix of the same arrays with int32 indices, none of which can be written to."""
+def read_only_matrix(matrix: Csr) -> Csr:
+    """A CSR matrix of the same arrays with int32 indices, none of which can be written to."""
     out = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
     out.data = _read_only(matrix.data)
     out.indices = _read_only(matrix.indices.astype(np.int32, copy=False))

@@ -17,6 +17,7 @@ from phasegraph._validation import check_names
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.building import Triples, by_passage, read_passages
 from phasegraph.graph.entity_graph import (
+    CopiedByFields,
     EdgeWeights,
     EntityGraph,
     Extraction,
@@ -34,7 +35,7 @@ Row = tuple[str, str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class GraphIndex:
+class GraphIndex(CopiedByFields):
     """Passages, what was found in each, and the entity graph of it all; made by :meth:`build`.
 
     Parameters

@@ -14,7 +14,7 @@ import numpy as np
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings, rarity
+from phasegraph.graph.entity_graph import CopiedByFields, EntityGraph, Extraction, checked_embeddings, rarity
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.kernels import compiled_kernels
 from phasegraph.graph.pagerank.push import DENSE_SHARE, ranges
@@ -183,7 +183,7 @@ def _gazetteer(graph: EntityGraph) -> Gazetteer:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class FactIndex:
+class FactIndex(CopiedByFields):
     """Facts, names or both, that can be found by embedding.
 
     Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`. Given to ``GraphSource(facts=)``, the

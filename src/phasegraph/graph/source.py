@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy import sparse
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import Csr, EntityGraph
+from phasegraph.graph.entity_graph import CopiedByFields, Csr, EntityGraph, check_kind
 from phasegraph.graph.linking import (
     NO_FACTS,
     RESETS,
@@ -124,10 +124,14 @@ class WalkPaths(Mapping[str, WalkPath]):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
     def _seeds(self) -> tuple[tuple[PathNode, float], ...]:
-        total = float(self.seeding.masses.sum())
-        pairs = zip(self.seeding.nodes.tolist(), (self.seeding.masses / total).tolist(), strict=True)
-        return tuple((path_node(self.graph, node), share) for node, share in sorted(pairs, key=lambda p: (-p[1], p[0])))
+        nodes, masses = self.seeding.nodes, self.seeding.masses
+        shares = masses / float(masses.sum())
+        order = np.lexsort((nodes, -shares))
+        return tuple((self._node(int(nodes[place])), float(shares[place])) for place in order)
 
     def _path(self, goal: int) -> tuple[PathNode, ...]:
         """Backwards from the goal, each time along the edge that brought most."""
@@ -143,10 +147,10 @@ class WalkPaths(Mapping[str, WalkPath]):
             if not len(flows) or flows.max() <= 0:
                 break
             path.append(int(sources[int(flows.argmax())]))
-        return tuple(path_node(self.graph, node) for node in reversed(path))
+        return tuple(self._node(node) for node in reversed(path))
 
     def _steered(self, sources: Int32Array) -> FloatArray | float:
-        """What the query's relevance does to the share of a source's mass that one target gets, up to a factor.
+        """What the query's relevance does, up to a factor, to the share of its mass that a source sends to one target.
 
         An edge weighs ``weight * node_weights[target]``, and a source's edges share its mass: towards one target, those
         lose whose other targets are more relevant.
@@ -160,13 +164,11 @@ class WalkPaths(Mapping[str, WalkPath]):
         sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
         return np.divide(1.0, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 
-
-def path_node(graph: EntityGraph, node: int) -> PathNode:
-    """A node by its name."""
-    count = len(graph.passages)
-    return (
-        PathNode("passage", graph.passages[node]) if node < count else PathNode("entity", graph.entities[node - count])
-    )
+    def _node(self, node: int) -> PathNode:
+        count = len(self.graph.passages)
+        if node < count:
+            return PathNode("passage", self.graph.passages[node])
+        return PathNode("entity", self.graph.entities[node - count])
 
 
 Embedder = Callable[[str], Any]
@@ -208,8 +210,16 @@ class WalkSettings:
         check_range("WalkSettings.closeness", self.closeness)
 
 
+class GraphWalker(CopiedByFields):
+    """Base of the sources that walk a graph in memory, which :func:`prepare` prepares."""
+
+    def prepare(self) -> Self:
+        """Do now what the first search would wait for; returns the source."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class GraphSource:
+class GraphSource(GraphWalker):
     """A source that ranks passages by personalised PageRank from the query's seeds.
 
     Parameters
@@ -263,15 +273,12 @@ class GraphSource:
     reset: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.graph, EntityGraph):
-            raise InvalidTypeError(f"graph must be an EntityGraph; got {type(self.graph).__name__}")
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
-        for label, kind in (("linking", LinkSettings), ("walk", WalkSettings)):
-            if not isinstance(getattr(self, label), kind):
-                raise InvalidTypeError(f"{label} must be a {kind.__name__}; got {getattr(self, label)!r:.80}")
-        if self.facts is not None and not isinstance(self.facts, FactIndex):
-            raise InvalidTypeError(f"facts must be a FactIndex or None; got {self.facts!r:.80}")
+        check_kind("graph", self.graph, EntityGraph)
+        check_kind("linking", self.linking, LinkSettings)
+        check_kind("walk", self.walk, WalkSettings)
+        check_source_name(self.name)
+        if self.facts is not None:
+            check_kind("facts", self.facts, FactIndex)
         if self.embedder is not None and not callable(self.embedder):
             raise InvalidTypeError(f"embedder must be callable or None; got {self.embedder!r:.80}")
         if self.reset is not None:
@@ -281,7 +288,7 @@ class GraphSource:
                 raise InvalidInputError(f"reset {self.reset!r} must come with facts and an embedder; one is missing")
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
-    def prepare(self) -> GraphSource:
+    def prepare(self) -> Self:
         """Do now what the first search would wait for: weigh the edges, read the names, load the compiled walk.
 
         Without it the first search takes longer, by the graph's size and with numba by some seconds; answers are the
@@ -303,21 +310,21 @@ class GraphSource:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
-        handed = self._handed(upstream)
+        ranking = next((found for name in self.depends_on if (found := upstream.get(name)) is not None), None)
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
-            return self._by_similarity(handed, vector, limit)
-        seeding = self._seeding(query, handed, vector)
+            return self._by_similarity(ranking, vector, limit)
+        seeding = self._seeding(query, ranking, vector)
         size = len(self.graph.passages)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
-        node_weights = relevance(self.graph, handed, vector) if self.walk.relevance else None
+        node_weights = relevance(self.graph, ranking, vector) if self.walk.relevance else None
         walked = self._walk(seeding, node_weights)
         settings = self.walk
         rows, scores, behind = passage_scores(
             walked, node_weights, size, floor=settings.floor, closeness=settings.closeness
         )
-        ids, best = self._best(rows, scores, limit)
+        ids, best = best_passages(self.graph, rows, scores, limit)
         return Ranking(
             self.name,
             ids,
@@ -328,24 +335,23 @@ class GraphSource:
             reason="" if ids else "the walk from the query's seeds reaches no passage",
         )
 
-    def _by_similarity(self, handed: Ranking | None, vector: Any, limit: int | None) -> Ranking:
+    def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None) -> Ranking:
         """What the published recipes do without facts."""
-        near = relevance(self.graph, handed, vector, floor=0.0)
-        scores = np.empty(0) if near is None else near[: len(self.graph.passages)]
-        held = np.flatnonzero(scores > 0).astype(np.int32)
-        ids, best = self._best(held, scores[held], limit)
+        similarity = self._similarity(ranking, vector)
+        held = np.flatnonzero(similarity > 0)
+        ids, best = best_passages(self.graph, held, similarity[held], limit)
         return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=NO_FACTS)
 
-    def _handed(self, upstream: Upstream) -> Ranking | None:
-        return next((ranking for name in self.depends_on if (ranking := upstream.get(name)) is not None), None)
+    def _similarity(self, ranking: Ranking | None, vector: Any) -> FloatArray:
+        """(P,) similarities of the passages to the query; 0 where nothing is known."""
+        found, count = relevance(self.graph, ranking, vector, floor=0.0), len(self.graph.passages)
+        return np.zeros(count) if found is None else found[:count]
 
-    def _seeding(self, query: str, handed: Ranking | None, vector: Any) -> Seeding:
+    def _seeding(self, query: str, ranking: Ranking | None, vector: Any) -> Seeding:
         graph = self.graph
         if self.reset is not None and self.facts is not None:
-            node_weights = relevance(graph, handed, vector, floor=0.0)
-            near = np.zeros(len(graph.passages)) if node_weights is None else node_weights[: len(graph.passages)]
-            return reset_by_name(self.reset, graph, self.facts, vector, near)
-        seeding = link(graph, query, handed, self.linking)
+            return reset_by_name(self.reset, graph, self.facts, vector, self._similarity(ranking, vector))
+        seeding = link(graph, query, ranking, self.linking)
         if self.facts is None or vector is None:
             return seeding
         nearest = nearest_entities(graph, self.facts, vector, self.linking.top_facts)
@@ -360,14 +366,48 @@ class GraphSource:
         settings = push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
         return run_push(transitions, operator.pool, seeds, settings, None)
 
-    def _best(self, rows: Int32Array, scores: FloatArray, limit: int | None) -> tuple[tuple[str, ...], FloatArray]:
-        """The best of the scored passages, ties by id."""
-        if limit is not None and limit < len(scores):
-            near = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            rows, scores = rows[near], scores[near]
-        ids = [self.graph.passages[row] for row in rows.tolist()]
-        best = top_order(scores, ids, limit)
-        return tuple(ids[place] for place in best.tolist()), scores[best]
+
+def best_passages(
+    graph: EntityGraph, rows: Int32Array | IntArray, scores: FloatArray, limit: int | None
+) -> tuple[tuple[str, ...], FloatArray]:
+    """Ids and scores of the best of the scored passages, ties by id."""
+    if limit is not None and limit < len(scores):
+        high = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        rows, scores = rows[high], scores[high]
+    ids = [graph.passages[row] for row in rows.tolist()]
+    best = top_order(scores, ids, limit)
+    return tuple(ids[place] for place in best.tolist()), scores[best]
+
+
+def check_source_name(name: object) -> None:
+    """Refuse a source's name that is no text or blank."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidTypeError(f"name must be text that is not blank; got {name!r}")
+
+
+def prepare(source: object, /) -> None:
+    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
+
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
+    >>> prepare(GraphSource(graph))
+    >>> "operator" in vars(graph)
+    True
+    """
+    if isinstance(source, GraphWalker):
+        source.prepare()
+
+
+def not_a_graph(given: object, /) -> str:
+    """The message for a caller who gave something else than a graph or a source.
+
+    >>> not_a_graph("corpus.jsonl")
+    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
+    """
+    kind = type(given).__name__
+    if kind in ("GraphIndex", "GraphRecords"):
+        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
+    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
 
 
 Allowed: TypeAlias = "Callable[[str], object] | Collection[str]"
@@ -377,7 +417,7 @@ _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactInd
 
 
 @dataclass(frozen=True, eq=False)
-class RestrictedGraphSource:
+class RestrictedGraphSource(GraphWalker):
     """A graph source that knows nothing but the allowed passages; made by :meth:`GraphSource.within`.
 
     Parameters
@@ -405,13 +445,16 @@ class RestrictedGraphSource:
     _inner: GraphSource | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.source, GraphSource):
-            raise InvalidTypeError(f"source must be a GraphSource; got {type(self.source).__name__}")
+        check_kind("source", self.source, GraphSource)
         graph = restrict_graph(self.source.graph, self.allowed)
         inner = None
         if graph is not None:
             inner = replace(self.source, graph=graph, facts=_restricted_facts(self.source, graph))
         object.__setattr__(self, "_inner", inner)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        seen = () if self.graph is None else self.graph.passages
+        return RestrictedGraphSource, (self.source, frozenset(seen) if callable(self.allowed) else self.allowed)
 
     @property
     def name(self) -> str:
@@ -428,8 +471,8 @@ class RestrictedGraphSource:
         """The graph it walks; None where nothing is allowed."""
         return None if self._inner is None else self._inner.graph
 
-    def prepare(self) -> RestrictedGraphSource:
-        """Do now what the first search would wait for; see :meth:`GraphSource.prepare`."""
+    def prepare(self) -> Self:
+        """As :meth:`GraphSource.prepare`."""
         if self._inner is not None:
             self._inner.prepare()
         return self
@@ -529,12 +572,8 @@ def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Rankin
     places = [place for place, name in enumerate(ranking.ids) if name in rows]
     if not places:
         return None
-    return Ranking(
-        ranking.source,
-        [ranking.ids[place] for place in places],
-        ranking.scores[places],
-        rank_only=ranking.rank_only,
-    )
+    ids = [ranking.ids[place] for place in places]
+    return Ranking(ranking.source, ids, ranking.scores[places], rank_only=ranking.rank_only)
 
 
 def passage_ids(source: object, /) -> Sequence[str]:

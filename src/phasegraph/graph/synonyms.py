@@ -14,7 +14,7 @@ from scipy import sparse
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import Csr, EntityGraph, checked_embeddings
+from phasegraph.graph.entity_graph import CopiedByFields, Csr, EntityGraph, checked_embeddings
 from phasegraph.graph.storage import packed, unpacked
 from phasegraph.graph.words import normalise_name
 
@@ -237,7 +237,7 @@ NameVectors: TypeAlias = Mapping[str, Any] | Callable[[Sequence[str]], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class NameSynonyms:
+class NameSynonyms(CopiedByFields):
     """Embedded names, of which those with a high enough cosine are synonyms; made by :meth:`of`.
 
     Parameters

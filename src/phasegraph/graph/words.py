@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from phasegraph._validation import check_names, check_rows
@@ -152,6 +152,10 @@ class Gazetteer:
         forms = check_rows("names", names) if normalised else map(normalise_name, check_names("names", names))
         self.names = frozenset(name for name in forms if name and name.count(" ") < MAX_WORDS)
         self.matcher = _chosen(matcher)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        matcher: Matcher = "python" if self.matcher == "python" else "auto"
+        return partial(Gazetteer, matcher=matcher, normalised=True), (self.names,)
 
     def __len__(self) -> int:
         return len(self.names)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import entity_names, read_passages, sound_triples
-from phasegraph.graph.entity_graph import Extraction, Triple
+from phasegraph.graph.entity_graph import CopiedByFields, Extraction, Triple
 from phasegraph.retrieval import with_progress
 from phasegraph.serialization import read_document, write_document
 from phasegraph.sources.workers import WorkerPool
@@ -387,7 +387,7 @@ _GLANCE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class ModelReport:
+class ModelReport(CopiedByFields):
     """What became of the passages.
 
     Parameters
@@ -414,6 +414,9 @@ class ModelReport:
     calls: int
     malformed_triples: int
     seconds: float = field(compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "failed", MappingProxyType(dict(self.failed)))
 
     def __str__(self) -> str:
         parts = [f"{self.done} of {self.passages} passages done ({self.cached} from the cache, {self.calls} calls)"]
@@ -556,7 +559,5 @@ def _gathered(rows: Sequence[tuple[str, str, str]], outcomes: Mapping[_Key, Outc
             malformed += outcome.malformed
             extractions.append(Extraction(name, outcome.entities, outcome.triples))
     calls = sum(outcome.calls for outcome in outcomes.values())
-    report = ModelReport(
-        len(rows), len(extractions), cached, MappingProxyType(failed), untried, calls, malformed, seconds
-    )
+    report = ModelReport(len(rows), len(extractions), cached, failed, untried, calls, malformed, seconds)
     return ModelRun(tuple(extractions), report)

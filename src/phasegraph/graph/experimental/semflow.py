@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,15 +16,16 @@ from scipy import sparse
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.entity_graph import EntityGraph, check_kind
 from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
 from phasegraph.graph.pagerank.kernels import Kernel, compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
 from phasegraph.graph.pagerank.push import DENSE_SHARE, PageRankResult, Positions, Reset, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings, run_push
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
+from phasegraph.graph.source import GraphWalker, best_passages, check_source_name
 from phasegraph.graph.synonyms import finite_rows
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
 
 _ROWS = 1024
@@ -602,7 +603,7 @@ class SemanticFlow:
 
 
 @dataclass(frozen=True, eq=False)
-class SemFlowSource:
+class SemFlowSource(GraphWalker):
     """A source that ranks passages by SemFlowRAG's walk, without a language model's filter of the facts.
 
     Parameters
@@ -644,15 +645,13 @@ class SemFlowSource:
     name: str = "semflow"
 
     def __post_init__(self) -> None:
-        for label, kind in (("graph", EntityGraph), ("facts", FactIndex)):
-            if not isinstance(getattr(self, label), kind):
-                raise InvalidTypeError(f"{label} must be a {kind.__name__}; got {getattr(self, label)!r:.80}")
+        check_kind("graph", self.graph, EntityGraph)
+        check_kind("facts", self.facts, FactIndex)
+        check_source_name(self.name)
         if self.graph.embeddings is None:
             raise InvalidInputError("graph must have embeddings of its passages; it has none")
         if not callable(self.embedder):
             raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
         if not isinstance(self.parameters, FlowParameters) and self.parameters not in tuple(SEMFLOW_PARAMETERS):
             known = ", ".join(SEMFLOW_PARAMETERS)
             raise InvalidInputError(f"parameters must be FlowParameters or one of {known}; got {self.parameters!r:.80}")
@@ -680,8 +679,8 @@ class SemFlowSource:
         mentions = self.graph.mentions.astype(np.float32)
         return WalkOperator.from_adjacency(sparse.block_array([[self._links, mentions.T], [mentions, None]]).tocsr())
 
-    def prepare(self) -> SemFlowSource:
-        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+    def prepare(self) -> Self:
+        """As :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walked(np.zeros(1, dtype=np.intp), np.ones(1), np.ones(len(self.graph.passages)))
         return self
 
@@ -711,6 +710,6 @@ class SemFlowSource:
         return walked.mass[len(self.graph.entities) :]
 
     def _ranked(self, scores: FloatArray, limit: int | None, reason: str) -> Ranking:
-        ids, rows = self.graph.passages, np.flatnonzero(scores > 0)
-        best = rows[top_order(scores[rows], [ids[row] for row in rows.tolist()], limit)]
-        return Ranking(self.name, [ids[row] for row in best.tolist()], scores[best], size=len(ids), reason=reason)
+        rows = np.flatnonzero(scores > 0)
+        ids, best = best_passages(self.graph, rows, scores[rows], limit)
+        return Ranking(self.name, ids, best, size=len(scores), reason=reason)

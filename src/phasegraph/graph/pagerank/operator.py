@@ -87,6 +87,10 @@ class WalkOperator:
             indices, narrow = indices[kept], narrow[kept]
         return cls(*_prepared(indptr, indices, narrow))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (self.weights, self.indices, self.indptr)
+        return WalkOperator.from_adjacency, (sparse.csr_array(parts, shape=(self.size, self.size)),)
+
     @property
     def size(self) -> int:
         """How many nodes there are."""
