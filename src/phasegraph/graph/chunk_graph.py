@@ -21,7 +21,6 @@ from phasegraph._typing import Float32Array
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
 from phasegraph.graph.entity_graph import (
-    CopiedByFields,
     Csr,
     EntityGraph,
     check_kind,
@@ -31,7 +30,7 @@ from phasegraph.graph.entity_graph import (
 from phasegraph.graph.linking import LinkSettings
 from phasegraph.graph.source import GraphSource, GraphWalker, WalkPath, WalkPaths, WalkSettings
 from phasegraph.graph.synonyms import synonym_pairs
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, by_fields
 from phasegraph.sources.protocol import Upstream
 
 Pairs = Iterable[tuple[int, int]]
@@ -197,7 +196,7 @@ class ChunkSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkGraph(CopiedByFields):
+class ChunkGraph:
     """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
 
     Parameters
@@ -214,6 +213,8 @@ class ChunkGraph(CopiedByFields):
     passages: tuple[str, ...]
     links: Mapping[str, Csr]
     embeddings: Float32Array | None = field(default=None, repr=False)
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         links = {kind: read_only_matrix(link.tocsr().astype(np.float32)) for kind, link in self.links.items()}

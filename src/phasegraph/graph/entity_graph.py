@@ -22,18 +22,9 @@ from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.words import normalise_name
+from phasegraph.ranking import by_fields
 
 Triple: TypeAlias = tuple[str, str, str]
-
-
-class CopiedByFields:
-    """A dataclass that is pickled and copied as its fields: what it caches is made anew, its arrays stay read-only."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        values = (getattr(self, one.name) for one in fields(self) if one.init)  # type: ignore[arg-type]
-        return type(self), tuple(dict(each) if isinstance(each, MappingProxyType) else each for each in values)
 
 
 def check_kind(name: str, value: object, kind: type) -> None:
@@ -227,7 +218,7 @@ def _to_passages(mentions: Csr, homes: Csr, kept: Any, weights: EdgeWeights) -> 
 
 
 @dataclass(frozen=True, eq=False)
-class EntityGraph(CopiedByFields):
+class EntityGraph:
     """Passages, entities, and the counts that join them.
 
     Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only. A node is a
@@ -269,6 +260,8 @@ class EntityGraph(CopiedByFields):
     synonyms: Csr = None
     weights: EdgeWeights = field(default_factory=EdgeWeights)
     embeddings: Float32Array | None = None
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))

@@ -17,7 +17,6 @@ from phasegraph._validation import check_names
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.building import Triples, by_passage, read_passages
 from phasegraph.graph.entity_graph import (
-    CopiedByFields,
     EdgeWeights,
     EntityGraph,
     Extraction,
@@ -29,13 +28,14 @@ from phasegraph.graph.rules import RuleExtractor, title_names
 from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed, unpacked
 from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
 from phasegraph.graph.words import Gazetteer, normalise_name, split_words
+from phasegraph.ranking import by_fields
 from phasegraph.serialization import read_bundle, write_bundle
 
 Row = tuple[str, str, str]
 
 
 @dataclass(frozen=True, eq=False)
-class GraphIndex(CopiedByFields):
+class GraphIndex:
     """Passages, what was found in each, and the entity graph of it all; made by :meth:`build`.
 
     Parameters
@@ -72,6 +72,8 @@ class GraphIndex(CopiedByFields):
     gazetteer: frozenset[str] = field(repr=False)
     graph: EntityGraph = field(repr=False)
     synonyms: NameSynonyms | None = field(default=None, repr=False)
+
+    __reduce__ = by_fields
 
     @classmethod
     def build(

@@ -14,13 +14,13 @@ import numpy as np
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import CopiedByFields, EntityGraph, Extraction, checked_embeddings, rarity
+from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings, rarity
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.kernels import compiled_kernels
 from phasegraph.graph.pagerank.push import DENSE_SHARE, ranges
 from phasegraph.graph.rules import find_names
 from phasegraph.graph.words import Gazetteer, normalise_name
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, by_fields
 
 _UNKNOWN_SCALE = 0.7
 """What the last seed's score is taken for, the first one's being 1, where scores are no cosines."""
@@ -183,7 +183,7 @@ def _gazetteer(graph: EntityGraph) -> Gazetteer:
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class FactIndex(CopiedByFields):
+class FactIndex:
     """Facts, names or both, that can be found by embedding.
 
     Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`. Given to ``GraphSource(facts=)``, the
@@ -205,6 +205,8 @@ class FactIndex(CopiedByFields):
     ends: Int32Array
     embeddings: Float32Array
     stated: tuple[tuple[str, ...], ...] = ()
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         if self.stated and len(self.stated) != len(self.ends):

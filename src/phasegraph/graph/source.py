@@ -13,7 +13,7 @@ from scipy import sparse
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import CopiedByFields, Csr, EntityGraph, check_kind
+from phasegraph.graph.entity_graph import Csr, EntityGraph, check_kind
 from phasegraph.graph.linking import (
     NO_FACTS,
     RESETS,
@@ -31,7 +31,7 @@ from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.kernels import Kernel, check_kernel
 from phasegraph.graph.pagerank.push import StaticTransitions, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import push_settings, run_push
-from phasegraph.ranking import Background, Ranking, top_order
+from phasegraph.ranking import Background, Ranking, by_fields, top_order
 from phasegraph.sources.protocol import Upstream
 
 
@@ -210,8 +210,10 @@ class WalkSettings:
         check_range("WalkSettings.closeness", self.closeness)
 
 
-class GraphWalker(CopiedByFields):
+class GraphWalker:
     """Base of the sources that walk a graph in memory, which :func:`prepare` prepares."""
+
+    __reduce__ = by_fields
 
     def prepare(self) -> Self:
         """Do now what the first search would wait for; returns the source."""

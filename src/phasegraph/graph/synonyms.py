@@ -14,9 +14,10 @@ from scipy import sparse
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import CopiedByFields, Csr, EntityGraph, checked_embeddings
+from phasegraph.graph.entity_graph import Csr, EntityGraph, checked_embeddings
 from phasegraph.graph.storage import packed, unpacked
 from phasegraph.graph.words import normalise_name
+from phasegraph.ranking import by_fields
 
 _TILE = 512
 _CHUNK = 2048
@@ -237,7 +238,7 @@ NameVectors: TypeAlias = Mapping[str, Any] | Callable[[Sequence[str]], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class NameSynonyms(CopiedByFields):
+class NameSynonyms:
     """Embedded names, of which those with a high enough cosine are synonyms; made by :meth:`of`.
 
     Parameters
@@ -278,6 +279,8 @@ class NameSynonyms(CopiedByFields):
     vectors: Float32Array | None = field(default=None, repr=False)
     embed: Callable[[Sequence[str]], Any] | None = None
     required: bool = False
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         check_range("threshold", self.threshold, 0, 1, ends="(]")

@@ -19,7 +19,8 @@ from typing import Any, TypeAlias
 
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import entity_names, read_passages, sound_triples
-from phasegraph.graph.entity_graph import CopiedByFields, Extraction, Triple
+from phasegraph.graph.entity_graph import Extraction, Triple
+from phasegraph.ranking import by_fields
 from phasegraph.retrieval import with_progress
 from phasegraph.serialization import read_document, write_document
 from phasegraph.sources.workers import WorkerPool
@@ -387,7 +388,7 @@ _GLANCE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class ModelReport(CopiedByFields):
+class ModelReport:
     """What became of the passages.
 
     Parameters
@@ -414,6 +415,8 @@ class ModelReport(CopiedByFields):
     calls: int
     malformed_triples: int
     seconds: float = field(compare=False)
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "failed", MappingProxyType(dict(self.failed)))
