@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +17,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings, rarity
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.kernels import compiled_kernels
-from phasegraph.graph.pagerank.push import DENSE_SHARE, ranges
+from phasegraph.graph.pagerank.push import Transitions, ranges
 from phasegraph.graph.rules import find_names
 from phasegraph.graph.words import Gazetteer, normalise_name
 from phasegraph.ranking import Ranking, by_fields
@@ -109,8 +109,11 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
     >>> [graph.entities[row] for row in query_entities(graph, "who was ada lovelace?")]
     ['ada lovelace']
     """
+    gazetteer = _gazetteers.get(graph)
+    if gazetteer is None:
+        gazetteer = _gazetteers[graph] = Gazetteer(graph.entities, matcher="python", normalised=True)
     places = graph.entity_rows
-    names = dict.fromkeys(find_names(query, _gazetteer(graph), query=True))
+    names = dict.fromkeys(find_names(query, gazetteer, query=True))
     whole = normalise_name(query)
     if whole in places:
         names = {whole: None}
@@ -172,14 +175,6 @@ def _entity_masses(graph: EntityGraph, entities: IntArray, settings: LinkSetting
     shares = rarity(graph.frequency[entities], len(graph.passages)).astype(np.float64) ** settings.specificity_power
     shares = np.where(graph.anchored[entities], shares, settings.unanchored * shares)
     return settings.name_mass * shares / max(1.0, float(shares.sum()))
-
-
-def _gazetteer(graph: EntityGraph) -> Gazetteer:
-    """The graph's entities as a gazetteer, made once per graph."""
-    found = _gazetteers.get(graph)
-    if found is None:
-        found = _gazetteers[graph] = Gazetteer(graph.entities, matcher="python", normalised=True)
-    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -415,7 +410,7 @@ def relevance(
     return node_weights
 
 
-class RelevanceTransitions:
+class RelevanceTransitions(Transitions):
     """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
 
     The edge (u, v) weighs ``weight * node_weights[v]``, (n,) positive numbers; a node's out-edges share its mass in
@@ -423,37 +418,11 @@ class RelevanceTransitions:
     """
 
     def __init__(self, graph: WalkOperator, node_weights: FloatArray) -> None:
-        self.graph = graph
-        self.node_weights = node_weights
-        self._scaled: FloatArray | None = None
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        return self.graph.size
-
-    @property
-    def dense_edges(self) -> int:
-        """Above this many edges a round is dense."""
-        return int(DENSE_SHARE * self.graph.edges)
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int32: out-edges."""
-        return self.graph.out_degrees
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int32: the same, at least 1."""
-        return self.graph.costs
-
-    @property
-    def stationary(self) -> None:
-        """Not known: it depends on the query."""
-        return None
+        super().__init__(graph.edges, graph.out_degrees, graph.costs)
+        self.graph, self.node_weights = graph, node_weights
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets."""
+        """What arrives where; see :class:`Transitions`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
@@ -465,17 +434,20 @@ class RelevanceTransitions:
         values *= shares.take(owner)
         return targets, values
 
+    @cached_property
+    def _shares(self) -> FloatArray:
+        """1 / the sum of the weighted out-edges of each node."""
+        sums = self.graph.pull().T @ self.node_weights
+        shares: FloatArray = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
+        return shares
+
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """One sparse product."""
-        pull = self.graph.pull()
-        if self._scaled is None:
-            sums = pull.T @ self.node_weights
-            self._scaled = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
-        arrived: FloatArray = self.node_weights * (pull @ (amounts * self._scaled))
+        arrived: FloatArray = self.node_weights * (self.graph.pull() @ (amounts * self._shares))
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds over these weights."""
+        """The compiled rounds."""
         g = self.graph
         return partial(compiled_kernels().relevance_rounds, g.indptr, g.indices, g.weights, self.node_weights, g.costs)
 

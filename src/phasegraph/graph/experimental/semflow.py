@@ -20,7 +20,7 @@ from phasegraph.graph.entity_graph import EntityGraph, check_kind
 from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
 from phasegraph.graph.pagerank.kernels import Kernel, compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
-from phasegraph.graph.pagerank.push import DENSE_SHARE, PageRankResult, Positions, Reset, as_seeds, ranges
+from phasegraph.graph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings, run_push
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
 from phasegraph.graph.source import GraphWalker, best_passages, check_source_name
@@ -388,41 +388,15 @@ def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, pa
     return Chances(down * scale, up * scale, each, stay * scale)
 
 
-@dataclass(frozen=True, eq=False)
-class FlowTransitions:
-    """The rows of a semantic flow for one query."""
+class FlowTransitions(Transitions):
+    """The transitions of a semantic flow for one query."""
 
-    arrays: FlowArrays
-    relevance: FloatArray
-    floor: float
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        return len(self.arrays.costs)
-
-    @property
-    def dense_edges(self) -> int:
-        """Above this many edges a round is dense."""
-        return int(DENSE_SHARE * len(self.arrays.indices))
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int32: out-edges, a self loop included."""
-        return self.arrays.edge_counts
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int32: the same, at least 1."""
-        return self.arrays.costs
-
-    @property
-    def stationary(self) -> None:
-        """Not known: it depends on the query."""
-        return None
+    def __init__(self, arrays: FlowArrays, relevance: FloatArray, floor: float) -> None:
+        super().__init__(len(arrays.indices), arrays.edge_counts, arrays.costs)
+        self.arrays, self.relevance, self.floor = arrays, relevance, floor
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets: all links, then all passage edges, then the self loops."""
+        """What arrives where; see :class:`Transitions`."""
         arrays, chances = self.arrays, self.arrays.chances
         starts = arrays.indptr.take(nodes)
         ends = arrays.indptr.take(nodes + 1)
@@ -471,21 +445,15 @@ class FlowTransitions:
         return self.matrix().T.tocsr()
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """One sparse product; the first of a query works out all weights."""
+        """One sparse product."""
         arrived: FloatArray = self._pull @ amounts
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds over this graph and query."""
+        """The compiled rounds."""
         arrays = self.arrays
-        flow = (
-            arrays.indptr,
-            arrays.indices,
-            arrays.penalties,
-            arrays.downs,
-            arrays.semantics,
-            tuple(arrays.chances),
-        )
+        edges = (arrays.indptr, arrays.indices, arrays.penalties, arrays.downs, arrays.semantics)
+        flow = (*edges, tuple(arrays.chances))
         bound = (flow, self.relevance, arrays.edge_counts, arrays.costs, self.floor)
         return partial(compiled_kernels().semantic_rounds, *bound)
 
@@ -559,7 +527,7 @@ class SemanticFlow:
 
     def transition(self, relevance: ArrayLike) -> Any:
         """The whole (n, n) matrix of step probabilities for one query, entry (u, v) for u > v, as CSR."""
-        return self._rows(relevance).matrix()
+        return self._transitions(relevance).matrix()
 
     def walk(
         self,
@@ -582,18 +550,18 @@ class SemanticFlow:
         iteration.
         """
         follow = self.parameters.follow_probability if follow_probability is None else follow_probability
-        rows = self._rows(relevance)
+        transitions = self._transitions(relevance)
         if method == "power":
-            graph = WalkOperator.from_adjacency(rows.matrix())
+            graph = WalkOperator.from_adjacency(transitions.matrix())
             return personalized_pagerank(
                 graph, reset, follow_probability=follow, tolerance=tolerance, max_iterations=max_iterations
             )
         if method != "push":
             raise InvalidInputError(f'method must be "push" or "power" for a semantic flow; got {method!r}')
         settings = push_settings(follow, tolerance, polish, max_iterations, kernel)
-        return run_push(rows, self.pool, as_seeds(reset, self.size), settings, workspace)
+        return run_push(transitions, self.pool, as_seeds(reset, self.size), settings, workspace)
 
-    def _rows(self, relevance: ArrayLike) -> FlowTransitions:
+    def _transitions(self, relevance: ArrayLike) -> FlowTransitions:
         given = finite_vector(relevance, "relevance")
         if len(given) != self.members.shape[0]:
             raise InvalidInputError(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,43 +35,61 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
     return out
 
 
-@dataclass(frozen=True)
-class StaticTransitions:
-    """The transitions of a prepared graph with fixed weights."""
+class Transitions(ABC):
+    """Out-edges as a push needs them; a subclass per kind of edge weight.
 
-    graph: WalkOperator
+    `edge_counts` (n,) is what pushing each node reads; `costs` the same, at least 1, to which its threshold is in
+    proportion. A round that would read more than `dense_edges` is done as one pass over the whole graph.
+    """
+
+    def __init__(self, edges: int, edge_counts: Int32Array, costs: Int32Array) -> None:
+        self.edges, self.edge_counts, self.costs = edges, edge_counts, costs
 
     @property
     def size(self) -> int:
         """How many nodes there are."""
-        return self.graph.size
+        return len(self.costs)
 
     @property
     def dense_edges(self) -> int:
         """Above this many edges a round is dense."""
-        return int(DENSE_SHARE * self.graph.edges)
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int32: out-edges."""
-        return self.graph.out_degrees
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int32: the same, at least 1."""
-        return self.graph.costs
+        return int(DENSE_SHARE * self.edges)
 
     @property
     def stationary(self) -> FloatArray | None:
-        """(n,) array of float: each node's share of all weight; None if an edge goes one way only."""
+        """(n,) array: where a walk without restarts spends its time in the end; None where that is not known."""
+        return None
+
+    @abstractmethod
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
+
+    @abstractmethod
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """The (n,) array that arrives when every node sends its (n,) `amounts`: one sparse product."""
+
+    @abstractmethod
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds, their graph arrays already bound."""
+
+
+class StaticTransitions(Transitions):
+    """The transitions of a prepared graph with fixed weights."""
+
+    def __init__(self, graph: WalkOperator) -> None:
+        super().__init__(graph.edges, graph.out_degrees, graph.costs)
+        self.graph = graph
+
+    @property
+    def stationary(self) -> FloatArray | None:
+        """Each node's share of all weight; None if an edge goes one way only."""
         return self.graph.stationary if self.graph.symmetric else None
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets."""
+        """What arrives where; see :class:`Transitions`."""
         graph = self.graph
-        starts = graph.indptr.take(nodes)
         counts = graph.out_degrees.take(nodes).astype(np.int64)
-        edges = ranges(starts, counts)
+        edges = ranges(graph.indptr.take(nodes), counts)
         values = np.repeat(amounts * graph.inverse_out.take(nodes), counts)
         values *= graph.weights.take(edges)
         return graph.indices.take(edges).astype(np.intp), values
@@ -90,7 +109,7 @@ class StaticTransitions:
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds over this graph."""
+        """The compiled rounds."""
         graph = self.graph
         bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
         return partial(compiled_kernels().static_rounds, *bound)
@@ -245,56 +264,6 @@ class PageRankResult:
         return nodes[order].astype(np.intp), values[order]
 
 
-class Transitions(Protocol):
-    """Out-edges as a push needs them."""
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        ...
-
-    @property
-    def dense_edges(self) -> int:
-        """A round that would read more edges than this is done as one pass over the whole graph."""
-        ...
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int: what pushing a node costs."""
-        ...
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int: the same, at least 1; the threshold of a node is in proportion to it."""
-        ...
-
-    @property
-    def stationary(self) -> FloatArray | None:
-        """(n,) array: where a walk without restarts spends its time in the end; None where that is not known."""
-        ...
-
-    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
-        ...
-
-    def sweep(self, amounts: FloatArray) -> FloatArray:
-        """The (n,) array that arrives when every node sends its (n,) `amounts`."""
-        ...
-
-    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds, its graph arrays already bound."""
-        ...
-
-
-@runtime_checkable
-class Invertible(Protocol):
-    """Transitions that can be read backwards, too."""
-
-    def inflow(self, nodes: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
-        """Sources of the edges into `nodes`, the share of its mass each sends, and whose edge it is (by place)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class PushSettings:
     """How a push goes: see :func:`phasegraph.graph.pagerank.personalized_pagerank`."""
@@ -359,7 +328,7 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
     if settings.complete and transitions.stationary is not None:
         expected = residual * transitions.stationary.take(nodes)
         values += expected
-        if settings.refine and isinstance(transitions, Invertible):
+        if settings.refine and isinstance(transitions, StaticTransitions):
             at.scanned += _refine(transitions, settings, space, _Ends(nodes, values, left / kept, expected))
     return PageRankResult(nodes, values, transitions.size, residual, at.rounds - 1, at.scanned, len(nodes))
 
@@ -374,7 +343,7 @@ class _Ends:
     expected: FloatArray
 
 
-def _refine(transitions: Invertible, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
+def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
     """Replace, for the nodes with most mass, the expected inflow of the next step by the exact one.
 
     Returns how many edges that has read.

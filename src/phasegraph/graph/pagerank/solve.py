@@ -248,23 +248,19 @@ def push_settings(
 
 
 def run_push(
-    rows: Transitions,
-    pool: WorkspacePool,
-    seeds: Seeds,
-    settings: PushSettings,
-    workspace: PushWorkspace | None,
+    transitions: Transitions, pool: WorkspacePool, seeds: Seeds, settings: PushSettings, workspace: PushWorkspace | None
 ) -> PageRankResult:
     """Push in the given workspace, or in one of `pool`."""
-    if workspace is not None:
-        if not isinstance(workspace, PushWorkspace):
-            raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
-        if workspace.size != rows.size:
-            raise InvalidInputError(f"workspace must serve {rows.size} nodes; got one for {workspace.size}")
-        return push(rows, seeds, settings, workspace)
-    space = pool.borrow()
-    result = push(rows, seeds, settings, space)
-    pool.give_back(space)
-    return result
+    if workspace is None:
+        space = pool.borrow()
+        result = push(transitions, seeds, settings, space)
+        pool.give_back(space)
+        return result
+    if not isinstance(workspace, PushWorkspace):
+        raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
+    if workspace.size != transitions.size:
+        raise InvalidInputError(f"workspace must serve {transitions.size} nodes; got one for {workspace.size}")
+    return push(transitions, seeds, settings, workspace)
 
 
 def _follow(probability: float) -> float:
