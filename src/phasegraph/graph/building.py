@@ -215,15 +215,20 @@ def read_openie(
     """
     file = Path(path)
     rows = read_passages(passages)
-    data = _bytes_of(file)
+    if not file.is_file():
+        raise InvalidInputError(f"{file}: the file does not exist")
+    data = file.read_bytes()
     docs = _docs(file, data)
     records: list[Extraction] = []
     bad_triples = bad_entities = 0
     for ids, where, entry, fields in _by_line(file, data, rows) if docs is None else _by_entry(file, docs, rows):
         names, lost_names = entity_names(_listed(where, entry, fields[0]) if entities else [])
         stated = _listed(where, entry, fields[1])
-        if strict:
-            _check_shapes(where, stated)
+        wrong = [item for item in stated if not isinstance(item, list) or list(map(type, item)) != [str] * 3]
+        if strict and wrong:
+            raise InvalidInputError(
+                f"{where}: a triple must be three texts [subject, predicate, object]; got {wrong[0]!r}"
+            )
         triples, lost_triples = sound_triples(stated)
         bad_entities, bad_triples = bad_entities + lost_names, bad_triples + lost_triples
         records += [Extraction(name, names, triples) for name in ids]
@@ -328,12 +333,6 @@ def _docs(file: Path, data: bytes) -> list[object] | None:
     return docs
 
 
-def _bytes_of(file: Path) -> bytes:
-    if not file.is_file():
-        raise InvalidInputError(f"{file}: the file must exist; there is none")
-    return file.read_bytes()
-
-
 def _parsed(where: str, data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8"))
@@ -348,12 +347,6 @@ def _listed(where: str, entry: Mapping[str, object], name: str) -> list[object]:
     if not isinstance(value, list):
         raise InvalidInputError(f"{where}: {name!r} must be a list; got {value!r:.80}")
     return value
-
-
-def _check_shapes(where: str, stated: list[object]) -> None:
-    for item in stated:
-        if not (isinstance(item, list) and len(item) == 3 and all(isinstance(part, str) for part in item)):
-            raise InvalidInputError(f"{where}: a triple must be three texts [subject, predicate, object]; got {item!r}")
 
 
 def _squeezed(text: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from types import MappingProxyType
@@ -18,6 +18,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import Float32Array
+from phasegraph._validation import check_count, check_flag, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
 from phasegraph.graph.entity_graph import (
@@ -73,12 +74,18 @@ def references(texts: Sequence[str], documents: Sequence[str], *, across: bool =
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
     [(0, 1), (1, 2)]
     """
+    named = ["" if across else name for name in documents]
+    return _sharing(map(markers, texts), named, 2, _COMMON)
+
+
+def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: int, most: int) -> Pairs:
+    """Pairs of rows of one document with the same word, where between `fewest` and `most` hold it."""
     holders: dict[tuple[str, str], list[int]] = {}
-    for row, text in enumerate(texts):
-        for marker in dict.fromkeys(markers(text)):
-            holders.setdefault(("" if across else documents[row], marker), []).append(row)
+    for row, own in enumerate(words):
+        for word in dict.fromkeys(own):
+            holders.setdefault((documents[row], word), []).append(row)
     for rows in holders.values():
-        if len(rows) <= _COMMON:
+        if fewest <= len(rows) <= most:
             yield from combinations(rows, 2)
 
 
@@ -99,15 +106,8 @@ def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[b
     >>> list(identifiers(texts, ["a", "a", "b"], [True, True, True], 2, 12))
     [(0, 1)]
     """
-    holders: dict[tuple[str, str], list[int]] = {}
-    for row, text in enumerate(texts):
-        if code[row]:
-            for word in dict.fromkeys(_IDENTIFIER.findall(text)):
-                if word not in _KEYWORDS:
-                    holders.setdefault((documents[row], word), []).append(row)
-    for rows in holders.values():
-        if fewest <= len(rows) <= most:
-            yield from combinations(rows, 2)
+    words = (_IDENTIFIER.findall(text) if is_code else () for text, is_code in zip(texts, code, strict=True))
+    return _sharing(([word for word in own if word not in _KEYWORDS] for own in words), documents, fewest, most)
 
 
 def looks_like_code(text: str) -> bool:
@@ -142,9 +142,8 @@ def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
 def matrix(pairs: Pairs, size: int) -> Csr:
     """(P, P) symmetric csr of how often each pair is given, without a diagonal."""
     counted = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
-    left = np.fromiter((pair[0] for pair in counted), dtype=np.int32, count=len(counted))
-    right = np.fromiter((pair[1] for pair in counted), dtype=np.int32, count=len(counted))
-    counts = np.fromiter(counted.values(), dtype=np.float32, count=len(counted))
+    left, right = np.array(list(counted), dtype=np.int32).reshape(-1, 2).T
+    counts = np.array(list(counted.values()), dtype=np.float32)
     half = sparse.csr_array((counts, (left, right)), shape=(size, size))
     whole = (half + half.T).tocsr()
     whole.sort_indices()
@@ -184,15 +183,12 @@ class ChunkSettings:
     across: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.across, bool):
-            raise InvalidTypeError(f"ChunkSettings.across must be true or false; got {self.across!r}")
-        for one in fields(self)[:-1]:
-            value, whole = getattr(self, one.name), one.name in ("nearest", "fewest", "most")
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float | np.floating):
-                raise InvalidTypeError(f"ChunkSettings.{one.name} must be a number; got {value!r}")
-            least = 1 if whole else 0
-            if not least <= value < np.inf or (one.name == "threshold" and not 0 < value <= 1):
-                raise InvalidInputError(f"ChunkSettings.{one.name} must be finite and at least {least}; got {value!r}")
+        check_flag("ChunkSettings.across", self.across)
+        for name in KINDS:
+            check_range(f"ChunkSettings.{name}", getattr(self, name))
+        check_range("ChunkSettings.threshold", self.threshold, 0, 1, ends="(]")
+        for name in ("nearest", "fewest", "most"):
+            check_count(f"ChunkSettings.{name}", getattr(self, name), minimum=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,13 +236,9 @@ class ChunkGraph:
     def walkable(self) -> EntityGraph:
         """The same as a graph without entities, for walks."""
         count = len(self.passages)
-        total: Csr = sparse.csr_array((count, count), dtype=np.float32)
-        for link in self.links.values():
-            total = total + link
-        nothing = sparse.csr_array((count, 0), dtype=np.int32)
-        return _Linked(
-            self.passages, (), nothing, nothing.astype(np.int8), embeddings=self.embeddings, total=total.tocsr()
-        )
+        total = sum(self.links.values(), start=sparse.csr_array((count, count), dtype=np.float32)).tocsr()
+        nothing = sparse.csr_array((count, 0), dtype=np.int8)
+        return _Linked(self.passages, (), nothing, nothing, embeddings=self.embeddings, total=total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,16 +310,15 @@ def build_chunk_graph(
     vectors = None if embeddings is None else checked_embeddings("embeddings", embeddings, count)
     links: dict[str, Csr] = {}
     if chosen.sequential:
-        links["sequential"] = matrix(sequential(where, places), count) * np.float32(chosen.sequential)
+        links["sequential"] = matrix(sequential(where, places), count)
     if chosen.semantic and vectors is not None:
-        links["semantic"] = semantic(vectors, chosen.threshold, chosen.nearest) * np.float32(chosen.semantic)
+        links["semantic"] = semantic(vectors, chosen.threshold, chosen.nearest)
     if chosen.reference:
-        shared = matrix(references(texts, where, across=chosen.across), count)
-        links["reference"] = shared.sqrt() * np.float32(chosen.reference)
+        links["reference"] = matrix(references(texts, where, across=chosen.across), count).sqrt()
     if chosen.identifier:
-        shared = matrix(identifiers(texts, where, coded, chosen.fewest, chosen.most), count)
-        links["identifier"] = shared.sqrt() * np.float32(chosen.identifier)
-    return ChunkGraph(ids, {kind: links[kind] for kind in KINDS if kind in links and links[kind].nnz}, vectors)
+        links["identifier"] = matrix(identifiers(texts, where, coded, chosen.fewest, chosen.most), count).sqrt()
+    weighted = {kind: link * np.float32(getattr(chosen, kind)) for kind, link in links.items() if link.nnz}
+    return ChunkGraph(ids, weighted, vectors)
 
 
 def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any]:

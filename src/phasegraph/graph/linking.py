@@ -449,7 +449,9 @@ class RelevanceTransitions(Transitions):
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds."""
         g = self.graph
-        return partial(compiled_kernels().relevance_rounds, g.indptr, g.indices, g.weights, self.node_weights, g.costs)
+        return partial(
+            compiled_kernels().relevance_rounds, (g.indptr, g.indices, g.weights, self.node_weights, g.costs)
+        )
 
 
 @dataclass(frozen=True, slots=True)

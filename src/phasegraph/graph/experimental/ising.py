@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, NotConvergedError
 
 _STEPS = 10_000
@@ -63,11 +64,10 @@ def mean_field(
     >>> mean_field([0.8, 0.2], [[0, 1], [1, 0]], coupling=0.0).round(4)
     array([0.664 , 0.1974])
     """
-    numbers = {"field": field, "coupling": coupling, "temperature": temperature, "tolerance": tolerance}
-    for name, number in numbers.items():
-        low_ok = number > 0 if name in ("temperature", "tolerance") else number >= 0
-        if not (np.isfinite(number) and low_ok):
-            raise InvalidInputError(f"{name} must be finite and {'> 0' if name[0] == 't' else '>= 0'}; got {number!r}")
+    check_range("field", field)
+    check_range("coupling", coupling)
+    check_range("temperature", temperature, ends="(]")
+    check_range("tolerance", tolerance, ends="(]")
     z = np.array(relevance, dtype=np.float64)
     if z.ndim != 1 or not np.isfinite(z).all() or (np.abs(z) > 1).any():
         raise InvalidInputError("relevance must be a flat array of numbers in [-1, 1]")
@@ -125,8 +125,7 @@ def ising_rerank(
     values = np.array(scores, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
         raise InvalidInputError("scores must be a flat array of finite numbers >= 0")
-    if not 0 <= blend <= 1:
-        raise InvalidInputError(f"blend must be in [0, 1]; got {blend!r}")
+    check_range("blend", blend, 0, 1)
     top = float(values.max(initial=0.0))
     centred = values - (values.mean() if len(values) else 0.0)
     size = float(np.abs(centred).max(initial=0.0))

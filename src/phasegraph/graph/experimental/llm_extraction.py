@@ -17,6 +17,7 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from phasegraph._validation import check_count
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import entity_names, read_passages, sound_triples
 from phasegraph.graph.entity_graph import Extraction, Triple
@@ -313,11 +314,7 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         for name in ("attempts", "workers", "give_up_after"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise InvalidTypeError(f"ModelSettings.{name} must be a whole number; got {value!r}")
-            if value < 1:
-                raise InvalidInputError(f"ModelSettings.{name} must be at least 1; got {value}")
+            check_count(f"ModelSettings.{name}", getattr(self, name), minimum=1)
         for name in ("backoff", "sleep"):
             if not callable(getattr(self, name)):
                 raise InvalidTypeError(f"ModelSettings.{name} must be callable; got {getattr(self, name)!r}")

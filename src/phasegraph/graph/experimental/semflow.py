@@ -44,7 +44,10 @@ def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 
     if not len(given):
         return given
     ordered = np.sort(given)
-    bottom, top = (_interpolated(ordered, level) for level in (low, high))
+    places = np.array([low, high]) * (len(ordered) - 1)
+    below = places.astype(np.intp)
+    above = np.minimum(below + 1, len(ordered) - 1)
+    bottom, top = ordered[below] + (places - below) * (ordered[above] - ordered[below])
     if top <= bottom:
         return np.full(len(given), 0.5)
     scaled: FloatArray = np.clip((given - bottom) / (top - bottom), 0.0, 1.0)
@@ -52,12 +55,7 @@ def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 
 
 
 def abstractness(
-    mentions: Any,
-    passages: ArrayLike,
-    *,
-    ddof: int = 0,
-    shrinkage: float = 0.0,
-    prior: float | None = None,
+    mentions: Any, passages: ArrayLike, *, ddof: int = 0, shrinkage: float = 0.0, prior: float | None = None
 ) -> FloatArray:
     """Variance of the embeddings of the passages that mention each entity: the trace of their covariance.
 
@@ -106,9 +104,7 @@ def abstractness(
     variance[several] = _scatter(members[several], vectors) / (counts[several] - ddof)
     if shrinkage == 0:
         return variance
-    level = prior
-    if level is None:
-        level = float(variance[several].mean()) if several.any() else 0.0
+    level = prior if prior is not None else float(variance[several].mean()) if several.any() else 0.0
     shrunk: FloatArray = (counts * variance + shrinkage * level) / (counts + shrinkage)
     return shrunk
 
@@ -137,22 +133,6 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
     return kept[key]
 
 
-def entity_relevance(mentions: Any, passage_scores: ArrayLike, *, normalised: bool = True) -> FloatArray:
-    """How relevant each of the E entities is to a query: the best of the (P,) scores of the passages that mention it.
-
-    0 for an entity without a passage; in [0, 1] by :func:`truncated_min_max` if `normalised`.
-
-    >>> from scipy import sparse
-    >>> mentions = sparse.csr_array([[1, 1, 0], [1, 0, 0]])
-    >>> entity_relevance(mentions, [0.2, 0.8], normalised=False).tolist()
-    [0.8, 0.2, 0.0]
-    """
-    scores = finite_vector(passage_scores, "passage_scores")
-    members = members_of(mentions, len(scores))
-    best = best_of(members, scores)
-    return truncated_min_max(best) if normalised else best
-
-
 def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
     """Per row of a CSR matrix, the highest of the scores its columns have; 0 for an empty row.
 
@@ -163,14 +143,6 @@ def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> F
     np.maximum.at(best, entries, scores.take(members.indices))
     best[best == -np.inf] = 0.0
     return best
-
-
-def _interpolated(ordered: FloatArray, level: float) -> float:
-    """Quantile of sorted values by linear interpolation."""
-    place = level * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return float(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
 
 
 def _scatter(members: Any, vectors: Any) -> FloatArray:
@@ -194,8 +166,7 @@ def members_of(mentions: Any, passages: int) -> Any:
     given: Any = mentions
     if given.ndim != 2 or given.shape[0] != passages:
         raise InvalidInputError(f"mentions must have one row per passage ({passages}); got shape {given.shape}")
-    members = given.T.tocsr()
-    members = sparse.csr_array(members, copy=True)
+    members = sparse.csr_array(given.T.tocsr(), copy=True)
     members.sum_duplicates()
     members.eliminate_zeros()
     members.data = np.ones(len(members.data))
@@ -274,10 +245,7 @@ class FlowParameters:
 
 
 SEMFLOW_PARAMETERS: Mapping[str, FlowParameters] = MappingProxyType(
-    {
-        "paper": FlowParameters(),
-        "released": FlowParameters(directed=False, facts=5, entity_seeds=5),
-    }
+    {"paper": FlowParameters(), "released": FlowParameters(directed=False, facts=5, entity_seeds=5)}
 )
 """By name: what the paper states, and what the released entry point runs.
 
@@ -455,7 +423,7 @@ class FlowTransitions(Transitions):
         edges = (arrays.indptr, arrays.indices, arrays.penalties, arrays.downs, arrays.semantics)
         flow = (*edges, tuple(arrays.chances))
         bound = (flow, self.relevance, arrays.edge_counts, arrays.costs, self.floor)
-        return partial(compiled_kernels().semantic_rounds, *bound)
+        return partial(compiled_kernels().semantic_rounds, bound)
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,22 +70,13 @@ def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
 
 @_compiled
 def static_rounds(
-    indptr: Any,
-    indices: Any,
-    weights: Any,
-    inverse_out: Any,
-    costs: Any,
-    settings: Any,
-    state: Any,
-    queues: Any,
-    held: int,
-    size: int,
-    rounds: int,
+    graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
     """Rounds over fixed weights, until nothing is above the threshold, one gets dense, or the limit is passed.
 
     Returns the new frontier's size, the rounds done, the edges scanned and the number of touched nodes.
     """
+    indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     scanned = 0
@@ -112,19 +103,10 @@ def static_rounds(
 
 @_compiled
 def relevance_rounds(
-    indptr: Any,
-    indices: Any,
-    weights: Any,
-    node_weights: Any,
-    costs: Any,
-    settings: Any,
-    state: Any,
-    queues: Any,
-    held: int,
-    size: int,
-    rounds: int,
+    graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
     """Rounds over weights that are multiplied by the weight of the node an edge leads to."""
+    indptr, indices, weights, node_weights, costs = graph
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     scanned = 0
@@ -195,19 +177,10 @@ def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: i
 
 @_compiled
 def semantic_rounds(
-    flow: Any,
-    relevance: Any,
-    edge_counts: Any,
-    costs: Any,
-    floor: float,
-    settings: Any,
-    state: Any,
-    queues: Any,
-    held: int,
-    size: int,
-    rounds: int,
+    graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
     """Rounds over a semantic flow; the weights of a node's edges are worked out when it is pushed."""
+    flow, relevance, edge_counts, costs, floor = graph
     follow, threshold, dense_edges, limit = settings
     _, frontier, received, amounts = queues
     scanned = 0

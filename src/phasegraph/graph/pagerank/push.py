@@ -111,8 +111,8 @@ class StaticTransitions(Transitions):
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds."""
         graph = self.graph
-        bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
-        return partial(compiled_kernels().static_rounds, *bound)
+        arrays = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
+        return partial(compiled_kernels().static_rounds, arrays)
 
 
 Reset: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"

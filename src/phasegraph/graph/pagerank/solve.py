@@ -192,7 +192,7 @@ def personalized_pagerank(
     if method == "push":
         settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete, refine)
         return run_push(StaticTransitions(prepared), prepared.pool, seeds, settings, workspace)
-    follow = _follow(follow_probability)
+    follow = check_range("follow_probability", follow_probability, 0, 1, ends="[)")
     bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
     limit = _limit(max_iterations, follow, bound)
     if method == "power":
@@ -240,7 +240,7 @@ def push_settings(
     refine: int = 100,
 ) -> PushSettings:
     """The checked settings of a push."""
-    follow = _follow(follow_probability)
+    follow = check_range("follow_probability", follow_probability, 0, 1, ends="[)")
     threshold = _tolerance(tolerance, RANKING_TOLERANCE)
     rounds, first = check_count("polish", polish), check_count("refine", refine)
     limit = _limit(max_iterations, follow, threshold)
@@ -261,10 +261,6 @@ def run_push(
     if workspace.size != transitions.size:
         raise InvalidInputError(f"workspace must serve {transitions.size} nodes; got one for {workspace.size}")
     return push(transitions, seeds, settings, workspace)
-
-
-def _follow(probability: float) -> float:
-    return check_range("follow_probability", probability, 0, 1, ends="[)")
 
 
 def _tolerance(given: float | None, default: float) -> float:
