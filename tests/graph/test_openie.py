@@ -82,7 +82,7 @@ def test_a_line_that_is_not_utf8_names_its_number(tmp_path: Path) -> None:
     file.write_bytes(b'{"id": "a"}\n{"id": "b\xff"}\n')
     with pytest.raises(InvalidInputError, match=r"t\.jsonl:2: must be JSON in UTF-8"):
         read_openie(file, PASSAGES)
-    with pytest.raises(InvalidInputError, match="must exist"):
+    with pytest.raises(InvalidInputError, match="does not exist"):
         read_openie(tmp_path / "none.jsonl", PASSAGES)
 
 

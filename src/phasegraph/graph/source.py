@@ -327,15 +327,9 @@ class GraphSource(GraphWalker):
             walked, node_weights, size, floor=settings.floor, closeness=settings.closeness
         )
         ids, best = best_passages(self.graph, rows, scores, limit)
-        return Ranking(
-            self.name,
-            ids,
-            best,
-            background=behind,
-            size=size,
-            payloads=WalkPaths(self.graph, walked, seeding, node_weights, ids),
-            reason="" if ids else "the walk from the query's seeds reaches no passage",
-        )
+        paths = WalkPaths(self.graph, walked, seeding, node_weights, ids)
+        reason = "" if ids else "the walk from the query's seeds reaches no passage"
+        return Ranking(self.name, ids, best, background=behind, size=size, payloads=paths, reason=reason)
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None) -> Ranking:
         """What the published recipes do without facts."""

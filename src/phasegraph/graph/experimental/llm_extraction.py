@@ -169,44 +169,36 @@ class _Reader:
             if depth >= DEEPEST:
                 raise _NotJsonError
             self.place += 1
-            return self._object(depth + 1) if sign == "{" else self._array(depth + 1)
+            return self._container("}" if sign == "{" else "]", depth + 1)
         if sign == '"':
             return self._string()
         return self._scalar()
 
-    def _array(self, depth: int) -> list[Any]:
+    def _container(self, closing: str, depth: int) -> Any:
         items: list[Any] = []
+        keys: list[str] = []
         try:
-            while self._next() != "]":
+            while self._next() != closing:
+                if closing == "}":
+                    keys.append(self._key())
                 items.append(self.value(depth))
-                self._comma("]")
+                if self._next() == ",":
+                    self.place += 1
+                elif self.text[self.place] != closing:
+                    raise _NotJsonError
             self.place += 1
         except _Unfinished:
             self.place = len(self.text)
-        return items
+        return dict(zip(keys, items, strict=False)) if closing == "}" else items
 
-    def _object(self, depth: int) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        try:
-            while self._next() != "}":
-                if self._next() != '"':
-                    raise _NotJsonError
-                key = self._string()
-                if self._next() != ":":
-                    raise _NotJsonError
-                self.place += 1
-                fields[key] = self.value(depth)
-                self._comma("}")
-            self.place += 1
-        except _Unfinished:
-            self.place = len(self.text)
-        return fields
-
-    def _comma(self, closing: str) -> None:
-        if self._next() == ",":
-            self.place += 1
-        elif self.text[self.place] != closing:
+    def _key(self) -> str:
+        if self._next() != '"':
             raise _NotJsonError
+        key = self._string()
+        if self._next() != ":":
+            raise _NotJsonError
+        self.place += 1
+        return key
 
     def _string(self) -> str:
         found = _STRING.match(self.text, self.place)
@@ -340,19 +332,16 @@ def ask(model: TextModel, title: str, text: str, cache: AnswerCache, settings: M
 
     def answered(prompt: str, read: Callable[[str], list[Any] | None]) -> list[Any] | str:
         nonlocal calls
-        kept = cache.get(prompt)
-        if kept is not None:
-            return kept
-        reason = ""
-        for attempt in range(1, settings.attempts + 1):
+        found, reason = cache.get(prompt), ""
+        for attempt in range(1, settings.attempts + 1) if found is None else ():
+            if attempt > 1:
+                settings.sleep(settings.backoff(attempt - 1))
             calls += 1
             found, reason = _call(model, prompt, read)
             if found is not None:
                 cache.put(prompt, found)
-                return found
-            if attempt < settings.attempts:
-                settings.sleep(settings.backoff(attempt))
-        return reason
+                break
+        return reason if found is None else found
 
     named = answered(entity_prompt(title, text), read_entities)
     if isinstance(named, str):
@@ -492,13 +481,16 @@ def extract_with_model(
     started = perf_counter()
     texts = list(dict.fromkeys((title, text) for _, title, text in rows))
     asked = _asked(texts, model, kept, chosen)
-    outcomes = dict(with_progress(_counted(asked, len(texts)), progress, label="extract"))
+    outcomes = dict(with_progress(_Sized(asked, len(texts)), progress, label="extract"))
     return _gathered(rows, outcomes, perf_counter() - started)
 
 
-class _counted:  # noqa: N801 - an iterable with a length, for the bar
-    def __init__(self, items: Iterator[tuple[_Key, Outcome]], length: int) -> None:
-        self.items, self.length = items, length
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """An iterable with a length, for the bar."""
+
+    items: Iterator[tuple[_Key, Outcome]]
+    length: int
 
     def __iter__(self) -> Iterator[tuple[_Key, Outcome]]:
         return self.items
