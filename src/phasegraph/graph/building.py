@@ -65,16 +65,10 @@ def build_graph(
         Naming the row or the passage: for an empty corpus, ids that repeat or are missing, passages without
         text, triples that do not have three parts or belong to no passage, embeddings that do not fit.
 
-    References
-    ----------
-    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
-
     Examples
     --------
-    >>> graph = build_graph(
-    ...     [{"id": "1", "text": "Ada Lovelace met Charles Babbage."}],
-    ...     triples={"1": [("Ada Lovelace", "met", "Charles Babbage")]},
-    ... )
+    >>> passages = [{"id": "1", "text": "Ada Lovelace met Charles Babbage."}]
+    >>> graph = build_graph(passages, triples={"1": [("Ada Lovelace", "met", "Charles Babbage")]})
     >>> graph.entities, graph.facts.nnz
     (('ada lovelace', 'charles babbage'), 2)
     """

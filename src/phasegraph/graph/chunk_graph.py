@@ -195,15 +195,9 @@ class ChunkSettings:
 class ChunkGraph:
     """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
 
-    Parameters
-    ----------
-    passages : tuple of str
-        The P ids.
-    links : mapping of str to (P, P) csr array of float32
-        Symmetric, without a diagonal, weights included; keys are "sequential", "semantic", "reference" and
-        "identifier", those without an edge left out.
-    embeddings : (P, d) array of float32, optional
-        L2-normalised.
+    `passages` are the P ids; `links` (P, P) float32 matrices by kind of edge ("sequential", "semantic", "reference",
+    "identifier"; those without an edge left out), symmetric, without a diagonal, weights included; `embeddings` (P, d)
+    float32, L2-normalised.
     """
 
     passages: tuple[str, ...]

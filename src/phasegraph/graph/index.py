@@ -32,6 +32,7 @@ from phasegraph.ranking import by_fields
 from phasegraph.serialization import read_bundle, write_bundle
 
 Row = tuple[str, str, str]
+_FIELDS = ("entities", "triples", "titles", "lead")
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,17 +114,9 @@ class GraphIndex:
     ) -> GraphIndex:
         """A new index with passages added at the end, its graph equal to the bit to that of all passages built at once.
 
-        Parameters
-        ----------
-        passages : iterable of mapping or object
-            As for :meth:`build`; their ids must be new.
-        triples : mapping or iterable of Extraction, optional
-            Of the new passages.
-        embeddings : (n, d) array_like of float, optional
-            One row per new passage; needed exactly where the index has embeddings.
-        name_embeddings : mapping of str to (d,) array_like, or callable, optional
-            Of new names, as for :meth:`NameSynonyms.of`, where the index has synonyms. An index that was built with
-            a callable goes on with that; after loading, it has to be given again once.
+        The ids must be new, `triples` and `embeddings` are of the new passages; the latter are needed exactly where the
+        index has embeddings. `name_embeddings` of new names are as for :meth:`NameSynonyms.of`, where the index has
+        synonyms: one that was built with a callable goes on with that; after loading, it has to be given again once.
         """
         new = tuple(read_passages(passages))
         clash = next((name for name, _, _ in new if name in self.found), None)
@@ -136,12 +129,8 @@ class GraphIndex:
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
         """A new index without these passages, its graph equal to the bit to that of the others built at once.
 
-        Parameters
-        ----------
-        ids : iterable of str
-            In the index; not all of it.
-        name_embeddings : mapping of str to (d,) array_like, or callable, optional
-            As for :meth:`add`: without a title, other names may be found where it stood.
+        At least one passage stays. `name_embeddings` as for :meth:`add`: without a title, other names may be found
+        where it stood.
         """
         gone = dict.fromkeys(check_names("ids", ids))
         unknown = next((name for name in gone if name not in self.found), None)
@@ -191,8 +180,12 @@ class GraphIndex:
             raise IntegrityError(f"{name}: the records of a saved index must fit; {error}") from error
 
     def _line(self, row: Row) -> dict[str, object]:
-        given = [_fields(one) for one in self.given.get(row[0], ())]
-        return {"id": row[0], "title": row[1], "text": row[2], "found": _fields(self.found[row[0]]), "given": given}
+        name, title, text = row
+        found, *given = ({key: getattr(one, key) for key in _FIELDS} for one in self._records_of(name))
+        return {"id": name, "title": title, "text": text, "found": found, "given": given}
+
+    def _records_of(self, name: str) -> tuple[Extraction, ...]:
+        return (self.found[name], *self.given.get(name, ()))
 
     @cached_property
     def _forms(self) -> Counter[str]:
@@ -220,7 +213,9 @@ class GraphIndex:
         forms.subtract(form for _, title, _ in gone if title for form in title_names(title))
         forms += Counter()
         left = {name for name, _, _ in gone}
-        touched = self._standing_in(set(forms) ^ set(self._forms), left)
+        # Passages in which a name that came or went stands as words are read again.
+        wanted = Gazetteer((set(forms) ^ set(self._forms)) - self.gazetteer, normalised=True)
+        touched = [name for name, texts in self._words.items() if name not in left and wanted.stands_in(texts)]
         again = [*came, *(row for row in self.rows if row[0] in touched)]
         known = {name: texts for name, texts in self._words.items() if name not in left} | _split(came)
         words = {word for name, _, _ in again for word in known[name]}
@@ -231,7 +226,7 @@ class GraphIndex:
         graph = replace_passages(
             self.graph if self.synonyms is None else replace(self.graph, synonyms=None),
             [name for name, _, _ in rows],
-            before={name: (self.found[name], *self.given.get(name, ())) for name in dropped},
+            before={name: self._records_of(name) for name in dropped},
             after={name: (record, *given.get(name, ())) for name, record in fresh.items()},
             embeddings=vectors,
         )
@@ -243,13 +238,6 @@ class GraphIndex:
         object.__setattr__(changed, "_words", known)
         object.__setattr__(changed, "_forms", forms)
         return changed
-
-    def _standing_in(self, names: set[str], besides: set[str]) -> list[str]:
-        """Passages in which one of the names stands as words."""
-        wanted = Gazetteer(names - self.gazetteer, normalised=True)
-        if not len(wanted):
-            return []
-        return [name for name, _, _ in self.rows if name not in besides and wanted.stands_in(self._words[name])]
 
     def _joined(self, embeddings: Any, count: int) -> Any:
         old = self.graph.embeddings
@@ -269,14 +257,5 @@ def _split(rows: Iterable[Row]) -> dict[str, list[str]]:
     return {name: split_words(text).texts for name, _, text in rows}
 
 
-def _fields(record: Extraction) -> dict[str, object]:
-    return {
-        "entities": list(record.entities),
-        "triples": [list(triple) for triple in record.triples],
-        "titles": list(record.titles),
-        "lead": record.lead,
-    }
-
-
 def _record(name: str, state: Mapping[str, Any]) -> Extraction:
-    return Extraction(name, state["entities"], state["triples"], state["titles"], state["lead"])
+    return Extraction(name, *(state[key] for key in _FIELDS))

@@ -67,16 +67,10 @@ class LinkSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeding:
-    """Seeds of one query.
+    """Seeds of one query, or none and the reason why.
 
-    Parameters
-    ----------
-    nodes : (s,) array of int
-        Nodes of the graph, each once: passages by falling mass, then entities in the order of the query.
-    masses : (s,) array of float
-        Positive; need not sum to 1.
-    reason : str
-        Why there are none.
+    `nodes` (s,) are nodes of the graph, each once: passages by falling mass, then entities in the order of the query.
+    `masses` (s,) are positive and need not sum to 1.
     """
 
     nodes: IntArray
@@ -139,10 +133,9 @@ def link(
     nodes = np.concatenate([passages, entities + len(graph.passages)])
     masses = np.concatenate([passage_masses, entity_masses])
     held = masses > 0
-    if not held.any():
-        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
-        return Seeding(nodes[held], masses[held], f"the query names no entity of the graph and {handed}")
-    return Seeding(nodes[held], masses[held])
+    handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+    reason = "" if held.any() else f"the query names no entity of the graph and {handed}"
+    return Seeding(nodes[held], masses[held], reason)
 
 
 def similarities(ranking: Ranking) -> FloatArray:
@@ -188,13 +181,11 @@ class FactIndex:
     Parameters
     ----------
     ends : (F, 2) or (F, 1) array of int32
-        Rows of `EntityGraph.entities`: subject and object of a fact, or the one entity of a name (and then -1
-        where there are two columns).
+        Rows of `EntityGraph.entities`: subject and object of a fact, or the one entity of a name (padded with -1).
     embeddings : (F, d) array of float32
         L2-normalised, of the facts or names as text.
     stated : (F,) sequence of tuple of str
-        Ids of the passages that state each fact; an empty one where they are not known, as for a name. None at all:
-        not known of any.
+        Ids of the passages that state each fact, where they are known; () if they are not known of any.
     """
 
     ends: Int32Array
@@ -218,18 +209,10 @@ class FactIndex:
         *,
         passages: Iterable[str | Collection[str]] | None = None,
     ) -> FactIndex:
-        """Match facts with a graph.
+        """Match facts (subject, predicate, object), each with a row of `embeddings`, with a graph.
 
-        Parameters
-        ----------
-        graph : EntityGraph
-        facts : iterable of (subject, predicate, object)
-            Those of which an end is no entity of the graph are left out.
-        embeddings : (F, d) array_like of float
-            One row per fact given.
-        passages : iterable of str or collection of str, optional
-            For each fact the id or ids of the passages that state it, so that it is not found for a caller who may not
-            see them (:meth:`within`).
+        Those of which an end is no entity of the graph are left out. `passages` names for each fact the id or ids of
+        the passages that state it, so that it is not found for a caller who may not see them (:meth:`within`).
         """
         rows = graph.entity_rows
         ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in facts]
@@ -481,30 +464,16 @@ NO_FACTS = "there is no fact to seed the walk: passages are ranked by their simi
 def fact_reset(
     graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
 ) -> Seeding:
-    """The reset distribution of HippoRAG 2, which SemFlowRAG shares; entities first, passages next.
+    """The reset distribution of HippoRAG 2 (arXiv:2502.14802), which SemFlowRAG shares; entities first, passages next.
 
     A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
     is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
     adds its min-max scaled similarity times the passage weight. Facts are the `top_facts` with the highest score;
     the papers have a language model filter them first.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    ends : (F, 2) array of int
-        Entity rows of the facts that are kept; -1 for none.
-    fact_scores : (F,) array of float
-        Their similarities to the query, min-max scaled over all facts.
-    similarities : (P,) array of float
-        Of all passages to the query.
-    recipe : ResetRecipe
+    `ends` (F, 2) are entity rows of the facts, -1 for none; `fact_scores` (F,) their similarities to the query, min-max
+    scaled over all facts; `similarities` (P,) those of all passages.
 
-    References
-    ----------
-    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
-
-    Examples
-    --------
     >>> from phasegraph.graph import Extraction, graph_from_extractions
     >>> graph = graph_from_extractions(["0", "1"], [Extraction("0", ["b", "c"]), Extraction("1", ["b"])])
     >>> seeds = fact_reset(graph, np.array([[0, 1]]), np.array([0.9]), np.array([1.0, 0.0]), RESETS["semflowrag"])

@@ -72,7 +72,7 @@ class RuleExtractor:
 
     A gazetteer's names are found by longest match. What is left of the text gives its runs of capitalised
     words, joined by words such as "of". Numbers and dates are no names, nor are words such as "However" that
-    only start a sentence.
+    only start a sentence. What is found in a passage depends on the passage and on the gazetteer alone.
 
     Parameters
     ----------
@@ -82,10 +82,6 @@ class RuleExtractor:
         Titles of the corpus; their names (`title_names`) are in the gazetteer, too.
     matcher : {"auto", "automaton", "python"}
         See :class:`Gazetteer`.
-
-    Notes
-    -----
-    What is found in a passage depends on the passage and on the gazetteer, on nothing else.
 
     Examples
     --------

@@ -87,13 +87,9 @@ class PathNode:
 class WalkPath:
     """Why a passage was found.
 
-    Parameters
-    ----------
-    seeds : tuple of (PathNode, float)
-        Where the walk restarted, with each seed's share of the mass, greatest first.
-    path : tuple of PathNode
-        From a seed to the passage: at every node the edge that brought the most mass, weighed for the query as the
-        walk weighed it. Starts elsewhere only where no seed is within six edges.
+    `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
+    the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it. It
+    starts elsewhere only where no seed is within six edges.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -426,7 +422,7 @@ class RestrictedGraphSource(GraphWalker):
     -----
     The walk runs on :func:`restrict_graph`, and rankings that seed it and embedded facts are restricted, too
     (:meth:`FactIndex.within`): what is not allowed is neither walked through nor scored, counted, returned or named.
-    With nothing allowed the answer is empty. A copy keeps the ids that a function allowed.
+    With nothing allowed the answer is empty. A copy is given the ids of the allowed passages.
 
     Examples
     --------
@@ -449,8 +445,7 @@ class RestrictedGraphSource(GraphWalker):
         object.__setattr__(self, "_inner", inner)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        seen = () if self.graph is None else self.graph.passages
-        return RestrictedGraphSource, (self.source, frozenset(seen) if callable(self.allowed) else self.allowed)
+        return type(self), (self.source, frozenset(() if self.graph is None else self.graph.passages))
 
     @property
     def name(self) -> str:

@@ -44,26 +44,13 @@ class SynonymPairs:
 def synonym_pairs(
     embeddings: ArrayLike, *, threshold: float, start: int = 0, max_pairs: int = 20_000_000
 ) -> SynonymPairs:
-    """All pairs of rows whose cosine, computed in float64, reaches a threshold: none missed and none added.
+    """All pairs of rows whose cosine, computed in float64, reaches a threshold in (0, 1]: none missed and none added.
 
-    Parameters
-    ----------
-    embeddings : (n, d) array of float
-        One row per entity, finite, of any length; a row of zeros has no synonyms.
-    threshold : float
-        In (0, 1].
-    start : int
-        Only pairs of which one row is `start` or later: for entities added to those below `start`, whose own
-        pairs are known. The pairs are to the bit those that a search over all rows would add.
-    max_pairs : int
-        An error where there are more.
+    `embeddings` (n, d) are finite and of any length; a row of zeros has no synonyms. With `start`, only pairs of which
+    one row is `start` or later, to the bit those that a search over all rows would add: for entities added to those
+    below it. More than `max_pairs` are an error. Memory beyond the input is one float32 copy of it, a smaller one, and
+    tiles of a few MB.
 
-    Notes
-    -----
-    Memory beyond the input is one float32 copy of it, a smaller one, and tiles of a few MB.
-
-    Examples
-    --------
     >>> found = synonym_pairs([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], threshold=0.9)
     >>> found.left.tolist(), found.right.tolist(), found.cosine.round(4).tolist()
     ([0], [2], [0.9988])

@@ -39,7 +39,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a text, three parallel lists.
+    """Words of a text, three parallel lists.
 
     `texts` are in lower case; abbreviations lose their dots ("U.S." is "us"), possessives their s. `capital` says
     whether a word starts with an upper-case letter, `joined` whether it may continue a name that the word before it
@@ -59,9 +59,8 @@ def split_words(text: str) -> Words:
     (['queen', 'anne', 'us', 'tour'], [False, True, False, True])
     """
     parts = _WORD.split(text if text.isascii() else _composed(text))
-    texts: list[str] = []
-    capital: list[bool] = []
-    joined: list[bool] = []
+    words = Words([], [], [])
+    texts, capital, joined = words.texts, words.capital, words.joined
     before, possessive = "", False
     for gap, word in zip(parts[0:-1:2], parts[1::2], strict=True):
         low = word.lower().replace(_DOT_ABOVE, "")
@@ -70,21 +69,18 @@ def split_words(text: str) -> Words:
             continue
         if word[-1] == ".":
             low = low.replace(".", "")
+        # A full stop may only mark the word before it as shortened.
+        shortened = gap in (". ", ".") and (len(before) == 1 or before in _ABBREVIATIONS)
+        joined.append(bool(texts) and not possessive and (gap in _JOINING or shortened))
         capital.append(word[0].isupper())
-        joined.append(bool(texts) and not possessive and (gap in _JOINING or _abbreviated(gap, before)))
         texts.append(low)
         before, possessive = low, False
-    return Words(texts, capital, joined)
+    return words
 
 
 def _composed(text: str) -> str:
     """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
     return unicodedata.normalize("NFC", text).replace("i" + _DOT_ABOVE, "i")
-
-
-def _abbreviated(gap: str, before: str) -> bool:
-    """Whether a full stop only marks the word before it as shortened."""
-    return gap in (". ", ".") and (len(before) == 1 or before in _ABBREVIATIONS)
 
 
 def normalise_name(name: str) -> str:
@@ -197,11 +193,8 @@ class Gazetteer:
             most = longest.get(word, 0)
             if not most:
                 continue
-            lengths = [
-                length
-                for length in range(min(most, count - start), 0, -1)
-                if " ".join(texts[start : start + length]) in names
-            ]
+            tried = range(min(most, count - start), 0, -1)
+            lengths = [length for length in tried if " ".join(texts[start : start + length]) in names]
             if lengths:
                 yield start, lengths
 

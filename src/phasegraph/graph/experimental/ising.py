@@ -29,38 +29,11 @@ def mean_field(
 ) -> FloatArray:
     """Fixed point of ``m = tanh((field * z + coupling * A m) / temperature)``, A the row-normalised links.
 
-    Parameters
-    ----------
-    relevance : (n,) array_like of float
-        z, in [-1, 1].
-    links : (n, n) array_like of float
-        >= 0, finite; the diagonal is ignored. A candidate without links stands alone.
-    field, coupling : float, default 1, 0.5
-        >= 0; weight of a candidate's own relevance and of its neighbours.
-    temperature, tolerance : float, default 1, 1e-12
-        > 0; the tolerance is the largest distance from the fixed point.
-    force : bool, default False
-        Iterate even where the fixed point may not be the only one.
+    `relevance` is z, (n,) in [-1, 1]; `links` (n, n) are >= 0, and a candidate without links stands alone. `tolerance`
+    is the largest distance from the fixed point. While `coupling` / `temperature` is below 1 the map contracts by it in
+    the largest difference (the slope of tanh is at most 1 and rows add up to 1), so the fixed point is unique and
+    reached from anywhere; at 1 a phase transition begins, and only `force` iterates there, for 10,000 steps at most.
 
-    Returns
-    -------
-    (n,) array of float
-        In (-1, 1).
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is outside its range, or `coupling` / `temperature` is 1 or more without `force`.
-    NotConvergedError
-        If forced and 10,000 steps were not enough.
-
-    Notes
-    -----
-    Below ratio 1 the map contracts by it in the largest difference (the slope of tanh is at most 1 and rows
-    add up to 1), so the fixed point is unique and reached from anywhere; at 1 a phase transition begins.
-
-    Examples
-    --------
     >>> mean_field([0.8, 0.2], [[0, 1], [1, 0]], coupling=0.0).round(4)
     array([0.664 , 0.1974])
     """
@@ -99,26 +72,12 @@ def ising_rerank(
     temperature: float = 1.0,
     force: bool = False,
 ) -> FloatArray:
-    """Fused scores blended with the mean field over entity links.
+    """Fused scores blended with the mean field over entity links; (n,) in [0, 1].
 
-    Parameters
-    ----------
-    scores : (n,) array_like of float
-        >= 0, higher is better; standardised, and divided by the largest in size to lie in [-1, 1], they are z.
-    links : (n, n) array_like of float
-        As from :func:`entity_links`.
-    blend : float, default 0.15
-        In [0, 1]; 0 is the order of `scores`. The paper reports that from .25 on it disrupts.
-    field, coupling, temperature, force
-        As for :func:`mean_field`.
+    ``(1 - blend) * scores / max + blend * (m + 1) / 2`` of (n,) `scores` >= 0, higher is better, which, standardised
+    and divided by the largest in size, are z of :func:`mean_field`; `links` as from :func:`entity_links`. The paper
+    reports that a `blend` from .25 on disrupts.
 
-    Returns
-    -------
-    (n,) array of float
-        ``(1 - blend) * scores / max + blend * (m + 1) / 2``, in [0, 1].
-
-    Examples
-    --------
     >>> ising_rerank([1.0, 0.5], [[0, 0], [0, 0]], blend=0.0)
     array([1. , 0.5])
     """

@@ -377,20 +377,9 @@ _GLANCE = 0.2
 class ModelReport:
     """What became of the passages.
 
-    Parameters
-    ----------
-    passages : int
-    done, cached : int
-        Passages with an extraction, and how many of those needed no call.
-    failed : mapping of str to str
-        Reason by passage id.
-    untried : int
-        Left out because too many failed in a row.
-    calls : int
-        Calls of the model, failed ones included.
-    malformed_triples : int
-        Triples left out because they are not three strings, or name nothing at one end.
-    seconds : float
+    Of `passages`, `done` have an extraction, `cached` of them without a call; `failed` holds reasons by passage id, and
+    `untried` were left out because too many failed in a row. `calls` counts failed ones, too; `malformed_triples` are
+    not three strings, or have no name at one end.
     """
 
     passages: int

@@ -57,7 +57,7 @@ def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 
 def abstractness(
     mentions: Any, passages: ArrayLike, *, ddof: int = 0, shrinkage: float = 0.0, prior: float | None = None
 ) -> FloatArray:
-    """Variance of the embeddings of the passages that mention each entity: the trace of their covariance.
+    """Variance of the embeddings of the passages that mention each entity, (E,): the trace of their covariance.
 
     Parameters
     ----------
@@ -67,15 +67,9 @@ def abstractness(
         Embeddings of the passages, finite; float64 is summed in float64, anything shorter in float32.
     ddof : {0, 1}
         0 for the population covariance (SemFlowRAG), 1 for the unbiased one.
-    shrinkage : float
-        m0 >= 0 of (m * variance + m0 * prior) / (m + m0), where m is the number of passages.
-    prior : float, optional
-        What the estimate shrinks to; by default the mean over the entities with at least two passages.
-
-    Returns
-    -------
-    (E,) array of float
-        At least 0. Without shrinkage, 0 for an entity in fewer than two passages.
+    shrinkage, prior : float
+        m0 >= 0 and prior of (m * variance + m0 * prior) / (m + m0), where m is the number of passages; by default
+        the prior is the mean over the entities with at least two passages.
 
     Notes
     -----
@@ -447,17 +441,9 @@ class SemanticFlow:
     ) -> SemanticFlow:
         """Prepare a graph.
 
-        Parameters
-        ----------
-        links : (E, E) sparse matrix
-            Non-zero from u to v where the two entities are linked; both directions. Weights and self links do
-            not matter.
-        mentions : (P, E) sparse matrix
-            Non-zero where the passage mentions the entity.
-        abstractness : (E,) array of float
-            In [0, 1], as :func:`truncated_min_max` makes it.
-        parameters : FlowParameters, optional
-            Default ``SEMFLOW_PARAMETERS["paper"]``.
+        `links` (E, E) and `mentions` (P, E) are sparse and not zero where entities are linked (given in both
+        directions; self links do not matter) and where the passage mentions the entity; `abstractness` (E,) lies in [0,
+        1], as :func:`truncated_min_max` makes it. The parameters are by default those of the paper.
         """
         chosen = SEMFLOW_PARAMETERS["paper"] if parameters is None else parameters
         heights = finite_vector(abstractness, "abstractness")

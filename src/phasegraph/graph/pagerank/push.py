@@ -231,22 +231,11 @@ class PageRankResult:
         return dense
 
     def top(self, k: int, *, first: int = 0, stop: int | None = None) -> tuple[IntArray, FloatArray]:
-        """The nodes with most mass, by (mass descending, node ascending), in O(touched).
+        """The `k` nodes with most mass and their masses, by (mass descending, node ascending), in O(touched).
 
-        Parameters
-        ----------
-        k : int
-            How many at most; nodes without mass are never returned.
-        first, stop : int
-            Only nodes in [first, stop); by default all. Passages, say, where they follow the entities.
+        Nodes without mass are never returned. With `first` or `stop` only nodes in [first, stop): passages, say, where
+        they follow the entities.
 
-        Returns
-        -------
-        nodes : (at most k,) array of int
-        masses : (at most k,) array of float
-
-        Examples
-        --------
         >>> walk = PageRankResult(np.array([3, 1, 0], np.int32), np.array([0.2, 0.2, 0.6]), 5, 0.0, 1, 2, 3)
         >>> walk.top(2)[0].tolist(), walk.top(2, first=1)[0].tolist()
         ([0, 1], [1, 3])

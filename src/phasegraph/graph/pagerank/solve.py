@@ -31,8 +31,7 @@ def power(
 ) -> PageRankResult:
     """Repeat x ← f M x + (1 - sum of that) r, which moves dangling mass to the reset distribution.
 
-    Between distributions the map contracts L1 distances by f, so that f / (1 - f) times the last step bounds
-    the error.
+    The map contracts L1 distances of distributions by f: f / (1 - f) times the last step bounds the error.
     """
     step = graph.pull(precision)
     restart = seeds.dense(graph.size).astype(precision)
@@ -193,7 +192,8 @@ def personalized_pagerank(
         settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete, refine)
         return run_push(StaticTransitions(prepared), prepared.pool, seeds, settings, workspace)
     follow = check_range("follow_probability", follow_probability, 0, 1, ends="[)")
-    bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
+    exact = 1e-10 if precision == "float64" else 1e-4
+    bound = exact if tolerance is None else check_range("tolerance", tolerance, ends="(]")
     limit = _limit(max_iterations, follow, bound)
     if method == "power":
         return power(prepared, seeds, follow, bound, limit, precision)
@@ -241,7 +241,7 @@ def push_settings(
 ) -> PushSettings:
     """The checked settings of a push."""
     follow = check_range("follow_probability", follow_probability, 0, 1, ends="[)")
-    threshold = _tolerance(tolerance, RANKING_TOLERANCE)
+    threshold = RANKING_TOLERANCE if tolerance is None else check_range("tolerance", tolerance, ends="(]")
     rounds, first = check_count("polish", polish), check_count("refine", refine)
     limit = _limit(max_iterations, follow, threshold)
     return PushSettings(follow, threshold, rounds, limit, use_compiled(kernel), check_flag("complete", complete), first)
@@ -261,10 +261,6 @@ def run_push(
     if workspace.size != transitions.size:
         raise InvalidInputError(f"workspace must serve {transitions.size} nodes; got one for {workspace.size}")
     return push(transitions, seeds, settings, workspace)
-
-
-def _tolerance(given: float | None, default: float) -> float:
-    return default if given is None else check_range("tolerance", given, ends="(]")
 
 
 def _limit(given: int | None, follow: float, tolerance: float) -> int:
