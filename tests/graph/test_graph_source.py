@@ -221,7 +221,7 @@ def test_a_published_reset_takes_the_place_of_ours():
 
 
 def test_a_published_reset_needs_facts_and_an_embedder():
-    with pytest.raises(InvalidInputError, match="must come with facts and an embedder"):
+    with pytest.raises(InvalidInputError, match="needs facts= and embedder="):
         GraphSource(GRAPH, reset="hipporag2")
     with pytest.raises(InvalidInputError, match="reset must be None or one of hipporag2"):
         GraphSource(GRAPH, reset="raptor")

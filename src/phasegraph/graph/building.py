@@ -125,7 +125,7 @@ def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str
     for record in as_extractions(triples) if triples is not None else ():
         if record.passage_id not in known:
             raise InvalidInputError(
-                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
             )
         out[record.passage_id] = (*out.get(record.passage_id, ()), record)
     return out
@@ -274,9 +274,9 @@ def _by_line(file: Path, data: bytes, rows: list[tuple[str, str, str]]) -> Itera
         if not isinstance(name, str) or not name:
             raise InvalidInputError(f"{where}: 'id' must be text that is not blank; got {name!r}")
         if name in seen:
-            raise InvalidInputError(f"{where}: ids must not repeat; {name!r} is already on line {seen[name]}")
+            raise InvalidInputError(f"{where}: id {name!r} is already on line {seen[name]}")
         if name not in known:
-            raise InvalidInputError(f"{where}: a passage with triples must be in the corpus; {name!r} is not")
+            raise InvalidInputError(f"{where}: passage {name!r} is not in the corpus")
         seen[name] = number
         yield (name,), where, entry, _FIELDS["lines"]
 
@@ -298,12 +298,11 @@ def _by_entry(file: Path, docs: list[object], rows: list[tuple[str, str, str]]) 
         ids = (idx,) if isinstance(idx, str) and idx in known else tuple(by_text.get(text, ()) if text else ())
         if not ids:
             raise InvalidInputError(
-                f"{where}: an entry must belong to a passage of the corpus; idx {idx!r:.80} is no id of it and "
-                f"passage {passage!r:.80} no text"
+                f"{where}: idx {idx!r:.80} is no id of the corpus, and passage {passage!r:.80} is no text of it"
             )
         twice = next((name for name in ids if name in seen), None)
         if twice is not None:
-            raise InvalidInputError(f"{where}: passages must not repeat; {twice!r} is already docs[{seen[twice]}]")
+            raise InvalidInputError(f"{where}: passage {twice!r} is already in docs[{seen[twice]}]")
         seen.update(dict.fromkeys(ids, number))
         yield ids, where, entry, _FIELDS["docs"]
 
@@ -312,7 +311,7 @@ def _docs(file: Path, data: bytes) -> list[object] | None:
     """The entries of a file in HippoRAG's format; None for one of lines."""
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     if not first:
-        raise InvalidInputError(f"{file}: there must be at least one passage's extraction; the file is empty")
+        raise InvalidInputError(f"{file}: the file is empty")
     try:
         whole = json.loads(first)
     except (ValueError, RecursionError):

@@ -222,7 +222,7 @@ class ChunkGraph:
         rows = self.walkable.passage_rows
         unknown = next((name for name in (one, other) if name not in rows), None)
         if unknown is not None:
-            raise InvalidInputError(f"a chunk must be in the graph; {unknown!r} is not")
+            raise InvalidInputError(f"chunk {unknown!r} is not in the graph")
         found = [(-float(link[rows[one], rows[other]]), kind) for kind, link in self.links.items()]
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
 

@@ -393,7 +393,7 @@ def graph_from_extractions(
     for record in extractions:
         if record.passage_id not in rows:
             raise InvalidInputError(
-                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
             )
         records.setdefault(record.passage_id, []).append(record)
     mentioned, at_home, facts = _counted(ids, records)
@@ -494,14 +494,16 @@ def replace_passages(
     updates both, for embedded names).
     """
     if graph.synonyms.nnz:
-        raise InvalidInputError("a graph with synonym edges cannot be updated; update it first and add them again")
+        raise InvalidInputError(
+            "a graph with synonym edges cannot be updated: update it without them and add them again"
+        )
     ids = tuple(passages)
     if len(set(ids)) != len(ids):
         raise InvalidInputError("passage ids must be unique; one is given more than once")
     old_rows = graph.passage_rows
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
-        raise InvalidInputError(f"a new passage must have a record; {lacking!r} has none")
+        raise InvalidInputError(f"passage {lacking!r} is new and has no record")
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
     mentioned, at_home, gained = _counted(ids, after)
     entities, moved = _entities(graph, kept, mentioned)

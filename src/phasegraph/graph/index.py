@@ -121,7 +121,7 @@ class GraphIndex:
         new = tuple(read_passages(passages))
         clash = next((name for name, _, _ in new if name in self.found), None)
         if clash is not None:
-            raise InvalidInputError(f"passages to add must have new ids; {clash!r} is in the index")
+            raise InvalidInputError(f"passage {clash!r} is already in the index")
         given = by_passage(triples, {name: None for name, _, _ in new})
         vectors = self._joined(embeddings, len(new))
         return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors, name_embeddings)
@@ -135,10 +135,10 @@ class GraphIndex:
         gone = dict.fromkeys(check_names("ids", ids))
         unknown = next((name for name in gone if name not in self.found), None)
         if unknown is not None:
-            raise InvalidInputError(f"passages to remove must be in the index; {unknown!r} is not")
+            raise InvalidInputError(f"passage {unknown!r} is not in the index")
         rows = tuple(row for row in self.rows if row[0] not in gone)
         if not rows:
-            raise InvalidInputError("an index must keep at least one passage; all would be removed")
+            raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
         vectors = self.graph.embeddings
         if vectors is not None:
             vectors = vectors[[row for row, one in enumerate(self.rows) if one[0] not in gone]]
@@ -163,9 +163,7 @@ class GraphIndex:
         body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap)
         name = Path(directory).name
         if "records_text" not in arrays:
-            raise IntegrityError(
-                f"{name}: the passages must be saved with the graph to be updated; it is a graph alone"
-            )
+            raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
         graph = graph_from_parts(body, arrays, name)
         try:
             lines = [json.loads(line) for line in unpacked("records", arrays)]
@@ -177,7 +175,7 @@ class GraphIndex:
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
             return cls(rows, found, given, names, graph, synonyms_from_parts(body.get("synonyms"), arrays))
         except (KeyError, TypeError, ValueError) as error:
-            raise IntegrityError(f"{name}: the records of a saved index must fit; {error}") from error
+            raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
 
     def _line(self, row: Row) -> dict[str, object]:
         name, title, text = row
@@ -207,7 +205,7 @@ class GraphIndex:
         name_embeddings: NameVectors | None,
     ) -> GraphIndex:
         if self.synonyms is None and name_embeddings is not None:
-            raise InvalidInputError("name_embeddings must be given only where the index has synonyms; it has none")
+            raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
         forms = self._forms.copy()
         forms.update(form for _, title, _ in came if title for form in title_names(title))
         forms.subtract(form for _, title, _ in gone if title for form in title_names(title))
@@ -233,7 +231,7 @@ class GraphIndex:
         synonyms = self.synonyms
         if self.synonyms is not None:
             synonyms = self.synonyms.knowing(graph.entities, name_embeddings)
-            graph = replace(graph, synonyms=synonyms.edges_after(self.graph, self.synonyms, graph.entities))
+            graph = replace(graph, synonyms=synonyms.edges(graph.entities, graph=self.graph, earlier=self.synonyms))
         changed = GraphIndex(rows, found, given, self.gazetteer, graph, synonyms)
         object.__setattr__(changed, "_words", known)
         object.__setattr__(changed, "_forms", forms)
@@ -243,7 +241,7 @@ class GraphIndex:
         old = self.graph.embeddings
         if (old is None) != (embeddings is None):
             said = "has none" if old is None else "has them"
-            raise InvalidInputError(f"embeddings must be given exactly where the index has them; it {said}")
+            raise InvalidInputError(f"embeddings= must be given exactly where the index has embeddings; it {said}")
         if old is None:
             return None
         new = np.asarray(embeddings)

@@ -283,7 +283,7 @@ class GraphSource(GraphWalker):
             if self.reset not in RESETS:
                 raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
             if self.facts is None or self.embedder is None:
-                raise InvalidInputError(f"reset {self.reset!r} must come with facts and an embedder; one is missing")
+                raise InvalidInputError(f"reset={self.reset!r} needs facts= and embedder=")
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
     def prepare(self) -> Self:

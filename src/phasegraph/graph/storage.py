@@ -136,7 +136,7 @@ def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[An
         embeddings: Any = arrays.get("embeddings")
         return EntityGraph(passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise IntegrityError(f"{name}: the parts of a saved graph must fit; {error}") from error
+        raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:

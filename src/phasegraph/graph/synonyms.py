@@ -69,9 +69,7 @@ def synonym_pairs(
             found.append(part)
             count += len(part[0])
             if count > max_pairs:
-                raise InvalidInputError(
-                    f"threshold must leave at most {max_pairs} pairs (max_pairs); {threshold} leaves more"
-                )
+                raise InvalidInputError(f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs")
     return _sorted(found)
 
 
@@ -305,58 +303,51 @@ class NameSynonyms:
         if more is None:
             return self._embedded(entities)
         if isinstance(more, Mapping):
-            return self._with(_normalised(more))._embedded(entities)
+            found: dict[str, Any] = {}
+            for name, vector in more.items():
+                if not isinstance(name, str):
+                    raise InvalidTypeError(f"names must be strings; got {name!r}")
+                found.setdefault(normalise_name(name), vector)
+            found.pop("", None)
+            return self._with(found)._embedded(entities)
         if not callable(more):
             raise InvalidTypeError(
                 f"name embeddings must be a mapping of names to vectors or a callable; got {type(more).__name__}"
             )
         return replace(self, embed=more, required=True)._embedded(entities)
 
-    def edges(self, entities: Sequence[str]) -> Csr:
-        """The (E, E) synonym edges among entities, those without a vector left out: cosines, symmetric, no diagonal."""
-        held = [name for name in entities if name in self.rows]
-        none = np.empty(0, dtype=np.intp)
-        return self._matrix(entities, held, 0, (none, none, np.empty(0, dtype=np.float32)))
+    def edges(
+        self, entities: Sequence[str], *, graph: EntityGraph | None = None, earlier: NameSynonyms | None = None
+    ) -> Csr:
+        """The (E, E) synonym edges among entities, those without a vector left out: cosines, symmetric, no diagonal.
 
-    def edges_after(self, graph: EntityGraph, earlier: NameSynonyms, entities: Sequence[str]) -> Csr:
-        """To the bit what :meth:`edges` gives, from the edges of a `graph` that shares most entities.
-
-        Its synonym edges are those that `earlier` gives, which has the same threshold and, for the names both know, the
-        same vectors. New entities are compared with old and new, old ones with new ones only.
+        To the bit the same, but quicker, from the edges of a `graph` that shares most entities, and that `earlier` gave
+        it with the same threshold and, for the names both know, the same vectors: new entities are compared with old
+        and new, old ones with new ones only.
         """
+        known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]
-        known = graph.entity_rows.keys() & earlier.rows.keys()
         order = [name for name in held if name in known]
-        kept = len(order)
+        start = len(order)
         order += [name for name in held if name not in known]
         place = {name: row for row, name in enumerate(entities)}
-        moved = np.array([place.get(name, -1) if name in known else -1 for name in graph.entities], dtype=np.intp)
-        old = graph.synonyms.tocoo()
-        first, second = (moved.take(each) if len(each) else each for each in old.coords)
-        there = (first >= 0) & (second > first)
-        return self._matrix(entities, order, kept, (first[there], second[there], old.data[there]))
-
-    def _matrix(
-        self,
-        entities: Sequence[str],
-        order: list[str],
-        start: int,
-        old: tuple[IntArray, IntArray, Float32Array],
-    ) -> Csr:
-        """Old edges and those of which an end stands at `start` or later in `order`, both ways."""
-        first, second, values = old
+        first, second, values = np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32)
+        if graph is not None and graph.synonyms.nnz:
+            moved = np.array([place.get(name, -1) if name in known else -1 for name in graph.entities], dtype=np.intp)
+            old = graph.synonyms.tocoo()
+            first, second = (moved.take(each) for each in old.coords)
+            there = (first >= 0) & (second > first)
+            first, second, values = first[there], second[there], old.data[there]
         if self.vectors is not None and start < len(order):
             vectors = self.vectors[[self.rows[name] for name in order]]
             found = synonym_pairs(vectors, threshold=self.threshold, start=start)
-            place = {name: row for row, name in enumerate(entities)}
             rows = np.array([place[name] for name in order], dtype=np.intp)
             first = np.concatenate([first, rows[found.left]])
             second = np.concatenate([second, rows[found.right]])
             values = np.concatenate([values, found.cosine.astype(np.float32)])
         ends = np.concatenate([first, second]), np.concatenate([second, first])
-        shape = (len(entities), len(entities))
         entries: Any = (np.concatenate([values, values]), ends)
-        matrix: Csr = sparse.csr_array(entries, shape=shape).astype(np.float32)
+        matrix: Csr = sparse.csr_array(entries, shape=(len(entities), len(entities))).astype(np.float32)
         matrix.sort_indices()
         return matrix
 
@@ -366,7 +357,7 @@ class NameSynonyms:
         if lacking and self.embed is not None:
             found = dict(zip(lacking, self._checked(self.embed(lacking), len(lacking)), strict=True))
         elif lacking and self.required:
-            raise InvalidInputError(f"every entity must have an embedding of its name; {lacking[0]!r} has none")
+            raise InvalidInputError(f"entity {lacking[0]!r} has no embedding of its name")
         wider = self._with(found)
         if not self.required:
             return wider
@@ -386,7 +377,7 @@ class NameSynonyms:
         vectors = dict(zip(found, self._checked(given, len(found)), strict=True))
         for name in vectors.keys() & self.rows.keys():
             if self.vectors is not None and not np.array_equal(vectors[name], self.vectors[self.rows[name]]):
-                raise InvalidInputError(f"a name must have one embedding; {name!r} is given another")
+                raise InvalidInputError(f"name {name!r} is given a second embedding")
         own = {} if self.vectors is None else dict(zip(self.names, self.vectors, strict=True))
         names = sorted({**own, **vectors})
         return replace(self, names=tuple(names), vectors=np.array([own.get(n, vectors.get(n)) for n in names]))
@@ -398,16 +389,6 @@ class NameSynonyms:
                 f"name embeddings must have {self.vectors.shape[1]} columns, as the others; got {vectors.shape[1]}"
             )
         return vectors
-
-
-def _normalised(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, vector in given.items():
-        if not isinstance(name, str):
-            raise InvalidTypeError(f"names must be strings; got {name!r}")
-        found.setdefault(normalise_name(name), vector)
-    found.pop("", None)
-    return found
 
 
 def synonym_parts(synonyms: NameSynonyms) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:

@@ -58,7 +58,7 @@ def mean_field(
         state = following
         if change <= max(margin, 4 * np.finfo(np.float64).eps):
             return state
-    raise NotConvergedError(f"the mean field must settle within {_STEPS} steps; it still moves by {change:.2g}")
+    raise NotConvergedError(f"the mean field did not settle within {_STEPS} steps: it still moves by {change:.2g}")
 
 
 def ising_rerank(

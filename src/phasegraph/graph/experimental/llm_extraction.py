@@ -363,9 +363,9 @@ def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]
     except Exception as error:  # noqa: BLE001 - any error of a model is a reason
         return None, f"{type(error).__name__}: {error}"[:300]
     if not isinstance(answer, str):
-        return None, f"the model must answer with text; got {type(answer).__name__}"
+        return None, f"the model answered with {type(answer).__name__}, not with text"
     found = read(answer.removeprefix(prompt))
-    return found, "" if found is not None else f"the answer must hold a JSON list; got {answer!r:.120}"
+    return found, "" if found is not None else f"the answer holds no JSON list: {answer!r:.120}"
 
 
 _Key = tuple[str, str]

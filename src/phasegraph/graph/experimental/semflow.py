@@ -116,7 +116,7 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
     (('ada', 'bo'), [0.5, 0.0])
     """
     if graph.embeddings is None:
-        raise InvalidInputError("abstractness must be that of a graph with embeddings; this one has none")
+        raise InvalidInputError("abstractness needs a graph with embeddings; this one has none")
     kept = _kept.setdefault(graph, {})
     key = (normalised, *sorted(options.items()))
     if key not in kept:
@@ -480,7 +480,7 @@ class SemanticFlow:
         return truncated_min_max(best_of(self.members, scores, self._entries))
 
     def transition(self, relevance: ArrayLike) -> Any:
-        """The whole (n, n) matrix of step probabilities for one query, entry (u, v) for u > v, as CSR."""
+        """The whole (n, n) CSR matrix of step probabilities for one query, entry (u, v) for u > v."""
         return self._transitions(relevance).matrix()
 
     def walk(
@@ -619,7 +619,9 @@ class SemFlowSource(GraphWalker):
         seeds = fact_reset(graph, self.facts.ends, fact_scores(self.facts, vector), near, recipe)
         if not len(seeds):
             return Ranking(self.name, (), np.empty(0), size=len(near), reason=seeds.reason)
-        masses = self._walked(np.roll(np.arange(graph.size), -len(graph.entities))[seeds.nodes], seeds.masses, near)
+        # This walk's nodes are the entities first.
+        nodes = np.roll(np.arange(graph.size), -len(graph.entities))[seeds.nodes]
+        masses = self._walked(nodes, seeds.masses, near)
         return self._ranked(masses, limit, "")
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:

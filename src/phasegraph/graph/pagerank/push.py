@@ -295,7 +295,7 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
         while len(at.frontier):
             if at.rounds > settings.limit:
                 raise NotConvergedError(
-                    f"push must settle within {settings.limit} rounds; {len(at.frontier)} nodes are still above it"
+                    f"push did not settle within {settings.limit} rounds: {len(at.frontier)} nodes are above it"
                 )
             if settings.compiled:
                 _compiled_rounds(transitions, settings, space, at)

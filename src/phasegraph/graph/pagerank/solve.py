@@ -88,7 +88,7 @@ def _whole(mass: FloatArray, bound: float, iterations: int, graph: WalkOperator)
 
 def _unconverged(method: str, limit: int, bound: float, tolerance: float) -> NotConvergedError:
     return NotConvergedError(
-        f"{method} must reach an L1 error of at most {tolerance:g}; after {limit} iterations the bound is {bound:g}"
+        f"{method} did not reach an L1 error of {tolerance:g}: after {limit} iterations the bound is {bound:g}"
     )
 
 
