@@ -18,6 +18,7 @@ from phasegraph.graph.entity_graph import (
     Extractor,
     Synonyms,
     Triple,
+    check_kind,
     graph_from_extractions,
 )
 from phasegraph.graph.rules import RuleExtractor
@@ -137,8 +138,7 @@ def in_normal_form(record: Extraction) -> Extraction:
     >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
     ('ada lovelace',)
     """
-    if not isinstance(record, Extraction):
-        raise InvalidTypeError(f"an extraction must be an Extraction; got {type(record).__name__}")
+    check_kind("an extraction", record, Extraction)
     both = record.entities, record.titles
     entities, titles = ([form for name in names if (form := normalise_name(name))] for names in both)
     return Extraction(record.passage_id, entities, record.triples, titles, normalise_name(record.lead))

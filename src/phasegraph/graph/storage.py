@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph
+from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind
 from phasegraph.serialization import read_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
@@ -83,8 +83,7 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
 
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
     """A graph as a JSON-ready body and plain arrays."""
-    if not isinstance(graph, EntityGraph):
-        raise InvalidTypeError(f"graph must be an EntityGraph; got {type(graph).__name__}")
+    check_kind("graph", graph, EntityGraph)
     arrays: dict[str, NDArray[Any]] = {}
     for name in _MATRICES:
         matrix = getattr(graph, name)

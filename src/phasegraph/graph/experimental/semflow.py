@@ -626,11 +626,11 @@ class SemFlowSource(GraphWalker):
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
         """The passages' masses of a walk from these nodes, entities first."""
-        follow = self.chosen.follow_probability
+        reset, follow = (nodes, masses), self.chosen.follow_probability
         if self.chosen.directed:
-            walked = self._flow.walk(self._flow.relevance(near), (nodes, masses))
+            walked = self._flow.walk(self._flow.relevance(near), reset)
         else:
-            walked = personalized_pagerank(self._undirected, (nodes, masses), follow_probability=follow, method="push")
+            walked = personalized_pagerank(self._undirected, reset, follow_probability=follow, method="push")
         return walked.mass[len(self.graph.entities) :]
 
     def _ranked(self, scores: FloatArray, limit: int | None, reason: str) -> Ranking:
