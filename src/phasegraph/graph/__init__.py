@@ -1,14 +1,14 @@
 """The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both."""
 
 from phasegraph.graph.building import build_graph, graph_of_documents, read_openie
-from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph, not_a_graph, prepare
+from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import SemFlowSource
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.linking import LinkSettings
 from phasegraph.graph.rules import RuleExtractor
-from phasegraph.graph.source import GraphSource, WalkSettings, passage_ids
+from phasegraph.graph.source import GraphSource, WalkSettings, not_a_graph, passage_ids, prepare
 from phasegraph.graph.storage import DirectoryStore, load_graph, save_graph
 from phasegraph.graph.synonyms import NameSynonyms
 from phasegraph.graph.words import Gazetteer, normalise_name
