@@ -1,8 +1,9 @@
-"""The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both."""
+"""The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both.
+
+What is imported as itself serves the integrations, which import nothing deeper.
+"""
 
 from phasegraph.graph.building import build_graph, read_openie
-
-# For the integrations, which import nothing deeper.
 from phasegraph.graph.building import graph_of_documents as graph_of_documents
 from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
