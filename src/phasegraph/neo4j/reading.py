@@ -171,10 +171,10 @@ _MENTIONS_READING = (
     f"[(p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`) | {line('e.name', numbers=('m.count', 'm.home'))}]"
 )
 _PASSAGES_READING = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since\n"
-_PASSAGE_ROWS = _PASSAGES_READING + each_node("p", f"p.id, p.title, p.text, {joined(_MENTIONS)}")
+_PASSAGE_ROWS = _PASSAGES_READING + each_node("p", f"p.id, p.title, p.text, {joined(_MENTIONS_READING)}")
 _FACT_LINES = each_line("f.passage", "a.name", "f.predicate", "b.name", numbers=("f.count",))
 _FACTS_READING = f"""\
-{_PASSAGES}MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {{corpus: $corpus, passage: p.id}}]->(b:`PhasegraphEntity`)
+{_PASSAGES_READING}MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {{corpus: $corpus, passage: p.id}}]->(b:`PhasegraphEntity`)
 {_FACT_LINES}"""
 _ALL_FACTS = f"""\
 MATCH (a:`PhasegraphEntity` {{corpus: $corpus}})-[f:`PHASEGRAPH_FACT`]->(b:`PhasegraphEntity`)
