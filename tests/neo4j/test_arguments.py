@@ -55,8 +55,8 @@ def test_loading_from_a_wrong_address_gives_up_long_before_the_time_for_loading(
     monkeypatch.setattr("phasegraph.neo4j.transactions.LONGEST_TRYING", 0.5)
     tried = []
     with Neo4jConnection.connect("bolt://127.0.0.1:9") as connection:
-        session = connection._driver.session
-        monkeypatch.setattr(connection._driver, "session", lambda **each: tried.append(1) or session(**each))
+        session = connection._transactions.driver.session
+        monkeypatch.setattr(connection._transactions.driver, "session", lambda **each: tried.append(1) or session(**each))
         with pytest.raises(StoreError, match=r"^unreachable: "):
             read_graph(connection, "phasegraph", corpus="c")
     assert len(tried) <= 2
