@@ -72,11 +72,11 @@ def test_nothing_is_compiled_by_the_first_search():
     code = """
 from phasegraph import Ranking
 from phasegraph.graph import GraphSource, build_graph
-from phasegraph.graph.pagerank import _numba_kernels as machine
+from phasegraph.graph.pagerank import _numba_kernels as kernels
 from phasegraph.graph.chunk_graph import prepare
 passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang to Cy."}]
 source = GraphSource(build_graph(passages))
-compiled = lambda: {n: len(f.signatures) for n, f in vars(machine).items() if hasattr(f, "signatures")}
+compiled = lambda: {n: len(f.signatures) for n, f in vars(kernels).items() if hasattr(f, "signatures")}
 cold = compiled()
 prepare(source)
 warm = compiled()

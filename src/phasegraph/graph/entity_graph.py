@@ -215,8 +215,8 @@ def across_weights(facts: Any, synonyms: Any, weights: EdgeWeights) -> Any:
 
 
 def _to_entities(mentions: Csr, frequency: Int32Array, kept: Any, weights: EdgeWeights) -> Csr:
-    gains = np.where(kept, rarity_weights(frequency, mentions.shape[0], weights), 0.0).astype(np.float32)
-    return sparse.csr_array((gains[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
+    entity_weights = np.where(kept, rarity_weights(frequency, mentions.shape[0], weights), 0.0).astype(np.float32)
+    return sparse.csr_array((entity_weights[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
 
 
 def _to_passages(mentions: Csr, homes: Csr, kept: Any, weights: EdgeWeights) -> Csr:

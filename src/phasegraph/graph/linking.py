@@ -16,7 +16,7 @@ from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings, rarity
 from phasegraph.graph.pagerank import WalkOperator
-from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.kernels import compiled_kernels
 from phasegraph.graph.pagerank.push import DENSE_SHARE, ranges
 from phasegraph.graph.rules import find_names
 from phasegraph.graph.words import Gazetteer, normalise_name
@@ -521,38 +521,38 @@ def relevance(
     InvalidInputError
         If `vector` has another length than the graph's embeddings, or is not finite.
     """
-    gains = np.ones(graph.size)
+    node_weights = np.ones(graph.size)
     count = len(graph.passages)
     if vector is not None and graph.embeddings is not None:
         near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
-        gains[:count] = np.maximum(near, floor)
-        return gains
+        node_weights[:count] = np.maximum(near, floor)
+        return node_weights
     if ranking is None or not len(ranking):
         return None
     near = np.maximum(similarities(ranking), floor)
-    gains[:count] = max(UNLISTED * float(near[-1]), floor)
+    node_weights[:count] = max(UNLISTED * float(near[-1]), floor)
     for name, value in zip(ranking.ids, near.tolist(), strict=True):
         row = graph.passage_rows.get(name)
         if row is not None:
-            gains[row] = value
-    return gains
+            node_weights[row] = value
+    return node_weights
 
 
-class RelevanceRows:
-    """Rows of a graph whose edges are weighted by what they lead to, made only where the walk goes.
+class RelevanceTransitions:
+    """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
 
-    The edge (u, v) weighs ``weight * gain[v]``; the out-edges of a node share its mass in proportion.
+    The edge (u, v) weighs ``weight * node_weights[v]``; the out-edges of a node share its mass in proportion.
 
     Parameters
     ----------
     graph : WalkOperator
-    gains : (n,) array of float
+    node_weights : (n,) array of float
         Positive.
     """
 
-    def __init__(self, graph: WalkOperator, gains: FloatArray) -> None:
+    def __init__(self, graph: WalkOperator, node_weights: FloatArray) -> None:
         self.graph = graph
-        self.gains = gains
+        self.node_weights = node_weights
         self._scaled: FloatArray | None = None
 
     @property
@@ -586,7 +586,7 @@ class RelevanceRows:
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
         targets = graph.indices.take(edges).astype(np.intp)
-        values = graph.weights.take(edges) * self.gains.take(targets)
+        values = graph.weights.take(edges) * self.node_weights.take(targets)
         owner = np.repeat(np.arange(len(nodes)), counts)
         sums = np.bincount(owner, weights=values, minlength=len(nodes))
         shares = np.divide(amounts, sums, out=np.zeros(len(nodes)), where=sums > 0)
@@ -597,15 +597,15 @@ class RelevanceRows:
         """One sparse product."""
         pull = self.graph.pull()
         if self._scaled is None:
-            sums = pull.T @ self.gains
+            sums = pull.T @ self.node_weights
             self._scaled = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
-        arrived: FloatArray = self.gains * (pull @ (amounts * self._scaled))
+        arrived: FloatArray = self.node_weights * (pull @ (amounts * self._scaled))
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds over these weights."""
         g = self.graph
-        return partial(machine().relevance_rounds, g.indptr, g.indices, g.weights, self.gains, g.costs)
+        return partial(compiled_kernels().relevance_rounds, g.indptr, g.indices, g.weights, self.node_weights, g.costs)
 
 
 @dataclass(frozen=True, slots=True)

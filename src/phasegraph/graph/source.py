@@ -19,7 +19,7 @@ from phasegraph.graph.linking import (
     RESETS,
     FactIndex,
     LinkSettings,
-    RelevanceRows,
+    RelevanceTransitions,
     Seeding,
     link,
     nearest_entities,
@@ -29,21 +29,21 @@ from phasegraph.graph.linking import (
 )
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.kernels import Kernel, check_kernel
-from phasegraph.graph.pagerank.push import StaticRows, as_seeds, ranges
+from phasegraph.graph.pagerank.push import StaticTransitions, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 from phasegraph.ranking import Background, Ranking, top_order
 from phasegraph.sources.protocol import Upstream
 
 
 def passage_scores(
-    walked: PageRankResult, gains: FloatArray | None, passages: int, *, floor: float, closeness: float
+    walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
 ) -> tuple[Int32Array, FloatArray, Background | None]:
     """Scores of the passages a walk reached, and the background of all.
 
     Parameters
     ----------
     walked : PageRankResult
-    gains : (at least P,) array of float, optional
+    node_weights : (at least P,) array of float, optional
         Positive similarities of the P passages to the query, first; what follows them is not looked at.
     passages : int
         How many passages there are: nodes below P.
@@ -57,7 +57,7 @@ def passage_scores(
     rows : (h,) array of int32
         Passages with mass.
     scores : (h,) array of float
-        With `gains` ``(mass + floor) * gain ** closeness``, otherwise the mass; positive.
+        With `node_weights` ``(mass + floor) * node_weight ** closeness``, otherwise the mass; positive.
     background : Background or None
         Of the scores' logarithms over all passages; None where all are equal.
 
@@ -69,9 +69,9 @@ def passage_scores(
     """
     held = (walked.nodes < passages) & (walked.values > 0)
     rows, masses = walked.nodes[held], walked.values[held]
-    if gains is None or closeness == 0:
+    if node_weights is None or closeness == 0:
         return rows, masses, background(walked, passages, floor)
-    tilt = closeness * np.log(gains[:passages])
+    tilt = closeness * np.log(node_weights[:passages])
     logs = tilt + np.log(floor)
     logs[rows] = tilt[rows] + np.log(masses + floor)
     spread = float(logs.std())
@@ -144,7 +144,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     graph: EntityGraph = field(repr=False)
     walked: PageRankResult = field(repr=False)
     seeding: Seeding = field(repr=False)
-    gains: FloatArray | None = field(repr=False)
+    node_weights: FloatArray | None = field(repr=False)
     ids: tuple[str, ...]
 
     def __getitem__(self, passage_id: str) -> WalkPath:
@@ -161,7 +161,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     def _seeds(self) -> tuple[tuple[PathNode, float], ...]:
         total = float(self.seeding.masses.sum())
         pairs = zip(self.seeding.nodes.tolist(), (self.seeding.masses / total).tolist(), strict=True)
-        return tuple((step_of(self.graph, node), share) for node, share in sorted(pairs, key=lambda p: (-p[1], p[0])))
+        return tuple((path_node(self.graph, node), share) for node, share in sorted(pairs, key=lambda p: (-p[1], p[0])))
 
     def _path(self, goal: int) -> tuple[PathNode, ...]:
         """Backwards from the goal, each time along the edge that brought most."""
@@ -177,25 +177,25 @@ class WalkPaths(Mapping[str, WalkPath]):
             if not len(flows) or flows.max() <= 0:
                 break
             path.append(int(sources[int(flows.argmax())]))
-        return tuple(step_of(self.graph, node) for node in reversed(path))
+        return tuple(path_node(self.graph, node) for node in reversed(path))
 
     def _steered(self, sources: Int32Array) -> FloatArray | float:
         """What the query's relevance does to the share of a source's mass that one target gets, up to a factor.
 
-        An edge weighs ``weight * gains[target]``, and a source's edges share its mass: towards one target, those
+        An edge weighs ``weight * node_weights[target]``, and a source's edges share its mass: towards one target, those
         lose whose other targets are more relevant.
         """
-        if self.gains is None:
+        if self.node_weights is None:
             return 1.0
         walk = self.graph.operator
         counts = walk.out_degrees.take(sources).astype(np.int64)
         edges = ranges(walk.indptr.take(sources), counts)
-        values = walk.weights.take(edges) * self.gains.take(walk.indices.take(edges))
+        values = walk.weights.take(edges) * self.node_weights.take(walk.indices.take(edges))
         sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
         return np.divide(1.0, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 
 
-def step_of(graph: EntityGraph, node: int) -> PathNode:
+def path_node(graph: EntityGraph, node: int) -> PathNode:
     """A node by its name."""
     count = len(graph.passages)
     return (
@@ -223,7 +223,7 @@ class WalkSettings:
     closeness : float, default 0.5
         Power of a passage's similarity in its score; >= 0.
     kernel : {"auto", "numpy", "compiled"}, default "auto"
-        Machine code through numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
+        Compiled by numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
         the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
     """
 
@@ -352,10 +352,12 @@ class GraphSource:
         size = len(self.graph.passages)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
-        gains = relevance(self.graph, handed, vector) if self.walk.relevance else None
-        walked = self._walk(seeding, gains)
+        node_weights = relevance(self.graph, handed, vector) if self.walk.relevance else None
+        walked = self._walk(seeding, node_weights)
         settings = self.walk
-        rows, scores, behind = passage_scores(walked, gains, size, floor=settings.floor, closeness=settings.closeness)
+        rows, scores, behind = passage_scores(
+            walked, node_weights, size, floor=settings.floor, closeness=settings.closeness
+        )
         ids, best = self._best(rows, scores, limit)
         return Ranking(
             self.name,
@@ -363,7 +365,7 @@ class GraphSource:
             best,
             background=behind,
             size=size,
-            payloads=WalkPaths(self.graph, walked, seeding, gains, ids),
+            payloads=WalkPaths(self.graph, walked, seeding, node_weights, ids),
             reason="" if ids else "the walk from the query's seeds reaches no passage",
         )
 
@@ -381,8 +383,8 @@ class GraphSource:
     def _seeding(self, query: str, handed: Ranking | None, vector: Any) -> Seeding:
         graph = self.graph
         if self.reset is not None and self.facts is not None:
-            gains = relevance(graph, handed, vector, floor=0.0)
-            near = np.zeros(len(graph.passages)) if gains is None else gains[: len(graph.passages)]
+            node_weights = relevance(graph, handed, vector, floor=0.0)
+            near = np.zeros(len(graph.passages)) if node_weights is None else node_weights[: len(graph.passages)]
             return reset_by_name(self.reset, graph, self.facts, vector, near)
         seeding = link(graph, query, handed, self.linking)
         if self.facts is None or vector is None:
@@ -390,12 +392,14 @@ class GraphSource:
         nearest = nearest_entities(graph, self.facts, vector, self.linking.top_facts)
         return seeding.plus(nearest, self.linking.fact_mass)
 
-    def _walk(self, seeding: Seeding, gains: FloatArray | None) -> PageRankResult:
+    def _walk(self, seeding: Seeding, node_weights: FloatArray | None) -> PageRankResult:
         operator = self.graph.operator
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
-        rows = StaticRows(operator) if gains is None else RelevanceRows(operator, gains)
+        transitions = (
+            StaticTransitions(operator) if node_weights is None else RelevanceTransitions(operator, node_weights)
+        )
         settings = push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
-        return run_push(rows, operator.pool, seeds, settings, None)
+        return run_push(transitions, operator.pool, seeds, settings, None)
 
     def _best(self, rows: Int32Array, scores: FloatArray, limit: int | None) -> tuple[tuple[str, ...], FloatArray]:
         """The best of the scored passages, ties by id."""
@@ -481,7 +485,7 @@ class RestrictedGraphSource:
         if self._inner is None:
             return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
         rows = self._inner.graph.passage_rows
-        return self._inner.search(query, limit, {key: only(one, rows) for key, one in upstream.items()})
+        return self._inner.search(query, limit, {key: restrict_ranking(one, rows) for key, one in upstream.items()})
 
 
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
@@ -518,7 +522,7 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     >>> restrict_graph(graph, {"a"}).entities
     ('ada', 'bo')
     """
-    test = allowed if callable(allowed) else members(allowed).__contains__
+    test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
     seen = np.array([bool(test(name)) for name in graph.passages])
     if not seen.any():
         return None
@@ -573,7 +577,7 @@ def _own_facts(facts: Csr, hidden: Csr) -> Csr:
     return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
 
 
-def members(allowed: Any) -> frozenset[str]:
+def allowed_ids(allowed: Any) -> frozenset[str]:
     """The ids of a collection of them."""
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
@@ -583,7 +587,7 @@ def members(allowed: Any) -> frozenset[str]:
     return frozenset(allowed)
 
 
-def only(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
+def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
     """The ranking of those passages alone; None where none is left."""
     if ranking is None or all(name in rows for name in ranking.ids):
         return ranking

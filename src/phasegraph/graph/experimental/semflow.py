@@ -18,7 +18,7 @@ from phasegraph._validation import check_count, check_flag, check_query, check_r
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
-from phasegraph.graph.pagerank.kernels import Kernel, machine
+from phasegraph.graph.pagerank.kernels import Kernel, compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
 from phasegraph.graph.pagerank.push import DENSE_SHARE, PageRankResult, Positions, Reset, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings, run_push
@@ -456,7 +456,7 @@ def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, pa
 
 
 @dataclass(frozen=True, eq=False)
-class FlowRows:
+class FlowTransitions:
     """The rows of a semantic flow for one query."""
 
     arrays: FlowArrays
@@ -554,7 +554,7 @@ class FlowRows:
             tuple(arrays.chances),
         )
         bound = (flow, self.relevance, arrays.edge_counts, arrays.costs, self.floor)
-        return partial(machine().semantic_rounds, *bound)
+        return partial(compiled_kernels().semantic_rounds, *bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -708,13 +708,13 @@ class SemanticFlow:
         settings = push_settings(follow, tolerance, polish, max_iterations, kernel)
         return run_push(rows, self.pool, as_seeds(reset, self.size), settings, workspace)
 
-    def _rows(self, relevance: ArrayLike) -> FlowRows:
+    def _rows(self, relevance: ArrayLike) -> FlowTransitions:
         given = finite_vector(relevance, "relevance")
         if len(given) != self.members.shape[0]:
             raise InvalidInputError(
                 f"relevance must have one value per entity ({self.members.shape[0]}); got {len(given)}"
             )
-        return FlowRows(self.arrays, given, self.parameters.floor)
+        return FlowTransitions(self.arrays, given, self.parameters.floor)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The rounds of a push in machine code; needs numba, so import it through ``kernels.machine``.
+"""The rounds of a push, compiled by numba; imported through :func:`.kernels.compiled_kernels` only.
 
 They do, number for number and in the same order, what the rounds in :mod:`phasegraph.graph.pagerank.push` do
 with numpy, so that values and counters are the same to the bit. Lists are written without branches: an entry
@@ -115,7 +115,7 @@ def relevance_rounds(
     indptr: Any,
     indices: Any,
     weights: Any,
-    gains: Any,
+    node_weights: Any,
     costs: Any,
     settings: Any,
     state: Any,
@@ -124,7 +124,7 @@ def relevance_rounds(
     size: int,
     rounds: int,
 ) -> tuple[int, int, int, int]:
-    """Rounds over weights that are multiplied by the gain of the node an edge leads to."""
+    """Rounds over weights that are multiplied by the weight of the node an edge leads to."""
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     scanned = 0
@@ -140,10 +140,10 @@ def relevance_rounds(
             first, last = indptr[frontier[i]], indptr[frontier[i] + 1]
             total = 0.0
             for e in range(first, last):
-                total += weights[e] * gains[indices[e]]
+                total += weights[e] * node_weights[indices[e]]
             for e in range(first, last):
                 v = indices[e]
-                amount = weights[e] * gains[v] * (amounts[i] / total)
+                amount = weights[e] * node_weights[v] * (amounts[i] / total)
                 held, arrived = arrive(v, amount, rounds + 1, state, touched, held, received, arrived)
         size = above(received, arrived, state, threshold, costs, frontier)
         rounds += 1

@@ -1,4 +1,4 @@
-"""The choice between numpy and machine code."""
+"""Which kernel runs a push: numpy, or the functions that numba compiles."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def check_kernel(kernel: str) -> None:
 
 
 def use_compiled(kernel: str) -> bool:
-    """Whether to walk in machine code: "auto" does where numba is installed; what is asked for is checked."""
+    """Whether to use the compiled kernels: "auto" does where numba is installed."""
     check_kernel(kernel)
-    return kernel != "numpy" and _machine() is not None
+    return kernel != "numpy" and _load_kernels() is not None
 
 
-def machine() -> ModuleType:
+def compiled_kernels() -> ModuleType:
     """The compiled functions; only after :func:`use_compiled` has said yes."""
-    found = _machine()
+    found = _load_kernels()
     if found is None:
         raise MissingDependencyError('the compiled kernel needs numba: pip install "phasegraph[graph]"')
     return found
 
 
 @cache
-def _machine() -> ModuleType | None:
+def _load_kernels() -> ModuleType | None:
     try:
         from phasegraph.graph.pagerank import _numba_kernels as compiled
     except ImportError:

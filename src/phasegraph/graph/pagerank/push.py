@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
-from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.kernels import compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
 from phasegraph.graph.pagerank.workspace import PushWorkspace, State
 
@@ -37,8 +37,8 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
 
 
 @dataclass(frozen=True)
-class StaticRows:
-    """The rows of a prepared graph."""
+class StaticTransitions:
+    """The transitions of a prepared graph with fixed weights."""
 
     graph: WalkOperator
 
@@ -95,7 +95,7 @@ class StaticRows:
         """The compiled rounds over this graph."""
         graph = self.graph
         bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
-        return partial(machine().static_rounds, *bound)
+        return partial(compiled_kernels().static_rounds, *bound)
 
 
 Reset: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
@@ -266,7 +266,7 @@ class PageRankResult:
         return nodes[order].astype(np.intp), values[order]
 
 
-class Rows(Protocol):
+class Transitions(Protocol):
     """Out-edges as a push needs them."""
 
     @property
@@ -309,7 +309,7 @@ class Rows(Protocol):
 
 @runtime_checkable
 class Invertible(Protocol):
-    """Rows that know their edges backwards, too."""
+    """Transitions that can be read backwards, too."""
 
     def inflow(self, nodes: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
         """Sources of the edges into `nodes`, the share of its mass each sends, and whose edge it is (by place)."""
@@ -340,7 +340,7 @@ class _Progress:
     everywhere: bool = False
 
 
-def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
+def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
     """Push until no node is above its threshold, then polish; leaves `space` clean.
 
     The values get the free half step, and are scaled for what dangling nodes have sent back to the reset.
@@ -348,7 +348,9 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
     state = space.state(settings.compiled)
     state.left[seeds.nodes] = seeds.weights
     state.stamp[seeds.nodes] = 1
-    at = _Progress(seeds.nodes[seeds.weights > settings.threshold * rows.costs[seeds.nodes]], [seeds.nodes], rounds=1)
+    at = _Progress(
+        seeds.nodes[seeds.weights > settings.threshold * transitions.costs[seeds.nodes]], [seeds.nodes], rounds=1
+    )
     if settings.compiled:
         touched, *_ = space.queues
         touched[: len(seeds.nodes)] = seeds.nodes
@@ -359,14 +361,14 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
                     f"push must settle within {settings.limit} rounds; {len(at.frontier)} nodes are still above it"
                 )
             if settings.compiled:
-                _compiled_rounds(rows, settings, space, at)
+                _compiled_rounds(transitions, settings, space, at)
             else:
-                _numpy_rounds(rows, settings, space, at)
+                _numpy_rounds(transitions, settings, space, at)
             if len(at.frontier) and at.rounds <= settings.limit:
-                _dense_round(rows, settings, state, at)
+                _dense_round(transitions, settings, state, at)
         for _ in range(settings.polish):
-            _dense_round(rows, settings, state, at)
-        nodes = np.arange(rows.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
+            _dense_round(transitions, settings, state, at)
+        nodes = np.arange(transitions.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
         values, left = space.collect(nodes, settings.compiled)
     except BaseException:
         space.reset(settings.compiled)
@@ -375,12 +377,12 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
     values += (1.0 - settings.follow) * left
     values /= kept
     residual = settings.follow * float(left.sum()) / kept
-    if settings.complete and rows.stationary is not None:
-        expected = residual * rows.stationary.take(nodes)
+    if settings.complete and transitions.stationary is not None:
+        expected = residual * transitions.stationary.take(nodes)
         values += expected
-        if settings.refine and isinstance(rows, Invertible):
-            at.scanned += _refine(rows, settings, space, _Ends(nodes, values, left / kept, expected))
-    return PageRankResult(nodes, values, rows.size, residual, at.rounds - 1, at.scanned, len(nodes))
+        if settings.refine and isinstance(transitions, Invertible):
+            at.scanned += _refine(transitions, settings, space, _Ends(nodes, values, left / kept, expected))
+    return PageRankResult(nodes, values, transitions.size, residual, at.rounds - 1, at.scanned, len(nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,14 +395,14 @@ class _Ends:
     expected: FloatArray
 
 
-def _refine(rows: Invertible, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
+def _refine(transitions: Invertible, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
     """Replace, for the nodes with most mass, the expected inflow of the next step by the exact one.
 
     Returns how many edges that has read.
     """
     count = min(settings.refine, len(ends.nodes))
     first = np.argpartition(ends.values, len(ends.values) - count)[len(ends.values) - count :]
-    sources, shares, receiver = rows.inflow(ends.nodes.take(first).astype(np.intp))
+    sources, shares, receiver = transitions.inflow(ends.nodes.take(first).astype(np.intp))
     space.first[ends.nodes] = np.arange(len(ends.nodes), dtype=np.int32)
     place = space.first.take(sources)
     known = ends.nodes.take(place, mode="clip") == sources
@@ -411,38 +413,38 @@ def _refine(rows: Invertible, settings: PushSettings, space: PushWorkspace, ends
     return len(sources)
 
 
-def _numpy_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+def _numpy_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
     """Rounds until nothing is above the threshold, a round gets dense, or the limit is passed."""
-    counts = rows.edge_counts
+    counts = transitions.edge_counts
     left, gained, stamp = space.plain
     while len(at.frontier) and at.rounds <= settings.limit:
         nodes = at.frontier.astype(np.intp)
         edges = int(counts.take(nodes).sum())
-        if edges > rows.dense_edges:
+        if edges > transitions.dense_edges:
             return
         amounts = left.take(nodes)
         left[nodes] = 0.0
         gained[nodes] += (1.0 - settings.follow) * amounts
-        targets, values = rows.spread(nodes, settings.follow * amounts)
+        targets, values = transitions.spread(nodes, settings.follow * amounts)
         np.add.at(left, targets, values)
         if not at.everywhere:
             fresh = targets.compress(stamp.take(targets) == 0)
             if len(fresh):
                 stamp[fresh] = 1
                 at.touched.append(space.distinct(fresh))
-        above = left.take(targets) > settings.threshold * rows.costs.take(targets)
+        above = left.take(targets) > settings.threshold * transitions.costs.take(targets)
         at.frontier = space.distinct(targets.compress(above))
         at.rounds += 1
         at.scanned += edges
 
 
-def _compiled_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
-    """The same rounds, with the same numbers, in machine code."""
+def _compiled_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+    """The same rounds, with the same numbers, by the compiled kernel."""
     touched, frontier, *_ = space.queues
-    held = rows.size if at.everywhere else sum(map(len, at.touched))
+    held = transitions.size if at.everywhere else sum(map(len, at.touched))
     frontier[: len(at.frontier)] = at.frontier
-    size, rounds, scanned, reached = rows.compiled()(
-        (settings.follow, settings.threshold, rows.dense_edges, settings.limit),
+    size, rounds, scanned, reached = transitions.compiled()(
+        (settings.follow, settings.threshold, transitions.dense_edges, settings.limit),
         space.records,
         space.queues,
         held,
@@ -456,14 +458,14 @@ def _compiled_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, a
         at.touched.append(touched[held:reached].copy())
 
 
-def _dense_round(rows: Rows, settings: PushSettings, state: State, at: _Progress) -> None:
+def _dense_round(transitions: Transitions, settings: PushSettings, state: State, at: _Progress) -> None:
     """Push every node at once, however little it holds: one sparse product."""
     left, gained, stamp = state
     gained += (1.0 - settings.follow) * left
-    left[:] = rows.sweep(settings.follow * left)
+    left[:] = transitions.sweep(settings.follow * left)
     if not at.everywhere:
         at.everywhere = True
         stamp.fill(1)
-    at.frontier = np.flatnonzero(left > settings.threshold * rows.costs).astype(np.int32)
+    at.frontier = np.flatnonzero(left > settings.threshold * transitions.costs).astype(np.int32)
     at.rounds += 1
-    at.scanned += int(rows.edge_counts.sum())
+    at.scanned += int(transitions.edge_counts.sum())

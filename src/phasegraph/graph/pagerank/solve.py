@@ -13,7 +13,16 @@ from phasegraph._validation import check_count, check_flag, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
 from phasegraph.graph.pagerank.kernels import Kernel, use_compiled
 from phasegraph.graph.pagerank.operator import Precision, WalkOperator
-from phasegraph.graph.pagerank.push import PageRankResult, PushSettings, Reset, Rows, Seeds, StaticRows, as_seeds, push
+from phasegraph.graph.pagerank.push import (
+    PageRankResult,
+    PushSettings,
+    Reset,
+    Seeds,
+    StaticTransitions,
+    Transitions,
+    as_seeds,
+    push,
+)
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
 
 
@@ -129,7 +138,7 @@ def personalized_pagerank(
     workspace : PushWorkspace, optional
         Scratch memory of a push; by default one that the graph keeps for the purpose.
     kernel : {"auto", "numpy", "compiled"}
-        For "push": machine code through numba (``phasegraph[graph]``) where installed, or numpy. Both give
+        For "push": compiled by numba (``phasegraph[graph]``) where installed, or numpy. Both give
         the same values and counters.
     polish : int
         For "push": whole-graph rounds at the end, each of which multiplies the residual by
@@ -186,7 +195,7 @@ def personalized_pagerank(
         raise InvalidInputError(f'precision must be "float64" or "float32"; got {precision!r}')
     if method == "push":
         settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete, refine)
-        return run_push(StaticRows(prepared), prepared.pool, seeds, settings, workspace)
+        return run_push(StaticTransitions(prepared), prepared.pool, seeds, settings, workspace)
     follow = _follow(follow_probability)
     bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
     limit = _limit(max_iterations, follow, bound)
@@ -245,7 +254,7 @@ def push_settings(
 
 
 def run_push(
-    rows: Rows,
+    rows: Transitions,
     pool: WorkspacePool,
     seeds: Seeds,
     settings: PushSettings,

@@ -10,7 +10,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count
-from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.kernels import compiled_kernels
 
 
 class State(NamedTuple):
@@ -82,7 +82,7 @@ class PushWorkspace:
         """Take out what `touched`, every node that was written to, has gained and left: it is clean then."""
         if compiled:
             gained, left = np.empty(len(touched)), np.empty(len(touched))
-            machine().collect(touched, self.records, gained, left)
+            compiled_kernels().collect(touched, self.records, gained, left)
             return gained, left
         rows = touched.astype(np.intp)
         gained, left = self.plain.gained.take(rows), self.plain.left.take(rows)
