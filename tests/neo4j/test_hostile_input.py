@@ -16,6 +16,7 @@ from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.neo4j import (
     GraphSchema,
     Neo4jConnection,
+    Neo4jGraphSource,
     PassageRecord,
     drop_corpus,
     read_changes,
@@ -25,7 +26,6 @@ from phasegraph.neo4j import (
     write_synonyms,
 )
 from phasegraph.neo4j.remote_walk import walk_neighbourhood
-from phasegraph.neo4j.source import Neo4jGraphSource
 from phasegraph.ranking import Ranking
 
 PAYLOADS = (

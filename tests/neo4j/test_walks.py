@@ -15,10 +15,17 @@ from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import EdgeWeights, GraphSource, WalkSettings
-from phasegraph.neo4j import GraphRecords, Neo4jConnection, PassageRecord, drop_corpus, write_graph, write_synonyms
+from phasegraph.neo4j import (
+    GraphRecords,
+    Neo4jConnection,
+    Neo4jGraphSource,
+    PassageRecord,
+    drop_corpus,
+    write_graph,
+    write_synonyms,
+)
 from phasegraph.neo4j.gds import drop_projections, has_gds, list_projections, project
 from phasegraph.neo4j.remote_walk import FetchSettings, walk_neighbourhood
-from phasegraph.neo4j.source import Neo4jGraphSource
 
 SLICE = 200
 
@@ -261,7 +268,7 @@ def test_a_query_without_seeds_says_so_and_asks_for_nothing_more(stored):
 
 def test_an_empty_corpus_cannot_be_walked(stored):
     connection, _ = stored
-    with pytest.raises(InvalidInputError, match="'nowhere' holds none"):
+    with pytest.raises(InvalidInputError, match="'nowhere' has no passages"):
         Neo4jGraphSource(connection, "nowhere").verify()
 
 

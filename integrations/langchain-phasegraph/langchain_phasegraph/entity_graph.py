@@ -20,8 +20,7 @@ from phasegraph.graph import EntityGraph, Extraction, GraphSource
 from phasegraph.graph.building import graph_of_documents
 from phasegraph.graph.chunk_graph import not_a_graph, prepare
 from phasegraph.graph.source import passage_ids
-from phasegraph.neo4j import GraphSchema, Neo4jConnection
-from phasegraph.neo4j.source import StoredGraph, stored_graph
+from phasegraph.neo4j import GraphSchema, Neo4jConnection, OpenedGraph, open_graph
 from phasegraph.retrieval import plain, resolve_id
 from phasegraph.sources import Source, Upstream
 
@@ -139,20 +138,20 @@ class FromNeo4j:
         StoreError
             If the server cannot be reached, refuses, or does not answer in time.
         """
-        stored = stored_graph(
+        opened = open_graph(
             connection, corpus, schema=schema, load=load,
             embed=None if embeddings is None else embeddings.embed_documents,
             embed_query=None if embeddings is None else embeddings.embed_query,
         )  # fmt: skip
-        given = {"documents": _Documents(stored), "embeddings": embeddings, **fields}
-        return cast(Any, cls)(graph=stored.source, **given)  # type: ignore[no-any-return]
+        given = {"documents": _Documents(opened), "embeddings": embeddings, **fields}
+        return cast(Any, cls)(graph=opened.source, **given)  # type: ignore[no-any-return]
 
 
 class _Documents:
     """The documents of some ids, their titles as metadata."""
 
-    def __init__(self, stored: StoredGraph) -> None:
-        self._texts = stored.texts
+    def __init__(self, opened: OpenedGraph) -> None:
+        self._texts = opened.texts
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
         return {

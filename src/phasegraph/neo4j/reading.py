@@ -371,13 +371,11 @@ def read_guarded(
     ------
     InvalidInputError
         If the statement writes, changes the schema, administers, or reaches beyond the graph.
-    StoreError
-        If the server refuses it or fails.
 
     Notes
     -----
-    Functions that are installed on the server are not looked at; those of APOC that run Cypher run it in the
-    same reading transaction.
+    Functions that are installed on the server are not checked; those of APOC that run Cypher run it in the same
+    reading transaction.
     """
     if not isinstance(statement, str):
         raise InvalidTypeError(f"statement must be a str; got {type(statement).__name__}")

@@ -332,9 +332,7 @@ def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tupl
     for row in given:
         *names, count = row
         if len(names) != words or not all(isinstance(name, str) and name.strip() for name in names):
-            raise InvalidInputError(
-                f"{field} must hold {words} words that are not blank and a count; got {row!r:.80}"
-            )
+            raise InvalidInputError(f"{field} must hold {words} words that are not blank and a count; got {row!r:.80}")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
             raise InvalidInputError(f"the count of {field} must be an integer in [1, {MOST}]; got {count!r:.40}")
         key = tuple(str(name) for name in names)

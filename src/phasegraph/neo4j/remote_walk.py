@@ -1,4 +1,4 @@
-"""A walk over the part of a stored graph that one query needs, fetched where the mass goes."""
+"""A walk over the part of a stored graph that one query needs, fetched as the mass gets there."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, IntArray
-from phasegraph.errors import InvalidInputError, StoreError
+from phasegraph._validation import check_count, check_range
+from phasegraph.errors import StoreError
 from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, rarity_weights
 from phasegraph.graph.linking import Seeding, relevance
 from phasegraph.graph.pagerank import PageRankResult
@@ -27,7 +27,7 @@ from phasegraph.ranking import Ranking
 
 Stamp: TypeAlias = tuple[str, int]
 """The corpus's node and how often it has changed: a corpus that was dropped and written anew counts from the start."""
-# An entity that nothing mentions any more is none, even where a writer has not come to removing it.
+# An entity that nothing mentions any more is ignored, even where a writer has not removed it yet.
 _ALL = {
     "seen": "",
     "stated": "",
@@ -50,7 +50,7 @@ _ANCHORED = "EXISTS {{ (e)<-[h:`PHASEGRAPH_MENTIONS`]-(q){at_home} }}"
 PASSAGE_IDS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id"
 STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN elementId(c), c.stamp"
 COUNT_ALLOWED = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.id IN $allowed RETURN count(p)"
-# Kind 0 is the corpus itself: its node and stamp tell whether what is kept of it still holds.
+# Kind 0 is the corpus's node with its stamp, which tells whether what is kept of it still holds.
 _LOOKUP = (
     """\
 CALL () {{
@@ -115,30 +115,10 @@ NEIGHBOURHOOD, NEIGHBOURHOOD_ALLOWED = _NEIGHBOURHOOD.format(**_ALL), _NEIGHBOUR
 def look_up(
     connection: Neo4jConnection, corpus: str, query: str, ids: Sequence[str], allowed: frozenset[str] | None
 ) -> tuple[PartialGraph, Stamp]:
-    """What linking asks of a graph, and the stamp of the corpus.
+    """Those of these passages, and of the entities that the query may name, that exist; and the corpus's stamp.
 
-    Parameters
-    ----------
-    connection : Neo4jConnection
-    corpus : str
-    query : str
-        Its sequences of words are looked for among the entities.
-    ids : sequence of str
-        Looked for among the passages.
-    allowed : frozenset of str, optional
-        Passages that may be seen; None allows all.
-
-    Returns
-    -------
-    PartialGraph
-        Those that there are, in order of their names, with the entities' frequencies.
-    Stamp
-        Another after every change of the corpus.
-
-    Raises
-    ------
-    StoreError
-        If the server fails.
+    They come in order of their names, the entities with their frequencies. `allowed` passages alone are seen; None
+    allows all.
     """
     texts = split_words(query).texts
     names = {
@@ -160,8 +140,8 @@ def look_up(
     found = PartialGraph(
         range(len(passages)),
         tuple(row[0] for row in entities),
-        MappingProxyType({name: row for row, name in enumerate(passages)}),
-        MappingProxyType({row[0]: place for place, row in enumerate(entities)}),
+        {name: row for row, name in enumerate(passages)},
+        {row[0]: place for place, row in enumerate(entities)},
         np.array([row[1] for row in entities], dtype=np.intp),
         np.array([row[2] for row in entities], dtype=bool),
     )
@@ -169,7 +149,7 @@ def look_up(
 
 
 def stamp_of(node: object, changes: object) -> Stamp:
-    """A stamp of what the server says of the corpus's node."""
+    """The stamp of the corpus's node."""
     return str(node), changes if isinstance(changes, int) else 0
 
 
@@ -183,20 +163,9 @@ def take(
     passage_count: int,
     weights: EdgeWeights,
 ) -> None:
-    """Add the edges that a statement of `phasegraph.neo4j.remote_walk` found for the nodes it was asked for.
+    """Add to `known` the rows that `NEIGHBOURHOOD` returned for the passages and entities that were asked for.
 
-    Parameters
-    ----------
-    known : KnownEdges
-        Grows; holds the nodes, without edges.
-    rows : sequence of list
-        What the server returned.
-    asked : tuple of two sequences of str
-        Passages and entities, as in the statement's parameters; those that were not found have no edges.
-    passage_count : int
-        Passages of the corpus.
-    weights : EdgeWeights
-        How counts become weights.
+    Those that were not found have no edges.
     """
     passages, entities = asked
     found = [_plain(known, row, len(passages), passage_count, weights) for row in rows if row[0] < FACT]
@@ -271,52 +240,28 @@ class FetchSettings:
     unknown: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "per_round"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name} must be an integer of at least 1; {value!r:.40} was given")
-        if not 0.0 <= self.unknown <= 1.0:
-            raise InvalidInputError(f"unknown must lie in [0, 1]; {self.unknown!r:.40} was given")
+        check_count("nodes", self.nodes, minimum=1)
+        check_count("per_round", self.per_round, minimum=1)
+        check_range("unknown", self.unknown, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class LocalWalk:
-    """A walk over what was fetched.
+    """A walk over what was fetched."""
 
-    Parameters
-    ----------
-    graph : PartialGraph
-        What is here, fetched by this query or before.
-    walked : PageRankResult
-        Its masses.
-    node_weights : (n,) array of float or None
-        How readily each node was entered.
-    seeding : Seeding
-        Where it restarted.
-    unknown : float
-        Share of the mass that waits at nodes whose edges the walk would need and has not.
-    needed : (n,) array of bool
-        Nodes whose edges it needed.
-    fetched, rounds : int
-        Nodes whose edges were fetched, and in how many statements.
-    complete : bool
-        Whether `unknown` came down to what was asked for.
-    """
-
-    graph: PartialGraph
+    graph: PartialGraph  # what is here, fetched by this query or before
     walked: PageRankResult
-    node_weights: FloatArray | None
+    node_weights: FloatArray | None  # how readily each node was entered
     seeding: Seeding
-    unknown: float
-    needed: BoolArray
-    fetched: int
-    rounds: int
-    complete: bool
+    unknown: float  # share of the mass that waits at nodes whose edges the walk would need and lacks
+    needed: BoolArray  # nodes whose edges it needed
+    fetched: int  # nodes whose edges were fetched
+    complete: bool  # whether `unknown` came down to what was asked for
 
 
 @dataclass(eq=False)
 class QueryWalk:
-    """One query's walk on its way: what it asks for, what is known, and what it has spent."""
+    """One query's walk under way: what it asks for, what is known, and what it has spent."""
 
     connection: Neo4jConnection
     corpus: str
@@ -389,7 +334,7 @@ class QueryWalk:
         needed[walked.nodes[above]] = True
         unknown = min(float(waiting[above & ~operator.here[walked.nodes]].sum()), 1.0)
         complete = unknown <= self.limits.unknown
-        return LocalWalk(graph, walked, node_weights, seeding, unknown, needed, self.fetched, self.rounds, complete)
+        return LocalWalk(graph, walked, node_weights, seeding, unknown, needed, self.fetched, complete)
 
 
 def walk_neighbourhood(
@@ -409,49 +354,12 @@ def walk_neighbourhood(
     kernel: Kernel = "auto",
     timeout: float | None = None,
 ) -> LocalWalk:
-    """Walk from weighted seeds, fetching edges as the walk comes to them.
+    """Walk from weighted seeds, fetching edges as the walk comes to them; see `Neo4jGraphSource`.
 
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        Where the corpus lies.
-    corpus : str
-        A corpus of our own schema.
-    state : tuple of (int, object)
-        How many passages it has (of the allowed ones, where some are not), and what is another after every change
-        of it.
-    passages, entities : mapping of str to float
-        Seeds by id and by name, with positive masses that need not sum to 1; at least one.
-    follow_probability : float
-        Of walking on, in [0, 1).
-    weights : EdgeWeights, optional
-        How counts become weights.
-    ranking : Ranking, optional
-        A dense ranking: passages nearer to the query are then entered more readily.
-    tolerance : float, default 1e-6
-        Mass per out-edge below which the walk goes no further; taken for 1e-9 where it is less.
-    settings : FetchSettings, optional
-        The budget.
-    kept : KeptEdges, optional
-        Edges of earlier walks over this corpus with these weights and these passages allowed; they are not fetched
-        again.
-    allowed : sequence of str, optional
-        Passages that may be seen; None allows all. Others are neither fetched nor counted.
-    kernel : {"auto", "numpy", "compiled"}, default "auto"
-        As for :class:`phasegraph.graph.WalkSettings`.
-    timeout : float, optional
-        Seconds for all rounds together; None takes the connection's. No round is begun after two thirds of
-        it.
-
-    Returns
-    -------
-    LocalWalk
-        The walk and how much of it is not known.
-
-    Raises
-    ------
-    StoreError
-        If the server fails before there is anything to walk over.
+    `state` is the number of passages (that are allowed) and the corpus's stamp; seeds are ids and names with positive
+    masses that need not sum to 1; a `tolerance` below 1e-9 is taken for 1e-9; `kept` are edges of earlier walks with
+    these weights and these passages allowed. No round is begun after two thirds of `timeout`, the connection's by
+    default. A `StoreError` is raised only if there is nothing to walk over yet.
     """
     memory = KeptEdges(0) if kept is None else kept
     query = QueryWalk(
@@ -476,7 +384,7 @@ def walk_neighbourhood(
 
 
 def _grown(query: QueryWalk) -> LocalWalk:
-    """The walk over all that is here, fetching what it needs until it needs more than the budget."""
+    """The walk over all that is here, fetching what it needs until that is more than the budget."""
     walk = query.walk()
     while not walk.complete and int(walk.needed.sum()) <= query.limits.nodes:
         wanted = _greatest(walk, walk.needed & ~walk.graph.here, query.limits.per_round)
@@ -506,7 +414,7 @@ def _within_budget(query: QueryWalk) -> LocalWalk:
 
 
 def _fetched(query: QueryWalk, nodes: IntArray) -> bool:
-    """Whether the nodes' edges are here now: what earlier rounds found is an answer, too."""
+    """Whether the nodes' edges are here now; an error only in the first round."""
     if query.rounds and query.late():
         return False
     try:

@@ -146,24 +146,12 @@ def for_entities(template: str, schema: GraphSchema) -> str:
 
 
 def detect_schema(connection: Neo4jConnection) -> GraphSchema:
-    """Return the preset whose provenance edges the database holds.
-
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        Where to look; one counting statement per preset.
-
-    Returns
-    -------
-    GraphSchema
-        The only preset with edges.
+    """Return the only preset of which the database has provenance edges, by one counting statement per preset.
 
     Raises
     ------
     InvalidInputError
         If no preset has edges, or several have; the message lists the counts.
-    StoreError
-        If the server does not answer.
     """
     counted = {}
     for schema in SCHEMAS.values():

@@ -23,8 +23,7 @@ from phasegraph.graph import EntityGraph, Extraction, GraphSource
 from phasegraph.graph.building import graph_of_documents
 from phasegraph.graph.chunk_graph import not_a_graph, prepare
 from phasegraph.graph.source import passage_ids
-from phasegraph.neo4j import GraphSchema, Neo4jConnection
-from phasegraph.neo4j.source import StoredGraph, stored_graph
+from phasegraph.neo4j import GraphSchema, Neo4jConnection, OpenedGraph, open_graph
 from phasegraph.retrieval.source_config import SourceSpec
 from phasegraph.sources import Gathered, Gatherer, Source, SourceSettings, Upstream
 from phasegraph.sources.protocol import AnySource
@@ -136,20 +135,20 @@ class FromNeo4j:
         StoreError
             If the server cannot be reached, refuses, or does not answer in time.
         """
-        stored = stored_graph(
+        opened = open_graph(
             connection, corpus, schema=schema, load=load,
             embed=None if embed_model is None else embed_model.get_text_embedding_batch,
             embed_query=None if embed_model is None else embed_model.get_query_embedding,
         )  # fmt: skip
-        given = {"nodes": _Nodes(stored), "embed_model": embed_model, **fields}
-        return cast(Any, cls)(stored.source, **given)  # type: ignore[no-any-return]
+        given = {"nodes": _Nodes(opened), "embed_model": embed_model, **fields}
+        return cast(Any, cls)(opened.source, **given)  # type: ignore[no-any-return]
 
 
 class _Nodes:
     """The nodes of some ids, their titles as metadata."""
 
-    def __init__(self, stored: StoredGraph) -> None:
-        self._texts = stored.texts
+    def __init__(self, opened: OpenedGraph) -> None:
+        self._texts = opened.texts
 
     def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
         return {
