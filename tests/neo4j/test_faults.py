@@ -103,7 +103,7 @@ def test_with_a_breaker_most_calls_do_not_even_ask(guarded, fault):
 def test_a_flood_of_rows_is_left_to_itself_at_the_deadline():
     """Server and client unpack and pack in one process here, so the others are given half a second to get through."""
     with Metronome() as metronome:
-        run = ask("flood", min(CALLS, 12), 0.5, circuit_breaker=False)
+        run = ask("flood", min(CALLS // 4, 12), 0.5, circuit_breaker=False)
     assert (run.lost, run.silent) == (0, 0)
     assert set(run.statuses) <= {"error", "timeout"}
     assert not [seconds for seconds in run.overtime(0.5, metronome) if seconds > LATE]
@@ -121,7 +121,7 @@ def test_an_online_read_has_an_end_however_many_rows_there_are(monkeypatch):
 
 def test_a_server_that_is_back_but_slow_is_given_time_to_plan_what_it_will_be_asked():
     """Its first answers come too late; a trial that starts afresh each time would never get beyond the first."""
-    with fake_bolt("accept_close") as server, connected(server, 1.0) as connection:
+    with fake_bolt("accept_close") as server, connected(server, 0.5) as connection:
         for statement in ("RETURN 1", "RETURN 2", "RETURN 3"):
             with pytest.raises(StoreError, match=r"^unreachable: "):
                 connection.read(statement)

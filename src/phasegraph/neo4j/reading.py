@@ -272,7 +272,7 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
     if corpus is not None and schema.corpus_key is None:
         raise InvalidInputError(f"corpus= needs a schema with a corpus_key; {schema.name!r} has none")
     if corpus is None and schema == PHASEGRAPH:
-        raise InvalidInputError("the schema 'phasegraph' needs corpus=")
+        raise InvalidInputError("corpus must be given for the schema 'phasegraph'")
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_wei
 from phasegraph.graph.linking import Seeding, relevance
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.kernels import Kernel
-from phasegraph.graph.pagerank.push import PushSettings, as_seeds
+from phasegraph.graph.pagerank.push import as_seeds
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 from phasegraph.graph.words import MAX_WORDS, normalise_name, split_words
 from phasegraph.neo4j.connection import Neo4jConnection, Row
@@ -260,48 +260,81 @@ class LocalWalk:
 
 
 @dataclass(eq=False)
-class QueryWalk:
-    """One query's walk under way: what it asks for, what is known, and what it has spent."""
+class NeighbourhoodWalk:
+    """A walk from weighted seeds that fetches edges as it comes to them; see `Neo4jGraphSource`."""
 
     connection: Neo4jConnection
     corpus: str
-    passage_count: int
-    seeds: tuple[Mapping[str, float], Mapping[str, float]]
-    weights: EdgeWeights
-    ranking: Ranking | None
-    push: PushSettings
-    limits: FetchSettings
-    allowed: Sequence[str] | None
-    seconds: float
-    known: KnownEdges
-    began: float = field(default_factory=time.monotonic)
-    shared: bool = True
-    fetched: int = 0
-    rounds: int = 0
+    state: tuple[int, object]  # number of passages (that are allowed) and the corpus's stamp
+    passages: Mapping[str, float]  # seeds by id and by name, with positive masses that need not sum to 1
+    entities: Mapping[str, float]
+    follow_probability: float
+    weights: EdgeWeights = field(default_factory=EdgeWeights)
+    ranking: Ranking | None = None
+    tolerance: float = 1e-6  # taken for 1e-9 where it is less
+    limits: FetchSettings = field(default_factory=FetchSettings)
+    kept: KeptEdges = field(default_factory=lambda: KeptEdges(0))  # of walks with these weights and passages allowed
+    allowed: Sequence[str] | None = None
+    kernel: Kernel = "auto"
 
-    def grow(self) -> KnownEdges:
+    def run(self) -> LocalWalk:
+        """Walk; a `StoreError` only if there is nothing to walk over yet."""
+        self._push = push_settings(self.follow_probability, max(self.tolerance, LEAST_TOLERANCE), 0, None, self.kernel)
+        self._known, self._shared = self.kept.known(self.state[1]), True
+        self._began, self._fetched, self._rounds = time.monotonic(), 0, 0
+        if self._known.lacks(self.passages, self.entities):
+            mine = self._grow()
+            mine.codes(True, self.passages)
+            mine.codes(False, self.entities)
+        walk = self._unbounded()
+        if int(walk.needed.sum()) > self.limits.nodes:
+            walk = self._within_budget()
+        self.kept.keep(self.state[1], self._known, walk.needed)
+        return walk
+
+    def _unbounded(self) -> LocalWalk:
+        """The walk over all that is here, fetching what it needs until that is more than the budget."""
+        walk = self._walk()
+        while not walk.complete and int(walk.needed.sum()) <= self.limits.nodes:
+            wanted = _greatest(walk, walk.needed & ~walk.graph.here, self.limits.per_round)
+            if not self._fetch(wanted):
+                break
+            walk = self._walk()
+        return walk
+
+    def _within_budget(self) -> LocalWalk:
+        """The walk over the nodes that this query alone would fetch, those with most mass first."""
+        passages: list[str] = []
+        entities: list[str] = []
+        while True:
+            graph = self._known.graph
+            here = np.zeros(graph.size, dtype=np.bool_)
+            here[graph.rows_of(passages, entities)] = True
+            walk = self._walk(here)
+            budget = min(self.limits.per_round, self.limits.nodes - len(passages) - len(entities))
+            wanted = _greatest(walk, walk.needed & ~here, budget)
+            missing = wanted[~graph.here[wanted]]
+            if walk.complete or not len(wanted) or (len(missing) and not self._fetch(missing)):
+                return walk
+            ids, names = graph.names_of(wanted)
+            passages += ids
+            entities += names
+
+    def _grow(self) -> KnownEdges:
         """What is known, as this query's own."""
-        if self.shared:
-            self.known, self.shared = self.known.copy(), False
-        return self.known
+        if self._shared:
+            self._known, self._shared = self._known.copy(), False
+        return self._known
 
-    def see(self, passages: Iterable[str], entities: Iterable[str]) -> None:
-        """Give rows to those that have none."""
-        if self.known.lacks(passages, entities):
-            mine = self.grow()
-            mine.codes(True, passages)
-            mine.codes(False, entities)
-
-    def late(self) -> bool:
-        """Whether it is too late for another round."""
-        return time.monotonic() - self.began > self.seconds * 2 / 3
-
-    def fetch(self, nodes: IntArray) -> None:
-        """Fetch the edges of nodes of the graph at hand."""
-        asked = self.known.graph.names_of(nodes)
+    def _fetch(self, nodes: IntArray) -> bool:
+        """Fetch the edges of nodes of the graph at hand; whether they are here now. No round begins late."""
+        elapsed = time.monotonic() - self._began
+        if self._rounds and elapsed > self.connection.timeout * 2 / 3:
+            return False
+        asked = self._known.graph.names_of(nodes)
         values = {
             "corpus": self.corpus,
-            "most_common": most_common(self.passage_count, self.weights),
+            "most_common": most_common(self.state[0], self.weights),
             "passages": asked[0],
             "entities": asked[1],
             "shift": 1 << LOW_BITS,
@@ -309,121 +342,35 @@ class QueryWalk:
         statement = NEIGHBOURHOOD
         if self.allowed is not None:
             statement, values["allowed"] = NEIGHBOURHOOD_ALLOWED, self.allowed
-        left = max(self.seconds - (time.monotonic() - self.began), 0.01)
-        rows = self.connection.read(statement, values, timeout=left)
-        take(self.grow(), rows, asked, self.passage_count, self.weights)
-        self.fetched += len(nodes)
-        self.rounds += 1
+        try:
+            rows = self.connection.read(statement, values, timeout=max(self.connection.timeout - elapsed, 0.01))
+        except StoreError:
+            if not self._rounds:
+                raise
+            return False
+        take(self._grow(), rows, asked, self.state[0], self.weights)
+        self._fetched += len(nodes)
+        self._rounds += 1
+        return True
 
-    def walk(self, here: BoolArray | None = None) -> LocalWalk:
+    def _walk(self, here: BoolArray | None = None) -> LocalWalk:
         """Walk over what is known, or over these of its nodes."""
-        graph = self.known.graph
+        graph = self._known.graph
         node_weights = None if self.ranking is None else relevance(graph.as_graph(), self.ranking)
-        passages, entities = self.seeds
-        seeding = Seeding(
-            graph.rows_of(tuple(passages), tuple(entities)), np.array([*passages.values(), *entities.values()])
-        )
+        masses = np.array([*self.passages.values(), *self.entities.values()])
+        seeding = Seeding(graph.rows_of(tuple(self.passages), tuple(self.entities)), masses)
         operator = graph.operator if here is None else graph.walkable(here)
         seeds = as_seeds((seeding.nodes, seeding.masses), graph.size)
-        walked = run_push(operator.rows(node_weights), operator.pool, seeds, self.push, None)
-        waiting = walked.values / (1.0 - self.push.follow)
-        # A node that was pushed held more than its threshold, which is more than this; one that was not has
-        # let the share (1 - follow) of what it holds stop.
-        above = waiting > self.push.threshold * (1.0 - 1e-9)
+        walked = run_push(operator.rows(node_weights), operator.pool, seeds, self._push, None)
+        waiting = walked.values / (1.0 - self._push.follow)
+        # A node that was pushed held more than its threshold, which is more than this; one that was not has let the
+        # share (1 - follow) of what it holds stop.
+        above = waiting > self._push.threshold * (1.0 - 1e-9)
         needed = np.zeros(graph.size, dtype=np.bool_)
         needed[walked.nodes[above]] = True
         unknown = min(float(waiting[above & ~operator.here[walked.nodes]].sum()), 1.0)
         complete = unknown <= self.limits.unknown
-        return LocalWalk(graph, walked, node_weights, seeding, unknown, needed, self.fetched, complete)
-
-
-def walk_neighbourhood(
-    connection: Neo4jConnection,
-    corpus: str,
-    state: tuple[int, object],
-    passages: Mapping[str, float],
-    entities: Mapping[str, float],
-    *,
-    follow_probability: float,
-    weights: EdgeWeights | None = None,
-    ranking: Ranking | None = None,
-    tolerance: float = 1e-6,
-    settings: FetchSettings | None = None,
-    kept: KeptEdges | None = None,
-    allowed: Sequence[str] | None = None,
-    kernel: Kernel = "auto",
-    timeout: float | None = None,
-) -> LocalWalk:
-    """Walk from weighted seeds, fetching edges as the walk comes to them; see `Neo4jGraphSource`.
-
-    `state` is the number of passages (that are allowed) and the corpus's stamp; seeds are ids and names with positive
-    masses that need not sum to 1; a `tolerance` below 1e-9 is taken for 1e-9; `kept` are edges of earlier walks with
-    these weights and these passages allowed. No round is begun after two thirds of `timeout`, the connection's by
-    default. A `StoreError` is raised only if there is nothing to walk over yet.
-    """
-    memory = KeptEdges(0) if kept is None else kept
-    query = QueryWalk(
-        connection,
-        corpus,
-        state[0],
-        (passages, entities),
-        EdgeWeights() if weights is None else weights,
-        ranking,
-        push_settings(follow_probability, max(tolerance, LEAST_TOLERANCE), 0, None, kernel),
-        FetchSettings() if settings is None else settings,
-        allowed,
-        connection.timeout if timeout is None else timeout,
-        memory.known(state[1]),
-    )
-    query.see(passages, entities)
-    walk = _grown(query)
-    if int(walk.needed.sum()) > query.limits.nodes:
-        walk = _within_budget(query)
-    memory.keep(state[1], query.known, walk.needed)
-    return walk
-
-
-def _grown(query: QueryWalk) -> LocalWalk:
-    """The walk over all that is here, fetching what it needs until that is more than the budget."""
-    walk = query.walk()
-    while not walk.complete and int(walk.needed.sum()) <= query.limits.nodes:
-        wanted = _greatest(walk, walk.needed & ~walk.graph.here, query.limits.per_round)
-        if not _fetched(query, wanted):
-            break
-        walk = query.walk()
-    return walk
-
-
-def _within_budget(query: QueryWalk) -> LocalWalk:
-    """The walk over the nodes that this query alone would fetch, those with most mass first."""
-    passages: list[str] = []
-    entities: list[str] = []
-    while True:
-        graph = query.known.graph
-        here = np.zeros(graph.size, dtype=np.bool_)
-        here[graph.rows_of(passages, entities)] = True
-        walk = query.walk(here)
-        budget = min(query.limits.per_round, query.limits.nodes - len(passages) - len(entities))
-        wanted = _greatest(walk, walk.needed & ~here, budget)
-        missing = wanted[~graph.here[wanted]]
-        if walk.complete or not len(wanted) or (len(missing) and not _fetched(query, missing)):
-            return walk
-        ids, names = graph.names_of(wanted)
-        passages += ids
-        entities += names
-
-
-def _fetched(query: QueryWalk, nodes: IntArray) -> bool:
-    """Whether the nodes' edges are here now; an error only in the first round."""
-    if query.rounds and query.late():
-        return False
-    try:
-        query.fetch(nodes)
-    except StoreError:
-        if not query.rounds:
-            raise
-        return False
-    return True
+        return LocalWalk(graph, walked, node_weights, seeding, unknown, needed, self._fetched, complete)
 
 
 def _greatest(walk: LocalWalk, among: BoolArray, count: int) -> IntArray:

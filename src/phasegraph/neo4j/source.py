@@ -36,10 +36,10 @@ from phasegraph.neo4j.remote_walk import (
     STAMP,
     FetchSettings,
     LocalWalk,
+    NeighbourhoodWalk,
     Stamp,
     look_up,
     stamp_of,
-    walk_neighbourhood,
 )
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
 from phasegraph.neo4j.writing import list_corpora
@@ -249,21 +249,21 @@ class Neo4jGraphSource:
         if self.method == "gds":
             return self._pushed_down(passages, entities, limit)
         relevant = handed if self.walk.relevance else None
-        walk = walk_neighbourhood(
+        walk = NeighbourhoodWalk(
             self.connection,
             self.corpus,
             (view.count, stamp),
             passages,
             entities,
-            follow_probability=self.walk.follow_probability,
-            weights=self.weights,
-            ranking=relevant,
-            tolerance=self.walk.tolerance,
-            settings=self.fetch,
-            kept=view.kept,
-            allowed=view.allowed,
-            kernel=self.walk.kernel,
-        )
+            self.walk.follow_probability,
+            self.weights,
+            relevant,
+            self.walk.tolerance,
+            self.fetch,
+            view.kept,
+            view.allowed,
+            self.walk.kernel,
+        ).run()
         return self._ranked(walk, relevant, named.passage_rows, view.count, limit)
 
     def _seen(self) -> frozenset[str] | None:
