@@ -121,7 +121,7 @@ def test_an_online_read_has_an_end_however_many_rows_there_are(monkeypatch):
 
 def test_a_server_that_is_back_but_slow_is_given_time_to_plan_what_it_will_be_asked():
     """Its first answers come too late; a trial that starts afresh each time would never get beyond the first."""
-    with fake_bolt("accept_close") as server, connected(server, 0.5) as connection:
+    with fake_bolt("accept_close") as server, connected(server, 1.0) as connection:
         for statement in ("RETURN 1", "RETURN 2", "RETURN 3"):
             with pytest.raises(StoreError, match=r"^unreachable: "):
                 connection.read(statement)
