@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
@@ -87,7 +87,8 @@ class Neo4jConnection:
     Notes
     -----
     One made by `connect` pickles as its settings, address and `auth` included, and opens connections of its own where
-    it is unpickled; one over a driver of the caller's cannot be pickled. A deep copy is the connection itself.
+    it is unpickled, closed when it is no longer used; one over a driver of the caller's cannot be pickled. A deep copy
+    is the connection itself.
 
     Examples
     --------
@@ -163,8 +164,7 @@ class Neo4jConnection:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._address is None:
             raise InvalidTypeError("a Neo4jConnection over a driver of your own cannot be pickled: use connect(uri)")
-        uri, auth = self._address
-        return partial(type(self).connect, auth=auth, database=self.database, timeout=self.timeout), (uri,)
+        return _reopened, (type(self), *self._address, self.database, self.timeout)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Neo4jConnection:
         return self
@@ -284,6 +284,15 @@ class Neo4jConnection:
                 with contextlib.suppress(Exception):
                     work = _reading(statement, values, 1, None, WARM_SECONDS)
                     self._transactions.run("execute_read", work, WARM_SECONDS)
+
+
+def _reopened(
+    kind: type[Neo4jConnection], uri: str, auth: Any, database: str | None, timeout: float
+) -> Neo4jConnection:
+    """An unpickled connection, which closes itself when nobody uses it any more."""
+    connection = kind.connect(uri, auth=auth, database=database, timeout=timeout)
+    weakref.finalize(connection, connection._transactions.close)
+    return connection
 
 
 def check_connection(connection: Any) -> None:
