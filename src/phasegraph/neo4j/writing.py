@@ -90,6 +90,8 @@ def ensure_schema(connection: Neo4jConnection) -> None:
         try:
             connection.write(_creation(wanted))
         except StoreError as error:
+            if "EquivalentSchemaRuleAlreadyExists" in str(error):  # another writer was quicker
+                continue
             for refused, obstacle in _not_serving(_present(connection)):
                 if refused is wanted and obstacle is not None:
                     raise _in_the_way(wanted, obstacle) from error
