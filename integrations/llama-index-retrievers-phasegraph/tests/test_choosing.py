@@ -94,9 +94,9 @@ def test_what_the_constructor_was_given_wins_over_a_file(tmp_path: Any, given: s
     FusionPipeline(k=6, accept=policy, selection=SelectionPolicy("top"), weights={"vector": 2.0}).save(path)
     own: dict[str, Any] = {"accept": {"vector": 0.65}, "selection": "legacy_entropy", "k": 3, "weights": {"vector": 1}}
     if given == "as pipeline":
-        fusion = CalibratedFusionRetriever(vector=_vector, pipeline=path, **own).fusion
+        fusion = CalibratedFusionRetriever(vector=_vector, pipeline=path, **own).fitted_pipeline
     else:
-        fusion = CalibratedFusionRetriever(vector=_vector, **own).load(path).fusion
+        fusion = CalibratedFusionRetriever(vector=_vector, **own).load(path).fitted_pipeline
     assert fusion.accept == AcceptancePolicy({"vector": 0.65})
     assert fusion.selection == SelectionPolicy("legacy_entropy")
     assert (fusion.k, dict(fusion.weights or {})) == (3, {"vector": 1.0})
@@ -190,7 +190,7 @@ def test_a_source_that_failed_on_every_query_does_not_keep_the_others_from_being
         retriever = CalibratedFusionRetriever(**sources).calibrate(
             ["fruit", "nothing", "rewritten"] * 2, progress=False
         )
-    assert list(retriever.fusion.calibrators) == ["vector"]
+    assert list(retriever.fitted_pipeline.calibrators) == ["vector"]
 
 
 def test_calibrating_for_a_rule_over_0_to_1_fits_percentiles() -> None:

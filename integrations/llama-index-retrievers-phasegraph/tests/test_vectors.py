@@ -8,7 +8,7 @@ from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError
 from phasegraph.selection import SelectionPolicy
 
 APART = SelectionPolicy(mu=5.0)
