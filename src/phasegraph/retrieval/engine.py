@@ -64,6 +64,8 @@ class Chosen:
     selection: SelectionPolicy | None = None
     strict: bool = False
 
+    __reduce__ = by_fields
+
     def on(self, pipeline: FusionPipeline) -> FusionPipeline:
         """The pipeline with what was given in place of its own."""
         given = {name: getattr(self, name) for name in ("k", "weights", "accept", "selection")}

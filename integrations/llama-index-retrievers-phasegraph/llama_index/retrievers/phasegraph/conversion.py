@@ -26,16 +26,21 @@ from phasegraph.retrieval import (
     SelectedHit,
     drained,
     evidence_blocks,
+    resolve_id,
 )
 
 
-class TripleNode(TextNode):
-    """A triple; its source is the passage that states it."""
+class UnnamedNode(TextNode):
+    """A text whose id says nothing of the passage; the framework drops all but one of the hits that have none."""
 
     @classmethod
     def class_name(cls) -> str:
         """Name of the class it stands for, in what is written down."""
         return str(TextNode.class_name())
+
+
+class TripleNode(UnnamedNode):
+    """A triple; its source is the passage that states it."""
 
 
 # Nodes and hits, as the core reads them.
@@ -174,7 +179,7 @@ def _hit(item: object, row: int) -> NodeWithScore:
     if isinstance(head, NodeWithScore):
         head = head.node
     if isinstance(head, str):
-        head = TextNode(id_="", text=head)
+        head = UnnamedNode(id_=resolve_id(None, {}, head)[0], text=head)
     if not isinstance(head, BaseNode):
         raise MalformedAnswerError(
             f"a hit must be a node, a text or a (node, score) pair; got {type(item).__name__} at {row}"
@@ -219,10 +224,11 @@ def ranking_of(
     ranks : bool
         Whether the scores are none.
     """
-    carried = [hit.node.id_ for hit in hits] if own is None else own
-    ids = reader.ids(hits, carried, notes)
+    if own is None:
+        own = [None if isinstance(hit.node, UnnamedNode) else hit.node.id_ for hit in hits]
+    ids = reader.ids(hits, own, notes)
     found = {} if evidence is None else evidence(ids)
-    payloads = Payloads(ids, [hit.node for hit in hits], found, from_text=not all(carried))
+    payloads = Payloads(ids, [hit.node for hit in hits], found, from_text=not all(own))
     scores = reader.scores(hits)
     if scores is None and not ranks:
         scores = [hit.score for hit in hits]
@@ -256,7 +262,7 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | No
     out: list[NodeWithScore] = []
     for identifier, hit, block, score in zip(result.ids, hits, blocks, result.scores.tolist(), strict=True):
         node: BaseNode = TextNode(id_=identifier, text="") if hit.payload is None else hit.payload
-        if node.id_ and node.id_ not in taken and not isinstance(node, TripleNode):
+        if node.id_ and node.id_ not in taken and not isinstance(node, UnnamedNode):
             identifier = node.id_
         taken.add(identifier)
         out.append(NodeWithScore(node=copy_of(node, identifier, metadata_key, block), score=score))
@@ -307,7 +313,7 @@ class Lookup:
             return cls("mapping", nodes)
         if callable(nodes):
             return cls("callable", nodes)
-        found = list(nodes) if isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) else [None]
+        found: list[Any] = list(nodes) if isinstance(nodes, Iterable) and not isinstance(nodes, str | bytes) else [None]
         if not all(isinstance(node, BaseNode) for node in found):
             raise InvalidTypeError(
                 f"nodes must be a mapping, nodes, a docstore, an index or a function of ids; got {type(nodes).__name__}"

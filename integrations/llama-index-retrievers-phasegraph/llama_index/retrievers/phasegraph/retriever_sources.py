@@ -310,9 +310,12 @@ class _Bound:
         return ranking_of(source.reader, found, limit, notes, evidence=lambda ids: dict(zip(ids, blocks, strict=True)))
 
     def _checked(self, ranking: Ranking) -> Ranking:
-        filters, nodes = self.source.filters, list(ranking.payloads.values()) if self.source.filters else []
-        if filters is not None and len(matching_rows(nodes, filters)) < len(nodes):
-            raise MalformedAnswerError(f"source {self.source.name!r} returned nodes that do not match the filters")
+        """The ranking, or an error where a passage of it does not match."""
+        filters = self.source.filters
+        if filters is not None:
+            nodes: list[Any] = list(ranking.payloads.values())
+            if len(matching_rows(nodes, filters)) < len(nodes):
+                raise MalformedAnswerError(f"source {self.source.name!r} returned nodes that do not match the filters")
         return ranking
 
     def core_ranking(self, answer: Any) -> Any:
