@@ -39,7 +39,7 @@ def test_every_law_holds_for_every_calibrator_and_rule(law: str, calibrator: str
     @settings(max_examples=10, deadline=None, derandomize=True, database=None)
     @given(rankings())
     def check(found: list[Ranking]) -> None:
-        LAWS[law].check(pipeline, found)
+        LAWS[law](pipeline, found)
 
     scale_counts = FUSION_RULES[rule].expects != "order"
     if (rule, law) in KNOWN_EXCEPTIONS or (scale_counts and (calibrator, law) in KNOWN_EXCEPTIONS):
@@ -58,13 +58,13 @@ def _search_counterexample(law: str, pipeline: FusionPipeline) -> None:
             size = int(rng.integers(1, 13))
             ids = [f"p{i:02d}" for i in rng.permutation(15)[:size]]
             found.append(Ranking(name, ids, np.round(rng.random(size) ** 3 + 0.001, 6)))
-        LAWS[law].check(pipeline, found)
+        LAWS[law](pipeline, found)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(rankings(minimum=2), st.sampled_from(sorted(LAWS)))
 def test_every_law_holds_for_the_default(found: list[Ranking], law: str) -> None:
-    LAWS[law].check(FusionPipeline(), found)
+    LAWS[law](FusionPipeline(), found)
 
 
 def test_a_law_that_is_broken_is_reported() -> None:
@@ -73,7 +73,7 @@ def test_a_law_that_is_broken_is_reported() -> None:
             return super().decide(rankings, context, reports=reports, k=max(0, (k or 1) - 1))
 
     with pytest.raises(LawViolation, match="once"):
-        LAWS["union"].check(Wrong(), [Ranking("v", ["a", "b"], [2.0, 1.0])])
+        LAWS["union"](Wrong(), [Ranking("v", ["a", "b"], [2.0, 1.0])])
 
 
 def _orders_before_and_after(found: list[Ranking], extra: int, weights: dict[str, float] | None) -> list[list[str]]:

@@ -105,9 +105,7 @@ def ask(fault: str, calls: int, timeout: float, *, circuit_breaker: bool) -> Run
     settings = SourceSettings(
         circuit_breaker=BreakerSettings(failures=5, probe_interval=0.5) if circuit_breaker else None
     )
-    gatherer = Gatherer(
-        {"graph": settings, "vector": SourceSettings(circuit_breaker=None)}, timeout=timeout, on_all_failed="empty"
-    )
+    gatherer = Gatherer({"graph": settings, "vector": SourceSettings(circuit_breaker=None)}, timeout=timeout)
     run = Run(fault)
     with fake_bolt(fault) as server, connected(server, timeout) as connection, asyncio.Runner() as loop:
         sources = {"graph": graph_source(connection), "vector": VECTOR}

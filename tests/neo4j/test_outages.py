@@ -17,7 +17,11 @@ from real_servers import skip_or_fail
 from phasegraph.errors import StoreError
 from phasegraph.neo4j import Neo4jConnection, read_graph
 
-pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.neo4j,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore:source .* times in a row"),
+]
 SCHEMES = ("bolt", "neo4j")
 
 

@@ -84,14 +84,6 @@ def native() -> type[Native]:
     return Native
 
 
-def content(found: Gathered) -> list[tuple[object, ...]]:
-    """What the rankings hold, for comparison to the bit."""
-    return [
-        (one.source, one.ids, one.scores.tobytes(), one.raw.tobytes() if one.raw is not None else b"", one.dropped)
-        for one in found.rankings
-    ]
-
-
 @pytest.fixture
 def statuses() -> Callable[[Gathered], dict[str, str]]:
     return lambda found: {report.source: report.status for report in found.reports}
@@ -121,3 +113,16 @@ def slow() -> Callable[[str, float], CallableSource]:
 def slack() -> float:
     """Seconds that a loaded machine may take on top; the promised 50 ms are measured in the benchmark."""
     return 1.0
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Wait for a condition, for so many seconds."""
+
+    def wait(condition: Callable[[], object], seconds: float = 5.0) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, "it never came true"
+            time.sleep(0.002)
+
+    return wait

@@ -120,6 +120,16 @@ def test_a_coroutine_that_refuses_to_be_cancelled_does_not_hold_the_caller(healt
     assert found == {"s": "timeout", "healthy": "ok"}
 
 
+def test_a_search_that_is_a_coroutine_function_is_told_its_right_name(ask, healthy):
+    class Misnamed:
+        async def search(self, query, limit, upstream):
+            return Ranking("s", ["a"], [1.0])
+
+    gatherer = Gatherer(dict.fromkeys(["healthy", "s"], SourceSettings()))
+    report = ask(gatherer, {"healthy": healthy, "s": Misnamed()}, "who?").reports[1]
+    assert report.reason == "search returned a coroutine; a coroutine function must be the source's asearch"
+
+
 def test_a_callable_may_be_a_coroutine_function(ask):
     async def fn(query, limit):
         return [("a", 1.0)]
@@ -127,6 +137,7 @@ def test_a_callable_may_be_a_coroutine_function(ask):
     assert ask(Gatherer({"s": SourceSettings()}), {"s": AsyncCallableSource("s", fn)}, "w").rankings[0].ids == ("a",)
 
 
+@pytest.mark.filterwarnings("ignore:source 's' failed 1 times in a row")
 def test_a_coroutine_given_up_before_its_first_step_is_not_in_flight(native, source):
     async def once():
         settings = {
@@ -137,7 +148,7 @@ def test_a_coroutine_given_up_before_its_first_step_is_not_in_flight(native, sou
         sources = {"n": native("n", 30.0), "s": source("s", lambda query, limit: 1 / 0)}
         with pytest.raises(ZeroDivisionError):
             await gatherer.agather({"s": sources["s"]}, "who?")
-        with pytest.raises(PhasegraphError, match="breaker open"):
+        with pytest.raises(PhasegraphError, match="circuit breaker open"):
             await gatherer.agather(sources, "who?")
         assert sources["n"].started == 0
         assert gatherer.health["n"].in_flight == 0

@@ -37,11 +37,11 @@ class CheckedRetriever(BaseRetriever):
                 return
             given = {field: getattr(self, field) for field in self.model_fields_set}
             checked = type(self)(**{**given, name: value})  # an error leaves this retriever as it was
-            super().__setattr__(name, getattr(checked, name))
             self._follow(checked, name)
+            super().__setattr__(name, getattr(checked, name))
 
     def _follow(self, checked: Self, name: str) -> None:
-        """Take over what `checked`, a retriever made anew after a change of the field `name`, has settled."""
+        """Take over what `checked`, a retriever made anew with another value of the field `name`, has settled."""
         raise NotImplementedError
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -56,6 +56,8 @@ class ScoredDocuments(list[Document]):
         The score search from which scores are to be joined by id, where another search decided membership.
     told : (bool, str) or None
         Whether higher is better, and a note, where it is known.
+    evidence : mapping of str to object or None
+        How each was found, by id.
     ranking : Ranking or None
         The core's own ranking of them, where a source of the core found them.
     """
@@ -63,6 +65,7 @@ class ScoredDocuments(list[Document]):
     scores: Sequence[object] | None = None
     searched: Sequence[tuple[Document, object]] | None = None
     told: tuple[bool, str] | None = None
+    evidence: Mapping[str, object] | None = None
     ranking: Ranking | None = None
 
 
@@ -150,7 +153,7 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
         return limited(replace(documents.ranking, source=reader.name), limit, notes)
     own = [document.id for document in documents]
     ids = reader.ids(documents, own, notes)
-    payloads = Payloads(ids, documents, from_text=None in own)
+    payloads = Payloads(ids, documents, documents.evidence, from_text=None in own)
     scores, order, key = reader.scores(documents), None, reader.fields.score
     if scores is None and documents.searched is not None:
         found = [document for document, _ in documents.searched]
@@ -205,4 +208,7 @@ def documents_of(
 
 def copy_of(document: Document, identifier: str, extra: Mapping[str, Any]) -> Document:
     """A shallow copy under an id, with further metadata."""
-    return document.model_copy(update={"metadata": {**document.metadata, **extra}, "id": identifier})
+    metadata = {**document.metadata, **extra}
+    if type(document) is Document:
+        return Document(document.page_content, id=identifier, metadata=metadata)
+    return document.model_copy(update={"metadata": metadata, "id": identifier})

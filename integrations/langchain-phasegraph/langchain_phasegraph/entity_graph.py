@@ -219,7 +219,7 @@ class EntityGraphRetriever(CheckedRetriever):
         return list(await in_thread(lambda given: self._find(given, k, upstream, filter), query))
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
-        """Documents with what was asked for in their metadata; for a retriever of ours as they are, with the ranking."""
+        """Documents with what was asked for in their metadata; for a retriever of ours bare, with the ranking."""
         wanted = check_count("k", self.k if k is None else k)
         if wanted == 0:
             return []

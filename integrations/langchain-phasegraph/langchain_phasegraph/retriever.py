@@ -27,6 +27,7 @@ from phasegraph.retrieval import (
     Upstream,
     as_specs,
     check_count,
+    evidence_blocks,
 )
 
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
@@ -120,8 +121,6 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     def model_post_init(self, context: Any, /) -> None:
         """Check how the arguments fit together, and settle them."""
         specs = as_specs(self.vector, self.graph, self.retrievers)
-        if any(holds(spec, self) for spec in specs.values()):
-            raise InvalidInputError("the retriever contains itself")
         self._by_name = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
@@ -132,9 +131,11 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         check_filter(self.filter)
 
     def _follow(self, checked: Self, name: str) -> None:
+        if any(holds(spec, self) for spec in checked._engine.specs.values()):
+            raise InvalidInputError("the retriever contains itself")
         self._callback = checked._callback
         if name == "k":
-            self._engine = self._engine.with_k(self.k)
+            self._engine = self._engine.with_k(checked.k)
         elif name not in _SHOWN:
             fitted = self._engine.base
             self._engine, self._by_name = checked._engine, checked._by_name
@@ -198,7 +199,9 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         """The documents; for another retriever of ours as they are, with their scores alongside."""
         if not for_ours:
             return documents_of(result, hits, score_key=self.score_key, metadata_key=self.metadata_key)
-        found = ScoredDocuments(documents_of(result, hits, score_key=None, metadata_key=self.metadata_key))
+        found = ScoredDocuments(documents_of(result, hits, score_key=None, metadata_key=None))
+        if self.metadata_key is not None:
+            found.evidence = dict(zip(result.ids, evidence_blocks(result, hits), strict=True))
         found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
         return found
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import (
+    AsyncCallbackManager,
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManager,
+    CallbackManagerForRetrieverRun,
+)
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
@@ -290,10 +296,11 @@ class RetrieverSource:
     def bind(self, config: RunnableConfig) -> AnySource:
         """The source of one call, whose child run belongs to `config`."""
         manager: Any = config.get("callbacks")
-        child: RunnableConfig = {**config, "run_name": self.name}
-        if manager is not None:
-            child["callbacks"] = manager.get_child(self.name)
-        return cast("AnySource", self._bound(self, child))
+        if manager is None:
+            return cast("AnySource", self._bound(self, {**config, "run_name": self.name}))
+        child: RunnableConfig = {**config, "run_name": self.name, "callbacks": manager.get_child(self.name)}
+        quiet = not (manager.handlers or manager.inheritable_handlers) and _only_searches(type(self.runnable))
+        return cast("AnySource", self._bound(self, child, quiet=quiet))
 
     def arguments(
         self, limit: int | None, upstream: Upstream, config: RunnableConfig
@@ -318,15 +325,36 @@ class RetrieverSource:
         return runnable, config, keywords
 
 
+@cache
+def _only_searches(kind: Any) -> bool:
+    """Whether its ``invoke`` and ``ainvoke`` are the framework's own: a search, in a run that listeners hear of."""
+    plain = issubclass(kind, BaseRetriever) and bool(kind._new_arg_supported)
+    return plain and kind.invoke is BaseRetriever.invoke and kind.ainvoke is BaseRetriever.ainvoke
+
+
 class _Bound:
-    """A source bound to one call; `notes` takes what had to be handled."""
+    """A source bound to one call; `notes` takes what had to be handled.
 
-    __slots__ = ("config", "notes", "source")
+    Where nobody listens to the call (`quiet`), a retriever that only searches is searched within its run without what
+    ``invoke`` prepares for listeners, which is most of what a quick search costs.
+    """
 
-    def __init__(self, source: RetrieverSource, config: RunnableConfig) -> None:
+    __slots__ = ("config", "notes", "quiet", "source")
+
+    def __init__(self, source: RetrieverSource, config: RunnableConfig, *, quiet: bool = False) -> None:
         self.source = source
         self.config = config
+        self.quiet = quiet
         self.notes: list[str] = []
+
+    def manager(self, retriever: BaseRetriever) -> Any:
+        """The child's callback manager, with the tags and the metadata of its retriever."""
+        manager: Any = self.config["callbacks"]
+        if retriever.tags:
+            manager.add_tags(retriever.tags, inherit=False)
+        if retriever.metadata:
+            manager.add_metadata(retriever.metadata, inherit=False)
+        return manager
 
     def read(self, answer: object, limit: int | None) -> Ranking:
         """The hits that the call's filter lets through, as a ranking."""
@@ -348,7 +376,13 @@ class _Blocking(_Bound):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         runnable, config, keywords = self.source.arguments(limit, upstream, self.config)
-        ranking = self.read(runnable.invoke(query, config, **keywords), limit)
+        if self.quiet and isinstance(config["callbacks"], CallbackManager):
+            retriever = cast("Any", runnable)
+            run = self.manager(retriever).on_retriever_start(None, query)
+            answer = retriever._get_relevant_documents(query, run_manager=run, **keywords)
+        else:
+            answer = runnable.invoke(query, config, **keywords)
+        ranking = self.read(answer, limit)
         resolve = self.source.resolve
         return ranking if resolve is None or not len(ranking) else self.resolved(ranking, resolve(ranking.ids))
 
@@ -358,7 +392,13 @@ class _Awaiting(_Bound):
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         runnable, config, keywords = self.source.arguments(limit, upstream, self.config)
-        ranking = self.read(await runnable.ainvoke(query, config, **keywords), limit)
+        if self.quiet and isinstance(config["callbacks"], AsyncCallbackManager):
+            retriever = cast("Any", runnable)
+            run = await self.manager(retriever).on_retriever_start(None, query)
+            answer = await retriever._aget_relevant_documents(query, run_manager=run, **keywords)
+        else:
+            answer = await runnable.ainvoke(query, config, **keywords)
+        ranking = self.read(answer, limit)
         resolve: Any = self.source.resolve
         return ranking if resolve is None or not len(ranking) else self.resolved(ranking, await resolve(ranking.ids))
 

@@ -3,7 +3,7 @@
 import pytest
 from langchain_stores import listed, pairs
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec, fuse_lists
+from langchain_phasegraph import Execution, HitFields, PhaseGraphRetriever, SourceSpec, fuse_lists
 from phasegraph import FusionPipeline, InvalidInputError, PhasegraphError
 
 ONE = {"vector": listed("a")}
@@ -16,7 +16,7 @@ ONE = {"vector": listed("a")}
         ({"retrievers": {}}, "retrievers"),
         ({"retrievers": {"": listed("a")}}, "names"),
         ({"retrievers": {"a": None}}, "'a'"),
-        ({"retrievers": [listed("a")]}, "retrievers"),
+        ({"retrievers": "vector"}, "retrievers"),
         ({**ONE, "retrievers": {"vector": listed("a")}}, "'vector'"),
         ({**ONE, "weigths": {"vector": 1}}, "weigths"),
         ({**ONE, "k": -1}, "k must"),
@@ -37,7 +37,11 @@ ONE = {"vector": listed("a")}
         ({**ONE, "timeout": 0}, "timeout"),
         ({**ONE, "timeout": float("nan")}, "timeout"),
         ({**ONE, "strict": 1}, "strict"),
-        ({**ONE, "on_all_failed": "ignore"}, "on_all_failed"),
+        ({**ONE, "on_all_failed": "raise"}, "on_all_failed"),
+        ({**ONE, "top_k": 3}, "unexpected argument 'top_k'; did you mean 'k'"),
+        ({**ONE, "selektion": "mmr"}, "did you mean 'selection'"),
+        ({"retrievers": [listed("a"), listed("b")], "weights": [1]}, "got 1 for 2"),
+        ({"retrievers": {"a": listed("a")}, "weights": [1]}, "weights as a list"),
         ({**ONE, "on_result": 3}, "on_result"),
         ({**ONE, "pipeline": 3}, "pipeline"),
         ({**ONE, "pipeline": FusionPipeline(weights={"graph": 1})}, "weights"),
@@ -58,23 +62,35 @@ def test_a_bad_argument_is_an_error_that_names_it(arguments, named):
         ({"limit": 0}, "limit"),
         ({"limit": "all"}, "limit"),
         ({"timeout": -1}, "timeout"),
-        ({"on_error": "ignore"}, "on_error"),
         ({"depends_on": "vector"}, "depends_on"),
-        ({"id_fn": "id"}, "id_fn"),
-        ({"score_fn": 3}, "score_fn"),
-        ({"score_key": 3}, "score_key"),
-        ({"score_key": "s", "score_fn": float}, "score_key"),
-        ({"higher_is_better": 1}, "higher_is_better"),
-        ({"size": 0}, "size"),
-        ({"resolve": {}}, "resolve"),
-        ({"in_thread": "yes"}, "in_thread"),
+        ({"fields": "id"}, "fields"),
+        ({"execution": None}, "execution"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"deadline": 1}, "did you mean 'timeout'"),
+        ({"score_key": "s"}, r"did you mean fields=HitFields\(score=...\)"),
     ],
 )
 def test_a_bad_source_is_an_error_that_names_its_field(arguments, named):
     with pytest.raises(InvalidInputError, match=named):
         SourceSpec(retriever=listed("a"), **arguments)
-    with pytest.raises(TypeError):
-        SourceSpec(retriever=listed("a"), nonsense=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (HitFields, {"id": 3}),
+        (HitFields, {"score": 3}),
+        (HitFields, {"higher_is_better": 1}),
+        (HitFields, {"size": 0}),
+        (HitFields, {"resolve": {}}),
+        (Execution, {"on_error": "ignore"}),
+        (Execution, {"in_thread": "yes"}),
+        (Execution, {"max_in_flight": 0}),
+    ],
+)
+def test_bad_fields_and_execution_are_errors_that_name_them(kind, arguments):
+    with pytest.raises(InvalidInputError, match=next(iter(arguments))):
+        kind(**arguments)
 
 
 def test_needs_that_are_unknown_or_go_round_are_errors():
@@ -98,7 +114,7 @@ def test_a_retriever_inside_itself_is_an_error_when_it_is_built():
     retriever = PhaseGraphRetriever(**ONE)
     outer = PhaseGraphRetriever(vector=retriever)
     for bad in (retriever, outer, outer.with_retry(), SourceSpec(retriever=retriever)):
-        with pytest.raises(InvalidInputError, match="own sources"):
+        with pytest.raises(InvalidInputError, match="the retriever contains itself"):
             retriever.vector = bad
     assert retriever.invoke("q")[0].id == "a"
 
@@ -107,7 +123,7 @@ def test_a_retriever_that_calls_itself_is_reported():
     retriever = PhaseGraphRetriever(vector=lambda q: pairs(a=1.0), graph=lambda q: retriever.invoke(q))
     reports = {report.source: report for report in retriever.explain("q").reports}
     assert reports["graph"].status == "error"
-    assert "own sources" in reports["graph"].reason
+    assert "contains itself" in reports["graph"].reason
 
 
 @pytest.mark.parametrize("query", ["", "  \n", None, 3, b"q", ["q"]])
@@ -140,7 +156,7 @@ def test_bad_lists_are_errors(lists):
         fuse_lists().invoke(lists)
 
 
-@pytest.mark.parametrize("arguments", [{"weights": {"a": -1}}, {"pipeline": 3}, {"readings": {"a": 3}}])
+@pytest.mark.parametrize("arguments", [{"weights": {"a": -1}}, {"pipeline": 3}, {"fields": {"a": 3}}])
 def test_bad_arguments_of_fusing_lists_are_errors(arguments):
     with pytest.raises(InvalidInputError):
         fuse_lists(**arguments)

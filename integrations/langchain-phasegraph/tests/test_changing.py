@@ -4,7 +4,7 @@ import pytest
 from langchain_stores import ids_of, pairs
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
 
 TEN = pairs(**{f"p{row}": 10.0 - row for row in range(10)})
 
@@ -30,7 +30,7 @@ def test_what_is_taken_back_after_calibrating_is_off_and_the_calibrators_stay():
     retriever.weights = None
     retriever.accept = None
     retriever.strict = False
-    fusion = retriever.fusion
+    fusion = retriever.fitted_pipeline
     assert (fusion.weights, fusion.accept, fusion.strict) == (None, None, False)
     assert set(fusion.calibrators) == {"other"}
     assert len(retriever.invoke("q")) == 10
@@ -44,12 +44,12 @@ def test_another_k_builds_nothing_anew():
         raise ConnectionError("down")
 
     retriever = PhaseGraphRetriever(vector=falling, retrievers={"broken": broken})
-    for _ in range(20):
-        retriever.invoke("q")
+    with pytest.warns(PhasegraphWarning, match="source 'broken' failed 10 times in a row"):
+        assert len([retriever.invoke("q") for _ in range(20)]) == 20
     asked = len(calls)
     retriever.k = 2
     assert len(retriever.invoke("q")) == 2
-    assert retriever.fusion.k == 2
+    assert retriever.fitted_pipeline.k == 2
     assert len(calls) == asked < 20
 
 
@@ -57,7 +57,7 @@ def test_a_copy_with_other_fields_uses_them(tmp_path):
     retriever = PhaseGraphRetriever(vector=falling, retrievers={"other": other})
     copied = retriever.model_copy(update={"weights": {"vector": 1.0, "other": 0.0}, "k": 3})
     assert ids_of(copied.invoke("q")) == ["p0", "p1", "p2"]
-    assert retriever.fusion.weights is None
+    assert retriever.fitted_pipeline.weights is None
     assert len(retriever.invoke("q")) == 10
     with pytest.raises(InvalidInputError, match="weights"):
         retriever.model_copy(update={"weights": {"nope": 1.0}})

@@ -7,7 +7,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_stores import pairs
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+from langchain_phasegraph import Execution, HitFields, PhaseGraphRetriever, SourceSpec
 from phasegraph import AllSourcesFailed, Context, FusionPipeline, Ranking
 
 SOURCES = ("bm25", "graph", "vector")
@@ -46,6 +46,7 @@ def plan(seed):
     return out
 
 
+@pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
 @pytest.mark.filterwarnings("ignore:source .* declared higher_is_better=True")
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_every_answer_equals_that_of_the_healthy_sources_alone(asynchronous):
@@ -56,7 +57,9 @@ def test_every_answer_equals_that_of_the_healthy_sources_alone(asynchronous):
             hits, fault = queries[int(query)][name]
             return FAULTS[fault](hits) if fault else hits
 
-        return SourceSpec(retriever=search, higher_is_better=True, circuit_breaker=None)
+        return SourceSpec(
+            retriever=search, fields=HitFields(higher_is_better=True), execution=Execution(circuit_breaker=None)
+        )
 
     retriever = PhaseGraphRetriever(retrievers={name: source(name) for name in SOURCES}, timeout=30.0)
     failed_all = degraded = 0

@@ -1,19 +1,18 @@
-"""Acceptance, selection and correction, through the retriever."""
+"""Acceptance and selection, through the retriever."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import pickle
-import time
 from typing import Any
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import InMemoryVectorStore
 
-from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph import FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphWarning, Result
+from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+from phasegraph import FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphWarning
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InvalidTypeError
@@ -50,32 +49,12 @@ def test_thresholds_by_source_decide_what_comes_back() -> None:
     assert retriever.explain("nothing").reason == "all_rejected"
 
 
-async def test_everything_rejected_may_be_asked_once_more() -> None:
-    asked: list[str] = []
-
-    def correct(result: Result) -> str:
-        asked.append(result.reason)
-        return "rewritten"
-
-    async def later(result: Result) -> str:
-        return correct(result)
-
-    retriever = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=correct)
-    assert [one.id for one in retriever.invoke("nothing")] == TEXTS[:3]
-    assert [one.id for one in retriever.invoke("fruit")] == TEXTS[:3]
-    slow = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=later)
-    assert [one.id for one in await slow.ainvoke("nothing")] == TEXTS[:3]
-    assert asked == ["all_rejected", "all_rejected"]
-
-
-def test_correction_is_asked_once_and_not_again() -> None:
-    retriever = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=lambda result: "nothing")
-    assert retriever.invoke("nothing") == []
-
-
-def test_a_selection_uses_the_framework_s_embeddings() -> None:
+def test_a_selection_uses_the_embedding_model_of_a_vector_store() -> None:
     plain = PhaseGraphRetriever(vector=VECTOR, k=2)
-    apart = PhaseGraphRetriever(vector=VECTOR, k=2, selection=SelectionPolicy(mu=5.0), embeddings=Letters())
+    sources = {"vector": VECTOR, "store": InMemoryVectorStore(Letters())}
+    apart = PhaseGraphRetriever(
+        retrievers=sources, weights={"vector": 1, "store": 0}, k=2, selection=SelectionPolicy(mu=5.0)
+    )
     assert [one.id for one in plain.invoke("fruit")] == TEXTS[:2]
     assert [one.id for one in apart.invoke("fruit")] != TEXTS[:2]
     assert PhaseGraphRetriever(vector=VECTOR, k=2, selection="top").invoke("fruit")[0].id == TEXTS[0]
@@ -110,19 +89,30 @@ def test_the_stages_are_kept_with_the_pipeline(tmp_path: Any) -> None:
     assert [one.id for one in again.invoke("fruit")] == TEXTS[:3]
 
 
-@pytest.mark.parametrize("given", ["to the constructor", "as pipeline"])
-def test_what_the_constructor_was_given_wins_over_a_file(tmp_path: Any, given: str) -> None:
+def test_what_the_constructor_was_given_wins_over_a_file_that_is_loaded(tmp_path: Any) -> None:
     path = tmp_path / "pipeline.json"
     policy = AcceptancePolicy({"vector": 0.45})
     FusionPipeline(k=6, accept=policy, selection=SelectionPolicy("top"), weights={"vector": 2.0}).save(path)
     own: dict[str, Any] = {"accept": {"vector": 0.65}, "selection": "legacy_entropy", "k": 3, "weights": {"vector": 1}}
-    if given == "as pipeline":
-        fusion = PhaseGraphRetriever(vector=VECTOR, pipeline=path, **own).fusion
-    else:
-        fusion = PhaseGraphRetriever(vector=VECTOR, **own).load(path).fusion
+    fusion = PhaseGraphRetriever(vector=VECTOR, **own).load(path).fitted_pipeline
     assert fusion.accept == AcceptancePolicy({"vector": 0.65})
     assert fusion.selection == SelectionPolicy("legacy_entropy")
     assert (fusion.k, dict(fusion.weights or {})) == (3, {"vector": 1.0})
+
+
+@pytest.mark.parametrize("own", [{"weights": {"vector": 1}}, {"accept": {"vector": 0.5}}, {"selection": "top"}])
+def test_what_is_said_beside_a_pipeline_which_has_it_itself_is_an_error_that_names_both(own: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=f"{next(iter(own))}= and pipeline= both"):
+        PhaseGraphRetriever(vector=VECTOR, pipeline=FusionPipeline(), **own)
+    with pytest.raises(InvalidInputError, match=r"SourceSpec\.weight and pipeline= both"):
+        PhaseGraphRetriever(vector=SourceSpec(retriever=VECTOR, weight=2), pipeline=FusionPipeline())
+
+
+def test_a_pipeline_that_is_no_file_says_what_there_is_instead() -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"there is no file 'rrf' \(for RRF: FusionPipeline.reciprocal_rank\(\)\)"
+    ):
+        PhaseGraphRetriever(vector=VECTOR, pipeline="rrf")
 
 
 @pytest.mark.parametrize(
@@ -147,51 +137,7 @@ def test_what_the_constructor_was_not_given_comes_from_the_file(tmp_path: Any) -
     kept = FusionPipeline(k=6, accept=AcceptancePolicy({"vector": 0.45}), weights={"vector": 2.0})
     kept.save(path)
     retriever = PhaseGraphRetriever(vector=VECTOR).load(path)
-    assert retriever.fusion == kept
-    assert retriever.k == 6
-
-
-async def _coroutine(result: Result) -> str:
-    return "rewritten"
-
-
-def _raises(result: Result) -> str:
-    raise ConnectionError("no model")
-
-
-@pytest.mark.parametrize(
-    ("correct", "why"),
-    [
-        (_raises, "correct raised ConnectionError"),
-        (lambda result: " ", "correct returned a blank query"),
-        (lambda result: 5, "correct must return a query or None; it returned int"),
-        (_coroutine, "correct returned a coroutine"),
-        (lambda result: "a query that no source knows", "correct gave a query that no source answered"),
-    ],
-)
-def test_a_correction_of_no_use_keeps_the_first_result_and_says_why(correct: Any, why: str) -> None:
-    retriever = PhaseGraphRetriever(vector=VECTOR, accept={"vector": 0.65}, correct=correct)
-    result = retriever.explain("nothing")
-    assert result.reason == "all_rejected"
-    assert result.warnings[-1] == result.warnings[-1].strip()
-    assert why in result.warnings[-1]
-
-
-async def test_a_correction_shares_the_deadline_of_its_call() -> None:
-    def slow(query: str) -> Any:
-        time.sleep(0.25 if query == "nothing" else 30)
-        return VECTOR(query)
-
-    async def never(result: Result) -> str:
-        await asyncio.sleep(30)
-        return "rewritten"
-
-    for correct, why in ((lambda result: "rewritten", "no source answered"), (never, "left no time")):
-        retriever = PhaseGraphRetriever(vector=slow, accept={"vector": 0.65}, correct=correct, timeout=0.5)
-        begun = time.monotonic()
-        result = await retriever.aexplain("nothing")
-        assert time.monotonic() - begun < 0.75
-        assert why in result.warnings[-1]
+    assert retriever.fitted_pipeline == kept
 
 
 def test_a_source_that_failed_on_every_query_does_not_keep_the_others_from_being_fitted() -> None:
@@ -201,7 +147,7 @@ def test_a_source_that_failed_on_every_query_does_not_keep_the_others_from_being
     sources: dict[str, Any] = {"vector": VECTOR, "graph": dead}
     with pytest.warns(PhasegraphWarning, match="'graph': it returned nothing"):
         retriever = PhaseGraphRetriever(**sources).calibrate(["fruit", "nothing", "rewritten"] * 2, progress=False)
-    assert list(retriever.fusion.calibrators) == ["vector"]
+    assert list(retriever.fitted_pipeline.calibrators) == ["vector"]
 
 
 def test_calibrating_for_a_rule_over_0_to_1_fits_percentiles() -> None:

@@ -16,9 +16,7 @@ class Wrapped(SourceContract):
         raise NotImplementedError
 
     def make_source(self):
-        spec = SourceSpec(retriever=self.retriever())
-        settings = spec.settings(50, self.depends_on)
-        return RetrieverSource(self.name, spec, settings).bind({"run_name": self.name}, [])
+        return RetrieverSource(self.name, SourceSpec(retriever=self.retriever())).bind({})
 
 
 class TestInMemory(Wrapped):

@@ -44,18 +44,19 @@ class TestEntityGraphRetriever(RetrieversIntegrationTests):
 
 
 async def test_it_finds_the_passage_that_shares_no_word_with_the_question_and_says_how():
-    found = {document.id: document for document in alone().invoke(QUESTION)}
+    shown = alone(score_key="score", metadata_key="phasegraph")
+    found = {document.id: document for document in shown.invoke(QUESTION)}
     assert {"film", "man", "place"} == set(found)
     block = found["man"].metadata["phasegraph"]
     assert ["entity", "alfred hitchcock"] in block["path"] or ["entity", "vertigo"] in block["path"]
     assert 0 < block["score"] == found["man"].metadata["score"] <= 1
     json.dumps(block, allow_nan=False)
-    assert await alone().ainvoke(QUESTION) == alone().invoke(QUESTION)
+    assert await shown.ainvoke(QUESTION) == shown.invoke(QUESTION)
 
 
-def test_the_documents_are_copies_and_bare_on_request():
+def test_the_documents_are_copies_and_bare():
     before = [document.model_copy(deep=True) for document in PASSAGES]
-    bare = alone(provenance=False, score_key=None).invoke(QUESTION)
+    bare = alone().invoke(QUESTION)
     assert before == PASSAGES
     assert all(document in PASSAGES for document in bare)
 
@@ -95,7 +96,8 @@ def vector_store():
 
 
 async def test_fused_the_vectors_seed_the_walk_and_the_graph_states_its_background():
-    retriever = PhaseGraphRetriever(vector=vector_store(), graph=alone(), k=4)
+    keys = {"score_key": "score", "metadata_key": "phasegraph"}
+    retriever = PhaseGraphRetriever(vector=vector_store(), graph=alone(**keys), k=4, **keys)
     result = retriever.explain(QUESTION)
     reports = {report.source: report for report in result.reports}
     assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
@@ -114,8 +116,8 @@ async def test_fused_the_vectors_seed_the_walk_and_the_graph_states_its_backgrou
 
 def test_a_core_source_is_fused_with_the_texts_of_the_other_source():
     source = GraphSource(alone().graph)
-    expected = PhaseGraphRetriever(vector=vector_store(), graph=alone()).invoke(QUESTION)
-    found = PhaseGraphRetriever(vector=vector_store(), graph=source).invoke(QUESTION)
+    expected = PhaseGraphRetriever(vector=vector_store(), graph=alone(), score_key="score").invoke(QUESTION)
+    found = PhaseGraphRetriever(vector=vector_store(), graph=source, score_key="score").invoke(QUESTION)
     assert [d.page_content for d in found] == [d.page_content for d in expected]
     assert [d.metadata["score"] for d in found] == [d.metadata["score"] for d in expected]
 

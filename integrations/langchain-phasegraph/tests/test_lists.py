@@ -5,7 +5,7 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableParallel
 from langchain_stores import ids_of, listed, pairs
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec, fuse_lists
+from langchain_phasegraph import HitFields, PhaseGraphRetriever, fuse_lists
 from phasegraph import DegradedError, FusionPipeline, ListCalibrator
 
 LISTS = {"vector": pairs(a=3.0, b=2.0, c=1.0, d=0.5, e=0.2), "bm25": pairs(c=9.0, a=8.0, f=7.0, g=6.0, h=5.0)}
@@ -23,10 +23,10 @@ async def test_it_stands_at_the_end_of_a_chain():
     assert ids_of(chain.invoke("q"))[0] == "b"
 
 
-def test_weights_readings_and_pipelines_are_used():
+def test_weights_fields_and_pipelines_are_used():
     lists = {"x": [Document("", id="a", metadata={"d": 2.0}), Document("", id="b", metadata={"d": 1.0})], "y": []}
-    reading = SourceSpec(retriever=listed(), score_key="d", higher_is_better=False)
-    one = fuse_lists(readings={"x": reading}, pipeline=FusionPipeline.reciprocal_rank())
+    fields = HitFields(score="d", higher_is_better=False)
+    one = fuse_lists(fields={"x": fields}, pipeline=FusionPipeline.reciprocal_rank())
     assert ids_of(one.invoke(lists)) == ["b", "a"]
     heavy = fuse_lists(weights={"vector": 0, "bm25": 1})
     assert ids_of(heavy.invoke(LISTS)) == list("cafgh")
@@ -34,10 +34,10 @@ def test_weights_readings_and_pipelines_are_used():
         fuse_lists(weights={"vector": 1}).invoke(LISTS)
 
 
-def test_the_callers_documents_are_left_alone_and_provenance_is_optional():
-    fused = fuse_lists(provenance=False, score_key=None)
-    assert all(document.metadata == {} for document in fused.invoke(LISTS))
-    fuse_lists().invoke(LISTS)
+def test_the_callers_documents_are_left_alone_and_evidence_comes_on_request():
+    assert all(document.metadata == {} for document in fuse_lists().invoke(LISTS))
+    rich = fuse_lists(score_key="score", metadata_key="phasegraph").invoke(LISTS)
+    assert all(document.metadata["phasegraph"]["score"] == document.metadata["score"] for document in rich)
     assert all(document.metadata == {} for hits in LISTS.values() for document, _ in hits)
 
 

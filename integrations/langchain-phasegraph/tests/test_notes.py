@@ -3,7 +3,7 @@
 import pytest
 from langchain_stores import pairs
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
 
 
 def answer(query):
@@ -11,17 +11,19 @@ def answer(query):
 
 
 def notes_of(**settings):
-    retriever = PhaseGraphRetriever(vector=SourceSpec(retriever=answer, **settings), limit=5)
+    limit = settings.pop("limit", 5)
+    retriever = PhaseGraphRetriever(vector=SourceSpec(retriever=answer, fields=HitFields(**settings)), limit=limit)
     return retriever.explain("q").reports[0].notes
 
 
+@pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
 @pytest.mark.parametrize(
     ("settings", "note"),
     [
-        ({"score_key": "nope"}, "rank only: no score under 'nope'"),
-        ({"score_fn": lambda hit: None}, "rank only: score_fn gave none"),
-        ({"score_fn": lambda hit: float("nan")}, "none of its scores is a number"),
-        ({"score_fn": lambda hit: 1.0}, "uninformative: its scores do not differ"),
+        ({"score": "nope"}, "rank only: no score under 'nope'"),
+        ({"score": lambda hit: None}, "rank only: fields.score gave none"),
+        ({"score": lambda hit: float("nan")}, "none of its scores is a number"),
+        ({"score": lambda hit: 1.0}, "uninformative: its scores do not differ"),
     ],
 )
 def test_scores_that_are_not_there_are_told_from_scores_that_do_not_differ(settings, note):

@@ -34,6 +34,6 @@ def test_the_other_programs_work_too(tmp_path, monkeypatch):
     for program in programs(tmp_path):
         scope = runpy.run_path(program, init_globals=scope)
     assert isinstance(scope["retriever"], PhaseGraphRetriever)
-    assert list(scope["retriever"].fusion.calibrators) == ["vector"]
+    assert list(scope["retriever"].fitted_pipeline.calibrators) == ["vector"]
     assert sorted(scope["custom"].explain("Who?").ids) == ["Alfred Hitchcock", "Vertigo", "x"]
     assert len(scope["chain"].invoke("Who?")) == 2

@@ -10,8 +10,10 @@ from langchain_core.prompts import PromptTemplate, format_document
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_stores import Listed, ids_of, listed, pairs
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec, __all__
-from phasegraph import Context, FusionPipeline, PhasegraphWarning, Result, UnitPrior
+from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec, __all__
+from phasegraph import FusionPipeline, PhasegraphWarning, RecencyPrior, Result, UnitPrior
+
+SHOWN = {"score_key": "score", "metadata_key": "phasegraph"}
 
 
 def two(**more):
@@ -26,7 +28,7 @@ def test_the_public_names_are_these():
 
 
 def test_the_answer_is_the_cores_decision_in_the_sources_documents():
-    retriever = two(k=4)
+    retriever = two(k=4, **SHOWN)
     found, result = retriever.invoke("q"), retriever.explain("q")
     assert isinstance(result, Result)
     assert ids_of(found) == list(result.ids)
@@ -69,23 +71,22 @@ def test_copies_are_returned_and_only_of_the_winners():
     assert found[0].metadata["deep"] == {"n": 0}
 
 
-def test_a_users_own_score_is_kept_and_the_key_can_be_chosen_or_left_out():
+def test_a_users_own_score_is_kept_and_score_and_evidence_come_on_request():
     source = {"s": listed("a", "b", score="A+")}
-    first = PhaseGraphRetriever(retrievers=source).invoke("q")[0]
+    first = PhaseGraphRetriever(retrievers=source, **SHOWN).invoke("q")[0]
     assert first.metadata["score"] == "A+"
     assert 0 <= first.metadata["phasegraph"]["score"] <= 1
     assert (
         type(PhaseGraphRetriever(retrievers=source, score_key="relevance").invoke("q")[0].metadata["relevance"])
         is float
     )
-    plain = PhaseGraphRetriever(retrievers={"s": listed("a")}, score_key=None, provenance=False).invoke("q")[0]
-    assert plain.metadata == {}
+    assert PhaseGraphRetriever(retrievers={"s": listed("a")}).invoke("q")[0].metadata == {}
 
 
 def test_provenance_stays_out_of_a_prompt():
-    document = two(k=1).invoke("q")[0]
+    document = two(k=1, **SHOWN).invoke("q")[0]
     assert format_document(document, PromptTemplate.from_template("{page_content}")) == "text of a"
-    assert two(k=1, provenance=False, score_key=None).invoke("q")[0].metadata == {}
+    assert two(k=1).invoke("q")[0].metadata == {}
 
 
 def test_the_document_of_the_heaviest_source_is_returned_and_another_text_is_warned_of():
@@ -110,10 +111,9 @@ def test_an_id_function_maps_graph_nodes_to_their_passage_and_resolve_gives_its_
     passages = {"c1": Document("Rome is the capital of Italy.", id="c1")}
     spec = SourceSpec(
         retriever=Listed(answer=[triple]),
-        id_fn=lambda d: d.metadata["chunk"],
-        resolve=lambda ids: {i: passages[i] for i in ids},
+        fields=HitFields(id=lambda d: d.metadata["chunk"], resolve=lambda ids: {i: passages[i] for i in ids}),
     )
-    retriever = PhaseGraphRetriever(graph=spec, vector=Listed(answer=[passages["c1"]]))
+    retriever = PhaseGraphRetriever(graph=spec, vector=Listed(answer=[passages["c1"]]), **SHOWN)
     (found,) = retriever.invoke("q")
     assert (found.id, found.page_content) == ("c1", "Rome is the capital of Italy.")
     assert {one["rank"] for one in found.metadata["phasegraph"]["sources"].values()} == {1.0}
@@ -128,7 +128,9 @@ async def test_resolve_may_be_a_coroutine_and_may_lack_passages():
             return self.answer
 
     documents = [Document("one", id="1"), Document("two", id="2")]
-    retriever = PhaseGraphRetriever(graph=SourceSpec(retriever=Native(answer=documents), resolve=resolve))
+    retriever = PhaseGraphRetriever(
+        graph=SourceSpec(retriever=Native(answer=documents), fields=HitFields(resolve=resolve))
+    )
     for found in (await retriever.ainvoke("q"), await asyncio.to_thread(retriever.invoke, "q")):
         assert [d.page_content for d in found] == ["resolved", "two"]
     assert (await retriever.aexplain("q")).reports[0].notes[-1] == "resolve gave no passage for 1 of 2 ids"
@@ -139,8 +141,10 @@ def test_scores_are_read_from_a_function_a_key_or_a_known_key():
         Document("x", id=i, metadata={"d": d, "relevance_score": -d}) for i, d in (("a", 3.0), ("b", 1.0), ("c", 2.0))
     ]
     for spec in (
-        SourceSpec(retriever=Listed(answer=scored), score_key="d", higher_is_better=False),
-        SourceSpec(retriever=Listed(answer=scored), score_fn=lambda d: -d.metadata["d"], higher_is_better=True),
+        SourceSpec(retriever=Listed(answer=scored), fields=HitFields(score="d", higher_is_better=False)),
+        SourceSpec(
+            retriever=Listed(answer=scored), fields=HitFields(score=lambda d: -d.metadata["d"], higher_is_better=True)
+        ),
         SourceSpec(retriever=Listed(answer=scored)),
     ):
         assert list(PhaseGraphRetriever(retrievers={"s": spec}).explain("q").candidates.rankings[0].ids) == [
@@ -156,7 +160,9 @@ def test_a_distance_declared_or_inferred_is_turned_round():
     assert ids_of(inferred.invoke("q")) == list("abcde")
     assert inferred.explain("q").reports[0].notes == ("lower is better: inferred from the order of its scores",)
     shuffled = [distances[i] for i in (3, 0, 4, 1, 2)]
-    declared = PhaseGraphRetriever(retrievers={"s": SourceSpec(retriever=lambda q: shuffled, higher_is_better=False)})
+    declared = PhaseGraphRetriever(
+        retrievers={"s": SourceSpec(retriever=lambda q: shuffled, fields=HitFields(higher_is_better=False))}
+    )
     assert ids_of(declared.invoke("q")) == list("abcde")
     assert "contradicts" in declared.explain("q").reports[0].notes[0]
     unknown = PhaseGraphRetriever(retrievers={"s": lambda q: shuffled})
@@ -178,7 +184,7 @@ def test_a_function_gets_the_limit_if_it_takes_one_and_longer_answers_are_cut_to
         seen.append(limit)
         return pairs(c=1.0, b=2.0, a=3.0)
 
-    spec = SourceSpec(retriever=search, limit=2, higher_is_better=False)
+    spec = SourceSpec(retriever=search, limit=2, fields=HitFields(higher_is_better=False))
     assert set(ids_of(PhaseGraphRetriever(retrievers={"s": spec}).invoke("q"))) == {"b", "c"}
     assert seen == [2]
 
@@ -187,13 +193,14 @@ async def test_runnables_texts_coroutines_and_nested_retrievers_are_sources():
     async def search(query):
         return pairs(a=3.0, b=2.0, c=1.0)
 
-    inner = PhaseGraphRetriever(retrievers={"s": lambda q: pairs(a=3.0, b=2.0, c=1.0)})
+    inner = PhaseGraphRetriever(retrievers={"s": lambda q: pairs(a=3.0, b=2.0, c=1.0)}, **SHOWN)
     retriever = PhaseGraphRetriever(
         retrievers={
             "async": search,
             "lambda": RunnableLambda(lambda q: [Document("text of a", id="a")]),
             "inner": inner,
         },
+        **SHOWN,
     )
     for found in (retriever.invoke("q"), await retriever.ainvoke("q")):
         assert found[0].id == "a"
@@ -253,14 +260,16 @@ def test_the_scale_of_weights_and_the_order_of_sources_do_not_matter():
     assert all(ids_of(answer) == ids_of(answers[0]) for answer in answers)
 
 
-def test_priors_read_the_context_and_a_result_reaches_the_listener():
+def test_priors_read_the_hits_and_a_result_reaches_the_callback():
     told = []
-    retriever = two(
-        pipeline=FusionPipeline(priors=(UnitPrior("importance"),)),
-        context=lambda query: Context(query=query, attributes={"c": {"importance": 1.0}, "a": {"importance": 0.0}}),
-        on_result=told.append,
-    )
-    retriever.invoke("q")
+    found = [
+        Document("one", id="a", metadata={"importance": 0.0, "at": "2020-01-01"}),
+        *listed("b", importance=1).answer,
+    ]
+    priors = (UnitPrior("importance"), RecencyPrior(half_life=86400.0, key="at"))
+    pipeline = FusionPipeline(priors=priors)
+    PhaseGraphRetriever(retrievers={"s": Listed(answer=found)}, pipeline=pipeline, on_result=told.append).invoke("q")
+    assert told[0].ids == ("b", "a")
     assert told[0].priors.min() < told[0].priors.max()
 
 

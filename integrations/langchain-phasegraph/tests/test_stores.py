@@ -31,7 +31,7 @@ async def test_async_gives_the_same_as_sync_over_every_store(real_store):
 
 
 def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(real_store):
-    retriever = PhaseGraphRetriever(vector=real_store.as_retriever(), k=9)
+    retriever = PhaseGraphRetriever(vector=real_store.as_retriever(), k=9, metadata_key="phasegraph")
     own = {document.id: float(score) for document, score in real_store.similarity_search_with_score("what?", k=9)}
     for document in retriever.invoke("what?"):
         assert document.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[document.id])
@@ -48,14 +48,16 @@ def test_a_store_that_keeps_its_objects_is_not_written_into(real_store):
 
 
 def test_provenance_of_every_store_is_plain_json(real_store):
-    for document in PhaseGraphRetriever(vector=real_store).invoke("what?"):
+    shown = PhaseGraphRetriever(vector=real_store, score_key="score", metadata_key="phasegraph")
+    for document in shown.invoke("what?"):
         json.dumps(document.metadata, allow_nan=False)
         document.model_dump_json()
         assert type(document.metadata["score"]) is float
 
 
 def test_bm25_and_vectors_meet_by_id():
-    retriever = PhaseGraphRetriever(vector=in_memory(), retrievers={"bm25": BM25Retriever.from_documents(passages())})
+    bm25 = BM25Retriever.from_documents(passages())
+    retriever = PhaseGraphRetriever(vector=in_memory(), retrievers={"bm25": bm25}, metadata_key="phasegraph")
     first, *_ = retriever.invoke("text of p0")
     assert first.id == "p0"
     assert {name: one["rank"] for name, one in first.metadata["phasegraph"]["sources"].items()} == {

@@ -1,14 +1,15 @@
-"""Vectors for a selection: awaited, within the deadline, refused early where there can be none; and the context."""
+"""Vectors for a selection: awaited, within the deadline, refused early where there can be none."""
 
 import asyncio
 import time
 
 import pytest
 from langchain_core.embeddings import Embeddings
+from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_stores import ids_of, pairs
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError
+from phasegraph import FusionPipeline, InvalidInputError
 from phasegraph.selection import SelectionPolicy
 
 APART = SelectionPolicy(mu=5.0)
@@ -38,7 +39,8 @@ class Native(Plain):
 
 def apart(embeddings, **more):
     found = pairs(a=9.0, aa=8.9, b=5.0, c=1.0)
-    return PhaseGraphRetriever(vector=lambda q: found, k=2, selection=APART, embeddings=embeddings, **more)
+    sources = {"vector": lambda q: found, "store": InMemoryVectorStore(embeddings) if embeddings else lambda q: []}
+    return PhaseGraphRetriever(retrievers=sources, weights={"vector": 1, "store": 0}, k=2, selection=APART, **more)
 
 
 @pytest.mark.parametrize("embeddings", [Plain(), Native()])
@@ -70,29 +72,10 @@ async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer()
 
 
 def test_a_selection_without_embeddings_is_refused_when_the_retriever_is_built(tmp_path):
-    with pytest.raises(InvalidInputError, match="selection by log_det needs embeddings: embeddings=, or context="):
+    with pytest.raises(
+        InvalidInputError, match="selection by log_det needs embeddings of the candidates, and no source has"
+    ):
         apart(None)
     FusionPipeline(selection=APART).save(tmp_path / "apart.json")
-    with pytest.raises(InvalidInputError, match="embeddings="):
+    with pytest.raises(InvalidInputError, match="no source has an embedding model"):
         PhaseGraphRetriever(vector=lambda q: [], pipeline=tmp_path / "apart.json")
-    assert apart(None, context=lambda query: Context(embeddings=letters)).invoke("q")
-
-
-@pytest.mark.parametrize("made", ["text", None, FusionPipeline()])
-def test_a_context_that_is_none_is_a_clear_error(made):
-    with pytest.raises(InvalidTypeError, match="context must return a Context"):
-        PhaseGraphRetriever(vector=lambda q: pairs(a=1.0), context=lambda query: made).invoke("q")
-
-
-async def test_a_context_may_be_a_coroutine_in_asynchronous_calls():
-    asked = []
-
-    async def context(query):
-        asked.append(query)
-        return Context(query=query)
-
-    retriever = PhaseGraphRetriever(vector=lambda q: pairs(a=1.0), context=context)
-    assert ids_of(await retriever.ainvoke("q")) == ["a"]
-    assert asked == ["q"]
-    with pytest.raises(InvalidTypeError, match="only asynchronous calls await"):
-        retriever.invoke("q")

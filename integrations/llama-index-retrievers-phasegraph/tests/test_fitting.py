@@ -53,7 +53,7 @@ def test_calibrators_of_another_model_are_warned_about_and_refused_when_strict(t
     said = "'vector': calibrated on scores of SimpleVectorStore, Looked unknown, and is SimpleVectorStore, Looked a"
     with pytest.warns(PhasegraphWarning, match=said):
         retriever = CalibratedFusionRetriever(vector=other.as_retriever(), pipeline=file)
-    assert "Looked another now" in retriever.explain("p1").reports[0].notes[-1]
+    assert "Looked another now" in retriever.explain("p1").reports[0].notes[0]
     with pytest.raises(DegradedError, match="calibrated on scores of SimpleVectorStore"):
         CalibratedFusionRetriever(vector=other, pipeline=file, strict=True)
     assert CalibratedFusionRetriever(vector=simple().as_query_engine(llm=MockLLM()), pipeline=file, strict=True)

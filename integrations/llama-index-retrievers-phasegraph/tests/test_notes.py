@@ -15,6 +15,7 @@ def notes_of(**settings):
     return retriever.explain("q").reports[0].notes
 
 
+@pytest.mark.filterwarnings("ignore:source .* returns hits without a usable score")
 @pytest.mark.parametrize(
     ("settings", "note"),
     [

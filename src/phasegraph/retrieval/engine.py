@@ -218,11 +218,11 @@ class FusionEngine:
     def _noted(
         self, reports: Sequence[SourceReport], sources: Sources, joined: Mapping[str, Sequence[str]]
     ) -> tuple[SourceReport, ...]:
-        notes = {name: list(getattr(source, "notes", ())) for name, source in sources.items()}
-        for name, said in self.mismatched.items():
-            notes.setdefault(name, []).append(said)
+        notes: dict[str, list[str]] = {name: [said] for name, said in self.mismatched.items()}
+        for name, source in sources.items():
+            notes.setdefault(name, []).extend(getattr(source, "notes", ()))
         for name, lines in joined.items():
-            notes.setdefault(name, []).extend(lines)
+            notes[name].extend(lines)
         return with_notes(reports, notes)
 
     def _selected(self, result: Result) -> Answer:

@@ -232,6 +232,9 @@ class EvidenceBlock(dict[str, object]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EvidenceBlock)
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __repr__(self) -> str:
         return "EvidenceBlock(...)"
 
@@ -259,11 +262,14 @@ def plain_evidence(evidence: Any) -> object:
 
 def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
     """The reports, with what was noted about their sources while they were read; by source name."""
-    return tuple(
-        [
-            replace(report, notes=(*report.notes, *filter(None, noted)))
-            if (noted := notes.get(report.source)) and any(noted)
-            else report
-            for report in reports
-        ]
-    )
+    return tuple([_noted(report, notes.get(report.source, ())) for report in reports])
+
+
+def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
+    if not any(notes):
+        return report
+    return SourceReport(
+        report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
+        report.dropped, report.calibration, report.missing, (*report.notes, *filter(None, notes)),
+        report.out_of_range_share,
+    )  # fmt: skip

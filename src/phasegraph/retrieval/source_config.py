@@ -320,11 +320,12 @@ def describe_type(given: object) -> str:
 
 _HINTS = {
     "top_k": "k", "top_n": "k", "similarity_top_k": "k", "deadline": "timeout", "retriever_weights": "weights",
-    "provenance": "metadata_key", "needs": "depends_on", "breaker": "circuit_breaker",
+    "provenance": "metadata_key", "needs": "depends_on",
     **dict.fromkeys(("id_fn", "id_key"), "fields=HitFields(id=...)"),
     **dict.fromkeys(("score_fn", "score_key"), "fields=HitFields(score=...)"),
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
-    **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "circuit_breaker", "in_thread")},
+    **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
+    "circuit_breaker": "execution=Execution(circuit_breaker=...)",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a source is: an object with ``search``, or ``asearch``, or both; and what its answer must be."""
+"""The protocol of a source: an object with ``search``, ``asearch`` or both, and what they return."""
 
 from __future__ import annotations
 
@@ -20,24 +20,9 @@ class MalformedAnswerError(InvalidTypeError):
 
 
 def as_ranking(name: str, value: object) -> Ranking:
-    """The answer of the source `name` as a ranking.
+    """The answer of the source registered as `name` as a ranking, itself where it is one.
 
-    Parameters
-    ----------
-    name : str
-        The name the source is registered under.
-    value : Ranking or iterable of (str, object)
-        What it returned; pairs are (id, score), higher is better.
-
-    Returns
-    -------
-    Ranking
-        `value` itself where it is one.
-
-    Raises
-    ------
-    InvalidTypeError
-        For anything else, with a message that begins with ``malformed:``.
+    Pairs are (id, score), higher is better; anything else is a :class:`MalformedAnswerError`.
 
     Examples
     --------
@@ -46,54 +31,44 @@ def as_ranking(name: str, value: object) -> Ranking:
     >>> as_ranking("v", None)
     Traceback (most recent call last):
         ...
-    phasegraph.sources.protocol.MalformedAnswerError: malformed: a source must return a Ranking or (id, score) pairs; \
-got NoneType
+    phasegraph.sources.protocol.MalformedAnswerError: a source must return a Ranking or (id, score) pairs; got NoneType
     """
     if isinstance(value, Ranking):
         if value.source != name:
-            raise MalformedAnswerError(
-                f"malformed: a ranking must carry the name its source is registered under; got {value.source!r}"
-            )
+            raise MalformedAnswerError(f"the source {name!r} returned a ranking named {value.source!r}; use one name")
         return value
     if inspect.iscoroutine(value):
         value.close()
+        raise MalformedAnswerError("search returned a coroutine; a coroutine function must be the source's asearch")
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
-        raise MalformedAnswerError(
-            f"malformed: a source must return a Ranking or (id, score) pairs; got {type(value).__name__}"
-        )
+        raise MalformedAnswerError(f"a source must return a Ranking or (id, score) pairs; got {type(value).__name__}")
     ids, scores = _unpack(value)
     try:
         return Ranking.from_hits(name, ids, scores)
     except InvalidInputError as error:
-        raise MalformedAnswerError(f"malformed: {error}") from error
+        raise MalformedAnswerError(str(error)) from error
 
 
 def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
     """Ids and scores of the pairs; an iterator that never ends is stopped."""
     ids: list[str] = []
     scores: list[object] = []
+    is_lazy = not hasattr(value, "__len__")
     try:
-        for pair in value if hasattr(value, "__len__") else islice(value, _MOST_LAZY_HITS + 1):
+        for pair in islice(value, _MOST_LAZY_HITS + 1) if is_lazy else value:
             if not isinstance(pair, tuple | list) or len(pair) != 2:
-                raise MalformedAnswerError(
-                    f"malformed: a hit must be a pair (id, score); got {_shape(pair)} at position {len(ids)}"
-                )
+                kind = type(pair).__name__
+                shape = f"{kind} of {len(pair)}" if isinstance(pair, tuple | list) else kind
+                raise MalformedAnswerError(f"a hit must be a pair (id, score); got {shape} at position {len(ids)}")
             ids.append(pair[0])
             scores.append(pair[1])
     except (MalformedAnswerError, MemoryError):
         raise
     except Exception as error:
-        raise MalformedAnswerError(
-            f"malformed: {type(error).__name__} raised after {len(ids)} hits of an iterator"
-        ) from error
-    if len(ids) > _MOST_LAZY_HITS and not hasattr(value, "__len__"):
-        raise MalformedAnswerError(f"malformed: an iterator of hits must end within {_MOST_LAZY_HITS}; it went on")
+        raise MalformedAnswerError(f"the source raised {type(error).__name__} at hit {len(ids) + 1}") from error
+    if is_lazy and len(ids) > _MOST_LAZY_HITS:
+        raise MalformedAnswerError(f"the source yielded more than {_MOST_LAZY_HITS:,} hits")
     return ids, scores
-
-
-def _shape(pair: object) -> str:
-    kind = type(pair).__name__
-    return f"{kind} of {len(pair)}" if isinstance(pair, tuple | list) else kind
 
 
 def best_hits(ranking: Ranking, limit: int) -> Ranking:
@@ -103,12 +78,12 @@ def best_hits(ranking: Ranking, limit: int) -> Ranking:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether an error is not the source's to have: it passes through instead of being reported."""
+    """Whether an error ends the whole call (``MemoryError``, interrupts, cancellations) instead of one source."""
     return isinstance(error, MemoryError) or not isinstance(error, Exception)
 
 
 def reason_of(error: BaseException) -> str:
-    """One line that may be logged: the message only where the error is this library's own."""
+    """One line that may be logged: the text of our own errors, the class name of foreign ones."""
     if not isinstance(error, PhasegraphError):
         return type(error).__name__
     return one_line(str(error)) or type(error).__name__
@@ -128,12 +103,12 @@ Hits: TypeAlias = Ranking | Iterable[tuple[str, object]]
 
 @runtime_checkable
 class Source(Protocol):
-    """What returns a ranking for a query.
+    """An object that returns a ranking for a query.
 
     Notes
     -----
     The ranking carries the name the source is registered under. ``search`` may be called from several threads
-    at once. It must not change `given`.
+    at once and must not change `upstream`.
 
     Examples
     --------
@@ -151,7 +126,7 @@ class Source(Protocol):
         limit : int or None
             The most hits wanted; None leaves it to the source.
         upstream : mapping of str to Ranking or None
-            The rankings this source asked for (its `depends_on`); None = there is none to be had.
+            The rankings of the sources in its `depends_on`; None = not available.
 
         Returns
         -------
@@ -163,7 +138,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class AsyncSource(Protocol):
-    """What returns a ranking for a query without blocking an event loop; see :class:`Source`."""
+    """An object that returns a ranking for a query without blocking the event loop; see :class:`Source`."""
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The ranking for `query`; parameters and result as in :meth:`Source.search`."""
@@ -195,7 +170,7 @@ class CallableSource:
     fn: Callable[[str, int | None], Hits]
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Call the function; its answer as a ranking."""
+        """The function's answer as a ranking."""
         return as_ranking(self.name, self.fn(query, limit))
 
 
@@ -223,7 +198,7 @@ class AsyncCallableSource:
     fn: Callable[[str, int | None], Awaitable[Hits]]
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """Await the function; its answer as a ranking."""
+        """The function's answer as a ranking."""
         return as_ranking(self.name, await self.fn(query, limit))
 
 

@@ -1,23 +1,26 @@
-"""How each source is asked: limit, deadline, what to do when it fails, and what is remembered of it between calls."""
+"""Settings of each source, its circuit breaker, and what is known of it between calls."""
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from time import monotonic
 from typing import Literal, TypeAlias
 
-from phasegraph._validation import check_count, check_seconds
+from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_seconds
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.ranking import Status
 
 OnError: TypeAlias = Literal["skip", "raise"]
+_FAILED = ("error", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings:
-    """When to stop asking a source that keeps failing.
+    """When to stop asking a source that keeps failing, and when to try it again.
 
     Parameters
     ----------
@@ -29,7 +32,7 @@ class BreakerSettings:
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field breaks what is said above.
+        If a field is outside its range.
 
     Notes
     -----
@@ -64,7 +67,7 @@ class SourceSettings:
     on_error : {"skip", "raise"}, default "skip"
         ``skip`` goes on without the source and reports it; ``raise`` raises its own error.
     depends_on : sequence of str, default ()
-        Names of the sources whose rankings it wants first.
+        Names of the sources whose rankings it reads, which are asked first.
     max_in_flight : int, default 256
         Searches of this source that may run at the same time, >= 1, those that outlived their call included;
         beyond it the source is skipped as busy.
@@ -76,7 +79,7 @@ class SourceSettings:
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If a field breaks what is said above.
+        If a field is outside its range.
 
     Examples
     --------
@@ -100,27 +103,22 @@ class SourceSettings:
         if self.limit is not None:
             check_count("SourceSettings.limit", self.limit, minimum=1)
         check_seconds("SourceSettings.timeout", self.timeout)
-        if self.on_error not in ("skip", "raise"):
-            raise InvalidInputError(f"SourceSettings.on_error must be 'skip' or 'raise'; got {self.on_error!r}")
+        check_choice("SourceSettings.on_error", self.on_error, ("skip", "raise"))
         check_count("SourceSettings.max_in_flight", self.max_in_flight, minimum=1)
         if self.circuit_breaker is not None and not isinstance(self.circuit_breaker, BreakerSettings):
-            raise InvalidTypeError(
-                "SourceSettings.circuit_breaker must be BreakerSettings or None; "
-                f"got {type(self.circuit_breaker).__name__}"
-            )
-        if not isinstance(self.in_thread, bool):
-            raise InvalidTypeError(f"SourceSettings.in_thread must be True or False; got {self.in_thread!r}")
-        object.__setattr__(self, "depends_on", _names("SourceSettings.depends_on", self.depends_on))
+            kind = type(self.circuit_breaker).__name__
+            raise InvalidTypeError(f"SourceSettings.circuit_breaker must be BreakerSettings or None; got {kind}")
+        check_flag("SourceSettings.in_thread", self.in_thread)
+        if not isinstance(self.depends_on, tuple | list):
+            raise InvalidTypeError(f"SourceSettings.depends_on must be a sequence of names; got {self.depends_on!r}")
+        names = check_names("SourceSettings.depends_on", self.depends_on)
+        if len(set(names)) != len(names) or not all(name.strip() for name in names):
+            raise InvalidInputError(f"SourceSettings.depends_on must hold each name once, none blank; got {names!r}")
+        object.__setattr__(self, "depends_on", names)
 
 
 def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSettings]:
-    """A copy of `settings` in name order, or an error that names the field.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If there is no source, a name is blank, a need is unknown, or needs go round in a circle.
-    """
+    """A copy of `settings` in name order; an error that names the source where they do not fit together."""
     if not isinstance(settings, Mapping):
         raise InvalidTypeError(f"settings must be a mapping of names to SourceSettings; got {type(settings).__name__}")
     if not settings:
@@ -133,45 +131,27 @@ def check_settings(settings: Mapping[str, SourceSettings]) -> dict[str, SourceSe
         for need in one.depends_on:
             if need not in settings:
                 raise InvalidInputError(
-                    f"settings[{name!r}].depends_on must name sources; got {need!r}, known are {sorted(settings)}"
+                    f"source {name!r} depends on {need!r}, which has no settings; known are {sorted(settings)}"
                 )
     try:
         TopologicalSorter({name: one.depends_on for name, one in settings.items()}).prepare()
     except CycleError as error:
-        circle = " -> ".join(reversed(error.args[1]))
-        raise InvalidInputError(f"depends_on must not go round in a circle; got {circle}") from None
+        raise InvalidInputError(f"depends_on runs in a circle: {' -> '.join(reversed(error.args[1]))}") from None
     return {name: settings[name] for name in sorted(settings)}
-
-
-def _names(field: str, value: object) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, tuple | list):
-        raise InvalidTypeError(f"{field} must be a sequence of names; got {value!r}")
-    for name in value:
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidTypeError(f"{field} must hold names that are not blank; got {name!r}")
-    if len(set(value)) != len(value):
-        raise InvalidInputError(f"{field} must not name a source twice; got {tuple(value)!r}")
-    return tuple(value)
 
 
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 
 class Breaker:
-    """Opens after `failures` consecutive failures; after `probe_interval` seconds one search may try again.
+    """A circuit breaker: open after `failures` consecutive failures, half open for one trial after `probe_interval`.
 
-    Parameters
-    ----------
-    failures : int
-        Consecutive failures that open it, >= 1.
-    probe_interval : float
-        Seconds between a failure and the next trial, > 0, on the monotonic clock that `now` is read from.
+    Times are seconds on the monotonic clock. It has no lock; its owner guards it.
 
     Notes
     -----
-    Not locked: whoever holds it guards it. A search that is neither a success nor a failure (the caller
-    went away) is given back with :meth:`release`. A trial that missed its deadline and ended well all the same
-    is followed by another at once: what has just come back is slow at first, and an interval would be lost.
+    A trial that misses its deadline but ends well all the same is followed by another at once: a source that has just
+    come back is slow at first, and would lose an interval.
 
     Examples
     --------
@@ -189,28 +169,24 @@ class Breaker:
         self._probe_interval = probe_interval
         self._failed = 0
         self._opened: float | None = None
-        self._probing = False
-        self._early = self._was_early = False
-        self._began: float | None = None
+        self._began = 0.0
+        self._probing = self._early = self._was_early = False
 
     @property
     def state(self) -> BreakerState:
-        """``closed``, ``open`` or ``half_open`` (one trial is under way)."""
+        """``closed``, ``open`` or ``half_open`` (a trial is under way)."""
         if self._opened is None:
             return "closed"
         return "half_open" if self._probing else "open"
 
     def allows(self, now: float) -> bool:
-        """Whether a search may begin at `now` (seconds)."""
+        """Whether a search may begin at `now`."""
         if self._opened is None:
             return True
         return not self._probing and (self._early or now - self._opened >= self._probe_interval)
 
-    def begin(self, now: float | None = None) -> bool:
-        """Note that a search begins; True if it is the trial of an open breaker.
-
-        From `now` on the interval to the next trial is counted; without it, from this one's end.
-        """
+    def begin(self, now: float) -> bool:
+        """Note that a search begins; True if it is a trial, and then the next interval counts from `now`."""
         if self._opened is None:
             return False
         self._probing = True
@@ -224,28 +200,25 @@ class Breaker:
             return
         self._probing = False
         if succeeded:
-            self._failed = 0
-            self._opened = self._began = None
-            self._early = False
+            self._failed, self._opened, self._early = 0, None, False
             return
         self._failed += 1
         if self._failed >= self._failures:
-            tried = self._opened is not None and self._began is not None
-            self._opened = self._began if tried else now
+            self._opened = now if self._opened is None else self._began
 
     def succeeded_late(self) -> None:
-        """Note that a trial which was given up has ended well; one more may begin, but not a third in a row."""
+        """Note that a trial which was given up has ended well: one more may begin, but not a third in a row."""
         if self._opened is not None and not self._probing:
             self._early = not self._was_early
 
     def release(self) -> None:
-        """Give back a trial that came to no end; the next search may be one."""
+        """Give back a trial without an outcome (the caller went away); the next search may be one."""
         self._probing = False
 
 
 @dataclass(frozen=True, slots=True)
 class SourceHealth:
-    """How a source stands between calls.
+    """The state of a source between calls.
 
     Parameters
     ----------
@@ -259,54 +232,89 @@ class SourceHealth:
     circuit_breaker: BreakerState
 
 
+Condition: TypeAlias = Literal["answering", "failing", "unusable", "open"]
+
+
 class SourceState:
-    """Admission of searches to one source; safe for any number of threads."""
+    """What is known of one source between calls: searches in flight, its breaker, its condition. Thread-safe.
 
-    __slots__ = ("_breaker", "_in_flight", "_lock", "_most")
+    `notices` holds the changes that no call has announced yet, as (condition, text).
+    """
 
-    def __init__(self, settings: SourceSettings) -> None:
+    __slots__ = ("_breaker", "_condition", "_in_flight", "_lock", "_name", "_settings", "notices")
+
+    def __init__(self, name: str, settings: SourceSettings) -> None:
+        self._name = name
+        self._settings = settings
         self._lock = threading.Lock()
-        self._most = settings.max_in_flight
         self._in_flight = 0
-        circuit_breaker = settings.circuit_breaker
-        self._breaker = (
-            None if circuit_breaker is None else Breaker(circuit_breaker.failures, circuit_breaker.probe_interval)
-        )
+        breaker = settings.circuit_breaker
+        self._breaker = None if breaker is None else Breaker(breaker.failures, breaker.probe_interval)
+        self._condition: Condition = "answering"
+        self.notices: deque[tuple[Condition, str]] = deque(maxlen=16)
 
     def enter(self) -> tuple[str, bool]:
         """Begin a search: ("", whether it is a trial), or the reason why it may not begin."""
+        breaker, now = self._breaker, monotonic()
         with self._lock:
-            circuit_breaker = self._breaker
-            if (
-                circuit_breaker is not None
-                and circuit_breaker.state != "closed"
-                and not circuit_breaker.allows(monotonic())
-            ):
-                return "breaker open", False
-            if self._in_flight >= self._most:
+            if breaker is not None and not breaker.allows(now):
+                return "circuit breaker open", False
+            if self._in_flight >= self._settings.max_in_flight:
                 return "busy", False
             self._in_flight += 1
-            return "", circuit_breaker is not None and circuit_breaker.begin(monotonic())
+            return "", breaker is not None and breaker.begin(now)
 
     def leave(self) -> None:
         """Note that a search has ended, in time or late."""
         with self._lock:
             self._in_flight -= 1
 
-    def record(self, *, succeeded: bool, probe: bool) -> None:
-        """Tell the breaker how an admitted search ended for its call."""
-        if self._breaker is not None:
-            with self._lock:
-                self._breaker.record(succeeded=succeeded, now=monotonic(), probe=probe)
+    def record(self, status: Status, reason: str, *, probe: bool) -> None:
+        """Note how an admitted search ended for its call."""
+        healthy = status == "ok" and self._condition == "answering"
+        if healthy and self._breaker is None:
+            return
+        with self._lock:
+            if self._breaker is not None:
+                self._breaker.record(succeeded=status not in _FAILED, now=monotonic(), probe=probe)
+            if healthy:
+                return
+            before, self._condition = self._condition, self._condition_after(status)
+            if self._condition != before:
+                self.notices.append((self._condition, self._describe(self._condition, reason)))
+
+    def _condition_after(self, status: Status) -> Condition:
+        if self._breaker is not None and self._breaker.state != "closed":
+            return "open"
+        if status == "partial":
+            return "unusable"
+        if status in _FAILED:  # an error that is raised to the caller needs no notice
+            starts = self._condition == "answering" and self._settings.on_error == "skip"
+            return "failing" if starts else self._condition
+        # An answer without hits says nothing of their scores.
+        return "unusable" if status == "empty" and self._condition == "unusable" else "answering"
+
+    def _describe(self, condition: Condition, reason: str) -> str:
+        source, breaker = f"source {self._name!r}", self._settings.circuit_breaker
+        if condition == "open" and breaker is not None:
+            return (
+                f"{source} failed {breaker.failures} times in a row (last: {reason}) and is left out; one search in "
+                f"{breaker.probe_interval:g} s tries it again. Check the service behind it"
+            )
+        if condition == "unusable":
+            return f"{source} returns hits without a usable score and id, and is left out. Check how its hits are read"
+        if condition == "failing":
+            return f"{source} failed ({reason}) and is left out until it answers"
+        return f"{source} answers again"
 
     def succeeded_late(self) -> None:
-        """Tell the breaker that a trial which was given up has ended well."""
+        """Note that a trial which was given up has ended well."""
         if self._breaker is not None:
             with self._lock:
                 self._breaker.succeeded_late()
 
     def give_back(self, *, probe: bool) -> None:
-        """Tell the breaker that the call ended without an answer of this source, for no fault of its own."""
+        """Note that the call ended without an answer of this source, for no fault of its own."""
         if probe and self._breaker is not None:
             with self._lock:
                 self._breaker.release()

@@ -1,8 +1,8 @@
-"""Daemon threads of our own, kept between calls, and one event loop of our own.
+"""Daemon threads, kept between calls, and one event loop in a daemon thread.
 
 A thread pool of the standard library joins its threads when the interpreter ends: a search that hangs would
-keep the process alive. These threads are daemons, and there are always at least as many as there are searches,
-so that no search waits behind another.
+keep the process alive. These threads are daemons, and there are always at least as many as there are jobs, so
+that no search waits behind another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOST_IDLE = 64
 
 
 class WorkerPool:
-    """Threads that run jobs at once, never after another.
+    """Threads that run every job at once.
 
     Notes
     -----
@@ -47,10 +47,7 @@ class WorkerPool:
     def submit(self, run: Callable[[Any], Any], then: Callable[[Any, Any], None], argument: object) -> None:
         """Call ``then(argument, run(argument))`` on a worker; neither may raise.
 
-        Raises
-        ------
-        RuntimeError
-            If a new thread is needed and the system gives none; the job is then not run.
+        RuntimeError if a new thread is needed and the system gives none; the job is then not run.
         """
         with self._lock:
             self._outstanding += 1
@@ -92,26 +89,13 @@ class WorkerPool:
             return True
 
 
-class LoopThread:
-    """One event loop in a daemon thread, for sources that have only ``asearch`` when the caller is not async."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=self._run, name="phasegraph-loop", daemon=True)
-        thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-
-
 class _Process:
-    """What belongs to this process; a forked child begins with nothing."""
+    """The workers and the event loop of this process; a forked child starts with new ones."""
 
     def __init__(self) -> None:
         self.pool = WorkerPool()
         self.lock = threading.Lock()
-        self.loop_thread: LoopThread | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
 
 
 _process = _Process()
@@ -132,9 +116,11 @@ def pool() -> WorkerPool:
 
 
 def own_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of our own thread, begun when first asked for."""
+    """The event loop of our own thread, started on first use: for ``asearch`` when the caller is not async."""
     process = _process
     with process.lock:
-        if process.loop_thread is None:
-            process.loop_thread = LoopThread()
-        return process.loop_thread.loop
+        if process.loop is None:
+            loop = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, name="phasegraph-loop", daemon=True).start()
+            process.loop = loop
+        return process.loop

@@ -1,5 +1,5 @@
 # ruff: noqa: D102 - the tests' names are their sentences
-"""What every source must keep to, as tests that you inherit.
+"""The contract of a source, as tests to inherit.
 
 Derive a class in your test-suite, say how to make the source, and the tests below run for it::
 
@@ -46,7 +46,7 @@ class SourceContract:
     queries : sequence of str
         Queries that find something.
     depends_on : sequence of str
-        Sources whose rankings it asks for.
+        Sources whose rankings it reads.
     """
 
     name: str = "source"
@@ -58,66 +58,63 @@ class SourceContract:
         raise NotImplementedError("override make_source")
 
     def upstream(self) -> Mapping[str, Ranking | None]:
-        """What the source is handed; default nothing of what it needs."""
+        """The rankings of `depends_on` that the source is handed; default None for each."""
         return dict.fromkeys(self.depends_on)
+
+    def _ask(self, source: AnySource, query: str | None = None, limit: int | None = 10) -> Ranking:
+        return _ask(source, self.queries[0] if query is None else query, limit, self.upstream())
 
     def test_returns_a_ranking_under_its_own_name(self) -> None:
         source = self.make_source()
         for query in self.queries:
-            found = _ask(source, query, 10, self.upstream())
-            assert isinstance(found, Ranking), f"search must return a Ranking; got {type(found).__name__}"
+            found = self._ask(source, query)
             assert found.source == self.name, f"the ranking must be named {self.name!r}; got {found.source!r}"
 
     def test_finds_something_for_its_own_queries(self) -> None:
         source = self.make_source()
-        assert all(len(_ask(source, query, 10, self.upstream())) for query in self.queries)
+        assert all(len(self._ask(source, query)) for query in self.queries)
 
     def test_returns_at_most_as_many_hits_as_asked_for(self) -> None:
         source = self.make_source()
         for limit in (1, 2, 5):
-            assert len(_ask(source, self.queries[0], limit, self.upstream())) <= limit
+            assert len(self._ask(source, limit=limit)) <= limit
 
     def test_takes_no_limit_and_a_limit_beyond_what_it_holds(self) -> None:
         source = self.make_source()
         for limit in (None, 100_000):
-            assert isinstance(_ask(source, self.queries[0], limit, self.upstream()), Ranking)
+            self._ask(source, limit=limit)
 
     def test_answers_the_same_when_asked_again(self) -> None:
         source = self.make_source()
         for query in self.queries:
-            _assert_same(_ask(source, query, 10, self.upstream()), _ask(source, query, 10, self.upstream()))
+            _assert_same(self._ask(source, query), self._ask(source, query))
 
     def test_answers_the_same_in_many_threads(self) -> None:
         source = self.make_source()
-        query = self.queries[0]
-        expected = _ask(source, query, 10, self.upstream())
+        expected = self._ask(source)
         with ThreadPoolExecutor(8) as threads:
-            for found in threads.map(lambda _: _ask(source, query, 10, self.upstream()), range(32)):
+            for found in threads.map(lambda _: self._ask(source), range(32)):
                 _assert_same(found, expected)
 
     def test_answers_the_same_awaited_and_called(self) -> None:
         source = self.make_source()
-        if search_of(source) is None or asearch_of(source) is None:
-            return
-        query = self.queries[0]
-        awaited = asyncio.run(_await(source, query, 10, self.upstream()))
-        _assert_same(awaited, _ask(source, query, 10, self.upstream()))
+        if search_of(source) is not None and asearch_of(source) is not None:
+            awaited = asyncio.run(_await(source, self.queries[0], 10, self.upstream()))
+            _assert_same(awaited, self._ask(source))
 
     def test_leaves_what_it_is_given_alone(self) -> None:
-        source = self.make_source()
         handed = dict(self.upstream())
         before = copy.copy(handed)
-        _ask(source, self.queries[0], 10, MappingProxyType(handed))
+        _ask(self.make_source(), self.queries[0], 10, MappingProxyType(handed))
         assert handed == before
 
     def test_answers_without_what_it_needs(self) -> None:
-        source = self.make_source()
-        assert isinstance(_ask(source, self.queries[0], 10, dict.fromkeys(self.depends_on)), Ranking)
+        _ask(self.make_source(), self.queries[0], 10, dict.fromkeys(self.depends_on))
 
     def test_takes_awkward_queries(self) -> None:
         source = self.make_source()
         for query in _AWKWARD:
-            assert isinstance(_ask(source, query, 10, self.upstream()), Ranking), f"broke on {query[:20]!r}"
+            self._ask(source, query)
 
     def test_answers_through_a_gatherer(self) -> None:
         settings = {self.name: SourceSettings(limit=10, depends_on=tuple(self.depends_on))}

@@ -1,7 +1,7 @@
-"""Make sources fail on purpose, the same way every time.
+"""Make sources fail on purpose, repeatably.
 
-:class:`FaultySource` wraps a source of your own and breaks its answers by a plan, to see that your application
-stands it. A plan is a pure function of the source's name and the query, so that a run can be repeated.
+:class:`FaultySource` wraps a source of your own and breaks its answers by a plan, to test how your application copes.
+A plan is a pure function of the source's name and the query, so that a run can be repeated.
 """
 
 from __future__ import annotations
@@ -20,32 +20,23 @@ Fault = Callable[[Ranking, float], object]
 
 
 class InjectedError(RuntimeError):
-    """What a source raises when it is made to."""
+    """Raised by a source that is made to fail."""
 
 
-def _raise(ranking: Ranking, seconds: float) -> object:
-    raise InjectedError("injected: secret=hunter2")
+def _raises(kind: type[Exception], text: str) -> Fault:
+    def fault(ranking: Ranking, seconds: float) -> object:
+        raise kind(text)
+
+    return fault
 
 
-def _raise_key_error(ranking: Ranking, seconds: float) -> object:
-    raise KeyError("injected")
+def _returns(value: object) -> Fault:
+    return lambda ranking, seconds: value
 
 
 def _hang(ranking: Ranking, seconds: float) -> object:
     time.sleep(seconds)
     return ranking
-
-
-def _none(ranking: Ranking, seconds: float) -> object:
-    return None
-
-
-def _number(ranking: Ranking, seconds: float) -> object:
-    return 42
-
-
-def _text(ranking: Ranking, seconds: float) -> object:
-    return "a passage"
 
 
 def _wrong_arity(ranking: Ranking, seconds: float) -> object:
@@ -72,32 +63,32 @@ def _wrong_name(ranking: Ranking, seconds: float) -> object:
 
 
 def _empty(ranking: Ranking, seconds: float) -> object:
-    return Ranking(ranking.source, (), [])  # type: ignore[arg-type]
+    return Ranking.from_hits(ranking.source, (), ())
+
+
+def _pairs(ranking: Ranking) -> list[tuple[str, float]]:
+    return list(zip(ranking.ids, ranking.scores.tolist(), strict=True))
 
 
 def _extra(score: object) -> Fault:
-    def with_extra_hit(ranking: Ranking, seconds: float) -> object:
-        return [("injected", score), *zip(ranking.ids, ranking.scores.tolist(), strict=True)]
-
-    return with_extra_hit
+    return lambda ranking, seconds: [("injected", score), *_pairs(ranking)]
 
 
 def _duplicates(ranking: Ranking, seconds: float) -> object:
-    pairs = list(zip(ranking.ids, ranking.scores.tolist(), strict=True))
-    return pairs + [(ids, score - 1.0) for ids, score in pairs]
+    return _pairs(ranking) + [(ids, score - 1.0) for ids, score in _pairs(ranking)]
 
 
 def _reversed(ranking: Ranking, seconds: float) -> object:
-    return list(zip(ranking.ids, ranking.scores.tolist(), strict=True))[::-1]
+    return _pairs(ranking)[::-1]
 
 
 FAILING: Mapping[str, Fault] = MappingProxyType(
     {
-        "raise": _raise,
-        "key error": _raise_key_error,
-        "none": _none,
-        "number": _number,
-        "text": _text,
+        "raise": _raises(InjectedError, "injected: secret=hunter2"),
+        "key error": _raises(KeyError, "injected"),
+        "none": _returns(None),
+        "number": _returns(42),
+        "text": _returns("a passage"),
         "wrong arity": _wrong_arity,
         "breaks midway": _breaks_midway,
         "coroutine": _coroutine,
@@ -118,7 +109,7 @@ HARMLESS: Mapping[str, Fault] = MappingProxyType(
 )
 """Faults that must leave the ranking as it would have been."""
 FAULTS: Mapping[str, Fault] = MappingProxyType({**FAILING, **HARMLESS, "empty": _empty, "hang": _hang})
-"""Every fault by name: called with the healthy ranking and the seconds a hang lasts, answers in its place."""
+"""Every fault by name; called with the healthy ranking and the seconds a hang lasts, it returns the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +158,7 @@ class FaultPlan:
 
 @dataclass(frozen=True, slots=True)
 class FaultySource:
-    """A source that fails by plan and otherwise answers as the one it wraps.
+    """A source that fails by plan and otherwise answers like the one it wraps.
 
     Parameters
     ----------
@@ -194,7 +185,7 @@ class FaultySource:
     hang_seconds: float = 1.0
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        """What the source answers, broken if the plan says so."""
+        """The wrapped source's answer, broken where the plan strikes."""
         ranking = self.source.search(query, limit, upstream)
         kind = self.plan.strikes(self.name, query)
         broken = ranking if kind is None else FAULTS[kind](ranking, self.hang_seconds)

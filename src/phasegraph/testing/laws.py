@@ -1,18 +1,19 @@
-"""The laws of fusion as executable statements: what must hold for any pipeline and any rankings.
+"""The laws of fusion as checks: what must hold for any pipeline and any rankings of one query.
 
-Each law takes a pipeline and the rankings of one query, and raises :class:`LawViolation` where it does not hold. The
-test-suite runs them over every registered calibrator and rule; a project with a rule of its own can do the same. A law
-that a rule breaks by its nature is named in :data:`KNOWN_EXCEPTIONS`, with the reason.
+A law raises :class:`LawViolation` where it does not hold. Our tests run them over every registered calibrator and
+rule; a project with a rule of its own can do the same. A law that a rule cannot keep is in :data:`KNOWN_EXCEPTIONS`,
+with the reason.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
+from phasegraph._typing import FloatArray
 from phasegraph.errors import PhasegraphError
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
@@ -23,24 +24,6 @@ _TOLERANCE = 1e-9
 
 class LawViolation(PhasegraphError, AssertionError):  # noqa: N818 - it is the statement that is violated
     """A law does not hold; the message says which and where."""
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """A statement and its check.
-
-    Parameters
-    ----------
-    name : str
-    statement : str
-        In one sentence.
-    check : callable
-        ``check(pipeline, rankings)``; raises LawViolation.
-    """
-
-    name: str
-    statement: str
-    check: Callable[[FusionPipeline, Sequence[Ranking]], None]
 
 
 def _demand(holds: bool, what: str) -> None:
@@ -58,14 +41,33 @@ def _same(one: Result, other: Result, what: str) -> None:
     _demand(one.contributions.tobytes() == other.contributions.tobytes(), f"{what}: contributions differ in bits")
 
 
+def _values(result: Result) -> dict[str, float]:
+    return dict(zip(result.ids, result.fused.tolist(), strict=True))
+
+
 def _close(one: Result, other: Result, what: str) -> None:
     """Same order but for values that are equal within rounding, same values within 1e-9."""
-    other_value = dict(zip(other.ids, other.fused.tolist(), strict=True))
-    _demand(set(one.ids) == set(other.ids), f"{what}: the sets of ids differ")
+    values, other_values = _values(one), _values(other)
+    _demand(set(values) == set(other_values), f"{what}: the sets of ids differ")
     span = max(1.0, float(np.abs(one.fused).max(initial=0.0)))
-    for identifier, value in zip(one.ids, one.fused.tolist(), strict=True):
-        close = abs(value - other_value[identifier]) <= _TOLERANCE * span
-        _demand(close, f"{what}: {identifier!r} has {value!r} and {other_value[identifier]!r}")
+    for identifier, value in values.items():
+        close = abs(value - other_values[identifier]) <= _TOLERANCE * span
+        _demand(close, f"{what}: {identifier!r} has {value!r} and {other_values[identifier]!r}")
+
+
+def _descend(result: Result, ids: Sequence[str], what: str) -> None:
+    """Fused values of `ids` must not increase."""
+    values = _values(result)
+    _demand(bool((np.diff([values[identifier] for identifier in ids]) <= _TOLERANCE).all()), what)
+
+
+def _replaced(
+    rankings: Sequence[Ranking], place: int, ids: Sequence[str], scores: Sequence[float] | FloatArray
+) -> list[Ranking]:
+    """The rankings with other hits at `place`."""
+    old = rankings[place]
+    new = Ranking(old.source, ids, np.asarray(scores), background=old.background, size=old.size)
+    return [*rankings[:place], new, *rankings[place + 1 :]]
 
 
 def single_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
@@ -110,15 +112,12 @@ def idempotence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
         twin = Ranking(f"{ranking.source}-twin", ranking.ids, ranking.scores, background=ranking.background)
         plain = replace(pipeline, pool_caps={}, weights=None, calibrators={}, weighting="equal")
         result = _all(plain, [ranking, twin])
-        value = dict(zip(result.ids, result.fused.tolist(), strict=True))
-        ordered = [value[identifier] for identifier in ranking.ids]
-        _demand(bool((np.diff(ordered) <= _TOLERANCE).all()), f"a copy changed the order of {ranking.ids}")
+        _descend(result, ranking.ids, f"a copy changed the order of {ranking.ids}")
 
 
 def unanimity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
     """I7: a candidate at least as good in every source is not below the other."""
-    result = _all(replace(pipeline, pool_caps={}), rankings)
-    value = dict(zip(result.ids, result.fused.tolist(), strict=True))
+    value = _values(_all(replace(pipeline, pool_caps={}), rankings))
     shared = sorted(set.intersection(*(set(ranking.ids) for ranking in rankings)))[:8]
     for one in shared:
         for other in shared:
@@ -139,8 +138,7 @@ def monotonicity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
             continue
         lifted = ranking.scores.copy()
         lifted[-1] = ranking.scores[0] + (ranking.scores[0] - ranking.scores[-1])
-        raised = Ranking(ranking.source, ranking.ids, lifted, background=ranking.background, size=ranking.size)
-        after = _all(free, [*rankings[:place], raised, *rankings[place + 1 :]]).ids
+        after = _all(free, _replaced(rankings, place, ranking.ids, lifted)).ids
         moved = ranking.ids[-1]
         _demand(after.index(moved) <= before.index(moved), f"{moved!r} fell when {ranking.source!r} raised it")
 
@@ -154,11 +152,7 @@ def extra_evidence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Non
         if new is None or len(ranking) < 5 or ranking.rank_only or ranking.scores[0] == ranking.scores[-1]:
             continue
         best = 2.0 * ranking.scores[0] - ranking.scores[-1]
-        grown = Ranking(
-            ranking.source, [new, *ranking.ids], np.r_[best, ranking.scores], background=ranking.background,
-            size=ranking.size,
-        )  # fmt: skip
-        after = _all(free, [*rankings[:place], grown, *rankings[place + 1 :]]).ids
+        after = _all(free, _replaced(rankings, place, [new, *ranking.ids], [best, *ranking.scores])).ids
         _demand(after.index(new) <= before.index(new), f"{new!r} fell when {ranking.source!r} returned it too")
 
 
@@ -171,11 +165,7 @@ def appended_worst(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Non
         if ranking.rank_only or free.calibrator_of(ranking)(ranking).tier not in ("declared", "fitted"):
             continue
         worst = float(ranking.scores[-1]) - 1e-3 * max(1.0, abs(float(ranking.scores[-1])))
-        grown = Ranking(
-            ranking.source, [*ranking.ids, "zz-worst"], np.r_[ranking.scores, worst], background=ranking.background,
-            size=ranking.size,
-        )  # fmt: skip
-        after = _all(free, [*rankings[:place], grown, *rankings[place + 1 :]]).ids
+        after = _all(free, _replaced(rankings, place, [*ranking.ids, "zz-worst"], [*ranking.scores, worst])).ids
         kept = [one for one in after if one in shared]
         _demand(kept == before, f"a worst hit of {ranking.source!r} reordered {before} to {kept}")
 
@@ -189,17 +179,12 @@ def replayed(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 def affine(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
     """I10 and I11: ``2 s + 3`` of a source without a stated background changes nothing."""
-    changed = [
-        one if one.background is not None or one.rank_only else Ranking(one.source, one.ids, 2.0 * one.scores + 3.0)
-        for one in rankings
-    ]
-    stated = [one if one.background is not None or one.rank_only else replace_size(one) for one in rankings]
-    _close(_all(pipeline, stated), _all(pipeline, changed), "scores doubled and shifted by 3")
-
-
-def replace_size(ranking: Ranking) -> Ranking:
-    """The ranking without size and payloads."""
-    return Ranking(ranking.source, ranking.ids, ranking.scores)
+    plain, changed = [], []
+    for one in rankings:
+        fixed = one.background is not None or one.rank_only
+        plain.append(one if fixed else Ranking(one.source, one.ids, one.scores))
+        changed.append(one if fixed else Ranking(one.source, one.ids, 2.0 * one.scores + 3.0))
+    _close(_all(pipeline, plain), _all(pipeline, changed), "scores doubled and shifted by 3")
 
 
 def bounded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
@@ -212,12 +197,10 @@ def bounded(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 def constant_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
     """I14: a source that scores everything alike adds no order among its own hits."""
-    first, ids = rankings[0], list(rankings[0].ids)
-    flat = Ranking("zz-flat", ids, np.ones(len(ids)))
+    first = rankings[0]
+    flat = Ranking("zz-flat", first.ids, np.ones(len(first)))
     result = _all(replace(pipeline, pool_caps={}, weights=None, weighting="equal"), [first, flat])
-    value = dict(zip(result.ids, result.fused.tolist(), strict=True))
-    ordered = [value[identifier] for identifier in first.ids]
-    _demand(bool((np.diff(ordered) <= _TOLERANCE).all()), "a constant source reordered another's hits")
+    _descend(result, first.ids, "a constant source reordered another's hits")
 
 
 def union(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
@@ -238,10 +221,13 @@ def prefix(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 def inputs_unchanged(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
     """I22: nothing of the caller's is changed."""
-    before = [(ranking.ids, ranking.scores.tobytes(), dict(ranking.payloads)) for ranking in rankings]
+
+    def content() -> list[tuple[object, ...]]:
+        return [(ranking.ids, ranking.scores.tobytes(), dict(ranking.payloads)) for ranking in rankings]
+
+    before = content()
     _all(pipeline, rankings)
-    after = [(ranking.ids, ranking.scores.tobytes(), dict(ranking.payloads)) for ranking in rankings]
-    _demand(before == after, "a ranking was changed")
+    _demand(before == content(), "a ranking was changed")
 
 
 def weight_scale(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
@@ -270,13 +256,14 @@ _LAWS = (
     extra_evidence, appended_worst, replayed,
     affine, bounded, constant_source, union, prefix, inputs_unchanged, weight_scale, explained, saved_and_loaded,
 )  # fmt: skip
-LAWS: Mapping[str, Law] = MappingProxyType(
-    {law.__name__: Law(law.__name__, (law.__doc__ or "").strip(), law) for law in _LAWS}
+LAWS: Mapping[str, Callable[[FusionPipeline, Sequence[Ranking]], None]] = MappingProxyType(
+    {law.__name__: law for law in _LAWS}
 )
+"""The laws by name; each is called with a pipeline and the rankings of one query, and its docstring states it."""
 _RAW = "scores are used as given, so their unit counts"
 KNOWN_EXCEPTIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        # of a weighting, not of a calibrator or rule; the counterexample is in tests/fusion/test_weighting.py
+        # a weighting, not a calibrator or rule; the counterexample is in tests/fusion/test_weighting.py
         ("adaptive", "monotonicity"): "a change within a top 20 moves the weights, and with them every candidate",
         ("raw", "affine"): _RAW,
         ("max", "affine"): "division by the best is invariant to scale, not to a shift",

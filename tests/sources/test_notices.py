@@ -1,0 +1,194 @@
+"""A source that dies, is left out or comes back is logged once per change, and warned about where it is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from phasegraph.errors import AllSourcesFailed, DegradedError, PhasegraphWarning
+from phasegraph.ranking import Ranking
+from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
+
+OPEN = r"source 's' failed 2 times in a row \(last: OSError\) and is left out; one search in 0\.05 s tries it again"
+FAILED = ("WARNING", "source 's' failed (OSError) and is left out until it answers")
+BACK = ("INFO", "source 's' answers again")
+UNUSABLE = ("WARNING", "source 's' returns hits without a usable score and id, and is left out. Check how its hits")
+GOOD, BAD, NONE = [("a", 1.0)], [("a", float("nan")), ("b", "high")], []
+
+
+class Scripted:
+    """Answers as told: a list of hits, or an error."""
+
+    def __init__(self, answer=GOOD):
+        self.answer = answer
+
+    def search(self, query, limit, upstream):
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return Ranking.from_hits("s", *zip(*self.answer, strict=True)) if self.answer else Ranking("s", [], [])
+
+
+@pytest.fixture
+def logged(caplog):
+    """What was logged since the last look, as (level, text)."""
+    caplog.set_level(logging.INFO, "phasegraph")
+
+    def look():
+        found = [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "phasegraph"]
+        caplog.clear()
+        return found
+
+    return look
+
+
+@pytest.fixture
+def scripted(ask, source):
+    """A scripted source beside a healthy one, and a call that asks both."""
+    one = Scripted()
+    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=2, probe_interval=0.05))
+    gatherer = Gatherer({"s": settings, "t": SourceSettings()})
+
+    def call(answer):
+        one.answer = answer
+        return ask(gatherer, {"s": one, "t": source("t")}, "who?").reports[0].status
+
+    return call
+
+
+def test_a_failure_is_logged_once_and_so_is_the_next_answer(scripted, logged):
+    assert [scripted(answer) for answer in (GOOD, OSError("password=hunter2"), GOOD, GOOD)] == [
+        "ok", "error", "ok", "ok",
+    ]  # fmt: skip
+    assert logged() == [FAILED, BACK]
+    scripted(OSError())
+    assert logged() == [FAILED]
+
+
+def test_a_source_that_never_answered_is_logged_at_its_first_failure(scripted, logged):
+    scripted(OSError())
+    assert logged() == [FAILED]
+
+
+def test_an_opening_breaker_warns_and_logs_once_and_its_closing_logs(scripted, logged, until):
+    scripted(OSError())
+    with pytest.warns(PhasegraphWarning, match=OPEN) as caught:
+        scripted(OSError())
+    assert len(caught) == 1
+    assert [(level, text.split(" (")[0]) for level, text in logged()] == [
+        ("WARNING", "source 's' failed"), ("WARNING", "source 's' failed 2 times in a row"),
+    ]  # fmt: skip
+    until(lambda: scripted(OSError()) == "error")  # a trial that fails changes nothing
+    assert {scripted(OSError()) for _ in range(3)} == {"skipped"}
+    assert logged() == []
+    until(lambda: scripted(GOOD) == "ok")
+    assert logged() == [BACK]
+
+
+def test_a_missed_deadline_is_a_failure_like_any_other(ask, held, source, logged):
+    gatherer = Gatherer({"held": SourceSettings(timeout=0.02), "t": SourceSettings()})
+    ask(gatherer, {"held": held, "t": source("t")}, "who?")
+    text = "source 'held' failed (no answer within the deadline) and is left out until it answers"
+    assert logged() == [("WARNING", text)]
+
+
+def test_hits_that_are_all_unusable_warn_once_per_change(scripted, logged):
+    scripted(GOOD)
+    for _ in range(2):
+        with pytest.warns(PhasegraphWarning, match="source 's' returns hits without a usable score"):
+            assert scripted(BAD) == "partial"
+        assert [scripted(answer) for answer in (BAD, NONE, BAD)] == ["partial", "empty", "partial"]
+        scripted(GOOD)
+        (level, text), back = logged()
+        assert (level, back) == (UNUSABLE[0], BACK)
+        assert text.startswith(UNUSABLE[1])
+
+
+def test_nothing_found_is_no_change_and_ends_an_outage(scripted, logged):
+    assert [scripted(NONE), scripted(OSError()), scripted(NONE)] == ["empty", "error", "empty"]
+    assert logged() == [FAILED, BACK]
+
+
+def test_the_warning_names_the_callers_line(scripted, source):
+    gatherer = Gatherer({"s": SourceSettings(), "t": SourceSettings()})
+    with pytest.warns(PhasegraphWarning) as caught:
+        gatherer.gather({"s": Scripted(BAD), "t": source("t")}, "who?")
+    assert caught[0].filename == __file__
+
+    async def awaited():
+        await Gatherer(gatherer.settings).agather({"s": Scripted(BAD), "t": source("t")}, "who?")
+
+    with pytest.warns(PhasegraphWarning) as caught:
+        asyncio.run(awaited())
+    assert caught[0].filename == __file__
+
+
+def test_where_warnings_are_errors_the_call_that_tells_raises_and_the_next_answers(scripted, logged, until):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PhasegraphWarning)
+        scripted(OSError())
+        with pytest.raises(PhasegraphWarning, match=OPEN):
+            scripted(OSError())
+        assert scripted(OSError()) == "skipped"
+        until(lambda: scripted(GOOD) == "ok")
+    assert [level for level, _ in logged()] == ["WARNING", "WARNING", "INFO"]
+
+
+def test_two_warnings_as_errors_are_raised_one_after_the_other(ask, source):
+    class Bad(Scripted):
+        def search(self, query, limit, upstream):
+            return Ranking.from_hits(self.answer, ["a"], [float("nan")])
+
+    gatherer = Gatherer(dict.fromkeys("abt", SourceSettings()))
+    sources = {"a": Bad("a"), "b": Bad("b"), "t": source("t")}
+    for name in "ab":
+        with pytest.raises(PhasegraphWarning, match=f"source '{name}'"):
+            ask(gatherer, sources, "who?")
+    assert [one.status for one in ask(gatherer, sources, "who?").reports] == ["partial", "partial", "ok"]
+
+
+@pytest.mark.parametrize(("strict", "error"), [(False, AllSourcesFailed), (True, DegradedError)])
+def test_an_error_of_the_call_goes_before_the_warning_and_carries_it(ask, source, strict, error):
+    settings = {"s": SourceSettings(circuit_breaker=BreakerSettings(failures=1)), "t": SourceSettings()}
+    sources = {"s": Scripted(OSError()), "t": source("t")} if strict else {"s": Scripted(OSError())}
+    with pytest.raises(error) as caught:
+        ask(Gatherer(settings, strict=strict), sources, "who?")
+    assert "failed 1 times in a row" in caught.value.__notes__[0]
+    with pytest.raises(error), pytest.warns(PhasegraphWarning, match="failed 1 times in a row"):
+        ask(Gatherer(settings, strict=strict), sources, "who?")
+
+
+def test_a_source_whose_error_is_raised_is_not_logged_too(ask, logged):
+    gatherer = Gatherer({"s": SourceSettings(on_error="raise")})
+    with pytest.raises(OSError, match="mine"):
+        ask(gatherer, {"s": Scripted(OSError("mine"))}, "who?")
+    ask(gatherer, {"s": Scripted()}, "who?")
+    assert logged() == []
+
+
+def test_many_threads_are_told_once(source, logged):
+    settings = SourceSettings(circuit_breaker=BreakerSettings(failures=5, probe_interval=30.0))
+    gatherer = Gatherer({"s": settings, "t": SourceSettings()})
+    sources = {"s": Scripted(OSError()), "t": source("t")}
+
+    def ask_often():
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda _: gatherer.gather(sources, "who?"), range(200)))
+        gatherer.gather(sources, "who?")
+
+    with pytest.warns(PhasegraphWarning, match="5 times in a row") as caught:
+        ask_often()
+    assert len(caught) == 1
+    assert [level for level, _ in logged()] == ["WARNING", "WARNING"]
+
+
+def test_a_copy_has_its_own_memory(source, logged):
+    gatherer = Gatherer({"s": SourceSettings(), "t": SourceSettings()})
+    for one in (gatherer, pickle.loads(pickle.dumps(gatherer))):  # noqa: S301 - our own bytes
+        for _ in range(2):
+            one.gather({"s": Scripted(OSError()), "t": source("t")}, "who?")
+        assert logged() == [FAILED]
