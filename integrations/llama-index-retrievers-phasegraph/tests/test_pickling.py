@@ -4,7 +4,9 @@ import copy
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
+import llama_index.core
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
@@ -67,7 +69,9 @@ def test_a_graph_retriever_alone_answers_the_same(way):
     assert any(found)
 
 
-def test_it_is_used_in_another_process():
+def test_it_is_used_in_another_process(monkeypatch):
+    """The index holds the framework's text splitter, whose tokenizer a new process loads anew: from the framework's files."""
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(Path(llama_index.core.__file__).parent / "_static" / "tiktoken_cache"))
     retriever = made().calibrate(QUERIES * 8, progress=False)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as workers:
         assert workers.submit(answers, retriever).result(timeout=120) == answers(retriever)

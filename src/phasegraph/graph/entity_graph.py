@@ -22,6 +22,7 @@ from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.words import normalise_name
+from phasegraph.ranking import by_fields
 
 Triple: TypeAlias = tuple[str, str, str]
 
@@ -279,6 +280,8 @@ class EntityGraph:
     synonyms: Csr = None
     weights: EdgeWeights = field(default_factory=EdgeWeights)
     embeddings: Float32Array | None = None
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))

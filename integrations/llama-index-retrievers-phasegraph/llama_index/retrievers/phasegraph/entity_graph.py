@@ -118,6 +118,10 @@ class EntityGraphRetriever(OwnRetriever):
         self._metadata_key = check_key("metadata_key", metadata_key)
         prepare(source)
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        super().__setstate__(state)
+        prepare(self._source)
+
     @classmethod
     def from_nodes(
         cls,
