@@ -5,10 +5,17 @@ import time
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llamaindex_stores import Listed, hits, ids_of, listed
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, Execution, HitFields, SourceSpec
-from phasegraph import AllSourcesFailed, DegradedError, InsufficientDataError
+from llama_index.retrievers.phasegraph import (
+    CalibratedFusionRetriever,
+    EntityGraphRetriever,
+    Execution,
+    HitFields,
+    SourceSpec,
+)
+from phasegraph import AllSourcesFailed, DegradedError, InsufficientDataError, InvalidTypeError, Ranking
 
 GOOD = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 
@@ -58,6 +65,43 @@ def test_a_failed_source_leaves_no_trace_but_its_report(fault):
         alone = without.explain("who?")
         assert result.ids == alone.ids
         assert result.scores.tolist() == alone.scores.tolist()
+
+
+def test_passages_that_a_narrowed_graph_must_not_name_are_no_answer():
+    """Fails closed: a source of one's own that does not keep to what it was narrowed to."""
+
+    class Careless:
+        depends_on = ()
+
+        def search(self, query, limit, upstream):
+            return Ranking("graph", ["blue", "red"], [2.0, 1.0])
+
+        def within(self, allowed):
+            return self
+
+    nodes = [TextNode(id_=name, text=name, metadata={"colour": name}) for name in ("blue", "red")]
+    red = MetadataFilters(filters=[MetadataFilter(key="colour", value="red")])
+    walk = EntityGraphRetriever(Careless(), nodes)
+    retriever = CalibratedFusionRetriever(vector=lambda query, filters: [(nodes[1], 1.0)], graph=walk, filters=red)
+    report, _ = retriever.explain("who?").reports
+    assert (report.status, "do not match the filters" in report.reason) == ("error", True)
+    assert ids_of(retriever.retrieve("who?")) == ["red"]
+
+
+async def test_a_coroutine_function_may_be_resolved_by_a_plain_one_or_a_coroutine():
+    async def search(query):
+        return hits(a=2.0, b=1.0)
+
+    async def later(ids):
+        return [f"passage {one}" for one in ids]
+
+    for resolve in (later, lambda ids: {one: f"passage {one}" for one in ids}):
+        spec = SourceSpec(retriever=search, fields=HitFields(resolve=resolve))
+        retriever = CalibratedFusionRetriever(vector=spec)
+        assert [hit.text for hit in await retriever.aretrieve("who?")] == ["passage a", "passage b"]
+        assert [hit.text for hit in retriever.retrieve("who?")] == ["passage a", "passage b"]
+    with pytest.raises(InvalidTypeError, match="resolve must be a plain function"):
+        CalibratedFusionRetriever(vector=SourceSpec(retriever=listed(**GOOD), fields=HitFields(resolve=later)))
 
 
 def test_bad_scores_are_dropped_and_counted():

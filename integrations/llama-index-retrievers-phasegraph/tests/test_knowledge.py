@@ -1,9 +1,12 @@
 """Knowledge-graph retrievers: every triple leads to the passage that states it."""
 
+import asyncio
+import time
+
 import pytest
 from llama_index.core.indices.property_graph import LLMSynonymRetriever, PGRetriever, VectorContextRetriever
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
-from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, ids_of, listed, property_graph
+from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, hits, ids_of, listed, property_graph
 
 from llama_index.retrievers.phasegraph import (
     CalibratedFusionRetriever,
@@ -161,6 +164,51 @@ def test_it_takes_seeds_of_its_own_and_any_kind_of_node_store():
         assert found[0].node_id == "other"
     with pytest.raises(InvalidTypeError, match="nodes must be"):
         EntityGraphRetriever(graph, 7)
+
+
+async def test_seeds_may_be_asynchronous_and_never_hold_the_event_loop():
+    graph, nodes = walked()
+
+    async def native(query):
+        await asyncio.sleep(0)
+        return hits(other=0.9)
+
+    def slow(query):
+        time.sleep(0.15)
+        return hits(other=0.9)
+
+    ticks = []
+
+    async def tick():
+        while True:
+            ticks.append(1)
+            await asyncio.sleep(0.01)
+
+    ticking = asyncio.create_task(tick())
+    for seeds in (native, slow):
+        retriever = EntityGraphRetriever(graph, nodes, seeds=seeds)
+        expected = ids_of(await retriever.aretrieve("something else"))
+        assert expected[0] == "other"
+        assert ids_of(retriever.retrieve("something else")) == expected
+        fused = CalibratedFusionRetriever(graph=retriever, metadata_key="phasegraph")
+        assert ids_of(await fused.aretrieve("something else")) == expected
+        assert ids_of(fused.retrieve("something else")) == expected
+    ticking.cancel()
+    assert len(ticks) > 8
+
+
+def test_a_seed_that_fails_raises_its_own_error():
+    graph, nodes = walked()
+    with pytest.raises(OSError, match="mine"):
+        EntityGraphRetriever(graph, nodes, seeds=Listed(OSError("mine"))).retrieve("something else")
+
+
+def test_what_it_does_not_know_is_an_error_that_says_what_was_meant():
+    graph, nodes = walked()
+    with pytest.raises(InvalidTypeError, match="unexpected argument 'provenance'; did you mean 'metadata_key'"):
+        EntityGraphRetriever(graph, nodes, provenance=False)
+    assert EntityGraphRetriever(graph, nodes, similarity_top_k=0).retrieve("Vertigo?") == []
+    assert all(hit.metadata.keys() == {"title"} for hit in EntityGraphRetriever(graph, nodes).retrieve("Vertigo?"))
 
 
 def test_among_sources_it_states_its_background_and_is_seeded_by_the_vectors():

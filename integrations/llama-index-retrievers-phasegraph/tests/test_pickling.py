@@ -70,7 +70,7 @@ def test_a_graph_retriever_alone_answers_the_same(way):
 
 
 def test_it_is_used_in_another_process(monkeypatch):
-    """The index holds the framework's text splitter, whose tokenizer a new process loads anew: from the framework's files."""
+    """The index holds the framework's text splitter, whose tokenizer a new process loads anew: here without network."""
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(Path(llama_index.core.__file__).parent / "_static" / "tiktoken_cache"))
     retriever = made().calibrate(QUERIES * 8, progress=False)
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as workers:

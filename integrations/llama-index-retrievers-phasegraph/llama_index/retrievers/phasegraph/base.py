@@ -22,6 +22,7 @@ from phasegraph.retrieval import (
     FusionEngine,
     ResultCallback,
     SelectedHit,
+    SelectionPolicy,
     Sources,
     as_specs,
     check_count,
@@ -30,7 +31,6 @@ from phasegraph.retrieval import (
     parameters_of,
     unexpected_argument,
 )
-from phasegraph.selection import SelectionPolicy
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

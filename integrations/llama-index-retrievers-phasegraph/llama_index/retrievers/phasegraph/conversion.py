@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -76,7 +76,7 @@ def _embedding_of(node: BaseNode) -> list[float] | None:
 
 @dataclass(frozen=True, slots=True)
 class Embedder:
-    """An embedding model of the framework as the core takes it; its methods can be pickled, the model's cannot."""
+    """An embedding model of the framework as the core takes it; the model's own methods cannot be pickled."""
 
     model: BaseEmbedding
 
@@ -157,13 +157,7 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
 
 
 def unpack(answer: object) -> list[NodeWithScore]:
-    """Whatever a function returned, as nodes with or without scores.
-
-    Raises
-    ------
-    MalformedAnswerError
-        If it is not made of nodes, texts, or pairs of one of them and a score.
-    """
+    """Whatever a function returned, nodes, texts, or pairs of one of them and a score, as hits."""
     if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
         raise MalformedAnswerError(f"a retriever must return a list of nodes; got {type(answer).__name__}")
     items = answer if isinstance(answer, list | tuple) else drained(answer)
@@ -211,18 +205,8 @@ def ranking_of(
 ) -> Ranking:
     """Hits as a ranking; what had to be handled is added to `notes`.
 
-    Parameters
-    ----------
-    reader : HitReader
-    hits : sequence of NodeWithScore
-    limit : int or None
-    notes : list of str
-    own : sequence of object, optional
-        The ids that hits carry, where they are not their nodes'.
-    evidence : callable, optional
-        What the source says of how it found them, by id, from the ids of the hits.
-    ranks : bool
-        Whether the scores are none.
+    `own` are the ids that hits carry where they are not their nodes', ``evidence(ids)`` says by id how the source found
+    them, and `ranks` that their scores are none.
     """
     if own is None:
         own = [None if isinstance(hit.node, UnnamedNode) else hit.node.id_ for hit in hits]
@@ -246,15 +230,7 @@ def check_key(name: str, value: object) -> str | None:
 
 
 def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | None) -> list[NodeWithScore]:
-    """New hits around copies of the results' nodes, best first, the wrapped retrievers' own left as they are.
-
-    Parameters
-    ----------
-    result : Result
-    hits : sequence of SelectedHit
-    metadata_key : str or None
-        Metadata key for the evidence.
-    """
+    """New hits around copies of the results' nodes, best first, the wrapped retrievers' own left as they are."""
     blocks: Sequence[EvidenceBlock | None] = (
         [None] * len(hits) if metadata_key is None else evidence_blocks(result, hits)
     )
@@ -290,15 +266,9 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Nodes by passage id, from wherever they are.
+    """Nodes by passage id, from wherever they are."""
 
-    Parameters
-    ----------
-    kind : {"none", "docstore", "mapping", "callable"}
-    held : object
-    """
-
-    kind: str
+    kind: Literal["none", "docstore", "mapping", "callable"]
     held: Any
 
     @classmethod
@@ -409,18 +379,19 @@ def store_of(retriever: object) -> Any:
     return getattr(retriever, "_graph_store", None)
 
 
-def passage_id(hit: NodeWithScore, keeps: bool) -> str | None:
-    """Id of the passage a knowledge-graph hit came from; None where it does not say."""
-    node = hit.node
-    if keeps and not isinstance(node, TripleNode):
-        return str(node.node_id)
-    return node.ref_doc_id
+def knowledge_ranking(
+    reader: HitReader, hits: Sequence[NodeWithScore], keeps: bool, limit: int | None, notes: list[str]
+) -> Ranking:
+    """Hits of a knowledge graph as a ranking of passages, whose evidence is the triples found of each, each once."""
 
+    def facts(ids: Sequence[str]) -> dict[str, object]:
+        found: dict[str, dict[str, None]] = {}
+        for identifier, hit in zip(ids, hits, strict=True):
+            if isinstance(hit.node, TripleNode):
+                found.setdefault(identifier, {})[hit.node.text] = None
+        return {identifier: {"facts": list(texts)} for identifier, texts in found.items()}
 
-def facts_by_passage(ids: Sequence[str], hits: Iterable[NodeWithScore]) -> dict[str, object]:
-    """The triples found of each passage, in order, each once."""
-    found: dict[str, dict[str, None]] = {}
-    for identifier, hit in zip(ids, hits, strict=True):
-        if isinstance(hit.node, TripleNode):
-            found.setdefault(identifier, {})[hit.node.text] = None
-    return {identifier: {"facts": list(facts)} for identifier, facts in found.items()}
+    passages = [
+        one.node.node_id if keeps and not isinstance(one.node, TripleNode) else one.node.ref_doc_id for one in hits
+    ]
+    return ranking_of(reader, hits, limit, notes, own=passages, evidence=facts)

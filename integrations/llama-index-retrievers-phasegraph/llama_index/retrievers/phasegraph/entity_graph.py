@@ -269,30 +269,25 @@ class EntityGraphRetriever(OwnRetriever):
                 PhasegraphWarning,
                 stacklevel=2,
             )
-        rows = [row for row, one in enumerate(ranking.ids) if one in held or self._lookup.kind == "none"]
-        if asked is None:
-            return [self._copy(ranking, row, held) for row in rows]
-        ids = [one for one in ranking.ids if one in held]
-        nodes = [held[one] for one in ids]
-        asked.ranking = replace(ranking, payloads=Payloads(ids, nodes, ranking.payloads))
-        return [
-            NodeWithScore(node=held.get(ranking.ids[row]) or _bare(ranking.ids[row]), score=float(ranking.scores[row]))
-            for row in rows
-        ]
+        if asked is not None:
+            ids = [one for one in ranking.ids if one in held]
+            asked.ranking = replace(ranking, payloads=Payloads(ids, [held[one] for one in ids], ranking.payloads))
+        found = []
+        for row, (identifier, score) in enumerate(zip(ranking.ids, ranking.scores.tolist(), strict=True)):
+            node = held.get(identifier)
+            if node is None and self._lookup.kind == "none":
+                node = TextNode(id_=identifier, text="")
+            if node is not None and asked is None:
+                node = copy_of(node, node.id_, self._metadata_key, self._block(ranking, row, score))
+            if node is not None:
+                found.append(NodeWithScore(node=node, score=score))
+        return found
 
-    def _copy(self, ranking: Ranking, row: int, held: Mapping[str, BaseNode]) -> NodeWithScore:
-        identifier, score = ranking.ids[row], float(ranking.scores[row])
-        block = None
-        if self._metadata_key is not None:
-            path = plain_evidence(ranking.payloads.get(identifier))
-            said = path if isinstance(path, dict) else {"evidence": path}
-            block = EvidenceBlock({"score": score, "rank": row + 1, **said})
-        node = held.get(identifier) or _bare(identifier)
-        return NodeWithScore(node=copy_of(node, node.id_, self._metadata_key, block), score=score)
-
-
-def _bare(identifier: str) -> TextNode:
-    return TextNode(id_=identifier, text="")
+    def _block(self, ranking: Ranking, row: int, score: float) -> EvidenceBlock | None:
+        if self._metadata_key is None:
+            return None
+        path = plain_evidence(ranking.payloads.get(ranking.ids[row]))
+        return EvidenceBlock({"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"path": path})})
 
 
 class _Texts:

@@ -54,13 +54,7 @@ def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]
 
 
 def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
-    """A copy that searches within the filters and its own.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot, with the name of the source: better no answer than one that shows too much.
-    """
+    """A copy that searches within the filters and its own; an error if it cannot: no answer rather than too much."""
     if _is_bm25(retriever):
         return _bm25_within(retriever, filters)
     if _is_faiss(retriever):
@@ -104,11 +98,6 @@ def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
     """The retriever over the matching nodes alone, whose index is built anew.
 
     Every score depends on how often each word stands in all nodes; what others wrote must not be in them.
-
-    Raises
-    ------
-    InvalidInputError
-        If the index cannot be built anew: it holds no nodes, or was not made from their text as they have it now.
     """
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])

@@ -21,11 +21,10 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags, instr
 from llama_index.retrievers.phasegraph.conversion import (
     TripleNode,
     as_node,
-    facts_by_passage,
     is_knowledge,
     keeps_text,
+    knowledge_ranking,
     names_own_chunks,
-    passage_id,
     ranking_of,
     reader_of,
     store_of,
@@ -57,16 +56,8 @@ TAG = "phasegraph_source"
 class Exchange:
     """What one search asks of a retriever of ours, and what it hands back besides nodes.
 
-    Parameters
-    ----------
-    limit : int or None
-        Hits asked for.
-    upstream : mapping of str to Ranking or None
-        Rankings of the sources that it depends on.
-    ranking : Ranking or None
-        The core's own ranking, background and evidence included, where a source of the core found the nodes.
-    evidence : dict
-        Why each node was found, by node id, where there is no such ranking.
+    That is the core's own ranking, background included, where a source of the core found the nodes; else why each was
+    found, by node id.
     """
 
     limit: int | None
@@ -133,13 +124,7 @@ class FunctionRetriever(OwnRetriever):
 
 
 def as_retriever(given: object) -> Any:
-    """What to ask: a retriever of the framework, or anything with a `retrieve` like it.
-
-    Raises
-    ------
-    InvalidTypeError
-        If it is none of the things that can be asked.
-    """
+    """What to ask: a retriever of the framework, or anything with a `retrieve` like it."""
     if isinstance(given, BaseRetriever):
         return given
     if isinstance(given, BaseIndex):
@@ -229,13 +214,7 @@ def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
 
 
 class RetrieverSource:
-    """One source between calls: what to ask, how to ask it, how to read it.
-
-    Parameters
-    ----------
-    name : str
-    spec : SourceSpec
-    """
+    """One source between calls: what to ask, how to ask it, how to read it."""
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = spec.retriever
@@ -259,13 +238,18 @@ class RetrieverSource:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
         self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self.core:
+            prepare(self.whole)
+
     def within(self, filters: MetadataFilters) -> RetrieverSource:
         """The same source for hits that match; what it learnt is shared."""
-        made = copy.copy(self)
-        made.filters = joined(self.filters, filters)
         if self.core or (isinstance(self.whole, FunctionRetriever) and "filters" not in self.whole.accepts):
             kind = type(self.whole if self.core else self.whole.function).__name__
             raise InvalidInputError(f"source {self.name!r} does not support filters= ({kind})")
+        made = copy.copy(self)
+        made.filters = joined(self.filters, filters)
         made.retriever = narrowed(self.name, self.whole, cast(MetadataFilters, made.filters))
         return made
 
@@ -296,11 +280,7 @@ class _Bound:
         if source.knowledge:
             if not source.own_chunks:
                 notes.append("passages of its triples are those of their subjects, not of the facts themselves")
-            keeps = keeps_text(source.retriever)
-            own = [passage_id(hit, keeps) for hit in found]
-            return ranking_of(
-                source.reader, found, limit, notes, own=own, evidence=lambda ids: facts_by_passage(ids, found)
-            )
+            return knowledge_ranking(source.reader, found, keeps_text(source.retriever), limit, notes)
         if decides_membership(source.retriever) and source.reader.fields.score is None:
             notes.append("rank only: the scores of its mode are not similarities")
             return ranking_of(source.reader, found, limit, notes, ranks=True)
