@@ -79,6 +79,9 @@ def test_passages_that_a_narrowed_graph_must_not_name_are_no_answer():
         def within(self, allowed):
             return self
 
+        def passage_ids(self):
+            return ("blue", "red")
+
     nodes = [TextNode(id_=name, text=name, metadata={"colour": name}) for name in ("blue", "red")]
     red = MetadataFilters(filters=[MetadataFilter(key="colour", value="red")])
     walk = EntityGraphRetriever(Careless(), nodes)
