@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
@@ -228,11 +228,10 @@ class RetrieverSource:
         self.knowledge = is_knowledge(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
+        blocks, awaits = not getattr(self.retriever, "asynchronous", False), is_asynchronous(self.retriever)
         if self.core:
             prepare(given)
             blocks, awaits = search_of(given) is not None, asearch_of(given) is not None
-        else:
-            blocks, awaits = not getattr(self.retriever, "asynchronous", False), is_asynchronous(self.retriever)
         blocks, awaits = blocks and not resolve_awaits, awaits and (self.resolve is None or resolve_awaits)
         if resolve_awaits and not awaits:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
@@ -271,7 +270,7 @@ class _Bound:
     def read(self, asked: Any, hits: object, limit: int | None) -> Ranking:
         """The hits that the filters let through, as a ranking: the retriever's own, where it handed one over."""
         source, notes = self.source, self.notes
-        exchange: Exchange | None = getattr(asked, "exchange", None)
+        exchange = asked.exchange if isinstance(asked, OwnRetriever) else None
         if exchange is not None and exchange.ranking is not None:
             return self._checked(replace(exchange.ranking, source=source.name))
         if not isinstance(hits, list):
@@ -286,8 +285,13 @@ class _Bound:
             return ranking_of(source.reader, found, limit, notes, ranks=True)
         if exchange is None or not exchange.evidence:
             return ranking_of(source.reader, found, limit, notes)
-        blocks = [exchange.evidence.get(hit.node.node_id) for hit in found]
-        return ranking_of(source.reader, found, limit, notes, evidence=lambda ids: dict(zip(ids, blocks, strict=True)))
+        why = exchange.evidence
+
+        def evidence(ids: Sequence[str]) -> dict[str, object]:
+            pairs = zip(ids, [hit.node.node_id for hit in found], strict=True)
+            return {identifier: why[one] for identifier, one in pairs if one in why}
+
+        return ranking_of(source.reader, found, limit, notes, evidence=evidence)
 
     def _checked(self, ranking: Ranking) -> Ranking:
         """The ranking, or an error where a passage of it does not match."""
