@@ -163,7 +163,7 @@ def test_functions_take_a_limit_and_the_rankings_they_need_and_may_be_coroutines
 
 
 def test_retrievers_nest_and_keep_what_the_inner_one_said():
-    inner = CalibratedFusionRetriever(vector=listed(**EIGHT), k=3)
+    inner = CalibratedFusionRetriever(vector=listed(**EIGHT), k=3, metadata_key="inner")
     outer = CalibratedFusionRetriever(
         retrievers={"inner": inner, "other": listed(**BACK)}, k=8, metadata_key="phasegraph"
     )
@@ -171,6 +171,7 @@ def test_retrievers_nest_and_keep_what_the_inner_one_said():
     found = outer.retrieve("who?")
     (best,) = [hit for hit in found if hit.node_id == "p0"]
     assert best.metadata["phasegraph"]["sources"]["inner"]["evidence"]["sources"]["vector"]["rank"] == 1.0
+    assert "inner" not in best.metadata
     assert inner.similarity_top_k == 3
 
 

@@ -235,8 +235,9 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
         if self.exchange is None:
             return nodes_of(result, hits, self._metadata_key)
         nodes = nodes_of(result, hits, None)
-        blocks = evidence_blocks(result, hits)
-        self.exchange.evidence = {hit.node.node_id: block for hit, block in zip(nodes, blocks, strict=True)}
+        if self._metadata_key is not None:
+            blocks = zip(nodes, evidence_blocks(result, hits), strict=True)
+            self.exchange.evidence = {hit.node.node_id: block for hit, block in blocks}
         return nodes
 
     def _bound(self, bundle: QueryBundle) -> Sources:
