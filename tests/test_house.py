@@ -38,8 +38,35 @@ INSIDE = {
 }  # fmt: skip
 # What the separately released integrations may import of the core: their contract.
 CONTRACT = {"phasegraph", "phasegraph.graph", "phasegraph.neo4j", "phasegraph.retrieval"}
+# What users may import, letter for letter: a name comes or goes here first.
 PUBLIC = {
-    "phasegraph": [],
+    "phasegraph": (
+        "AllSourcesFailed Background BackgroundCalibrator BreakerSettings CallableSource Candidates Context "
+        "DegradedError Evidence ExactMatchBonus FUSION_RULES FusionPipeline Gathered Gatherer "
+        "InsufficientDataError IntegrityError InvalidInputError InvalidTypeError ListCalibrator "
+        "MissingDependencyError NotConvergedError PhasegraphError PhasegraphWarning Ranking RecencyPrior "
+        "ReferenceECDF Result Source SourceEvidence SourceReport SourceSettings StoreError UnitPrior "
+        "fit_reference_ecdf"
+    ),
+    "phasegraph.graph": (
+        "ChunkGraphSource DirectoryStore EdgeWeights EntityGraph Extraction Gazetteer GraphIndex GraphSource "
+        "LinkSettings ModelSettings NameSynonyms RuleExtractor SemFlowSource WalkSettings build_chunk_graph "
+        "build_graph extract_with_model graph_from_extractions load_graph read_openie save_graph"
+    ),
+    "phasegraph.neo4j": (
+        "FetchSettings GraphChanges GraphRecords GraphSchema Neo4jConnection Neo4jGraphSource OpenedGraph "
+        "PassageRecord changes_between detect_schema drop_corpus drop_projections drop_schema list_corpora "
+        "list_projections list_schema open_graph read_changes read_graph read_guarded "
+        "records_from_extractions remove_passages write_graph write_synonyms"
+    ),
+    "langchain_phasegraph": (
+        "CalibratedFusionRetriever EntityGraphRetriever Execution HitFields PhaseGraphRetriever SourceSpec "
+        "extractions_of fuse_lists text_model"
+    ),
+    "llama_index.retrievers.phasegraph": (
+        "CalibratedFusionRetriever EntityGraphRetriever Execution HitFields PhaseGraphPostprocessor "
+        "PhaseGraphRetriever PropertyGraphRecords SourceSpec read_property_graph text_model"
+    ),
 }
 PRODUCT = sorted(SOURCE.rglob("*.py"))
 
@@ -77,6 +104,28 @@ def test_nothing_in_the_product_runs_what_it_reads(file: Path) -> None:
     assert not called & forbidden
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     assert not imported & {"pickle", "dill", "yaml", "marshal", "shelve"}
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_the_public_surface_is_what_is_written_here(name: str) -> None:
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(PUBLIC[name].split())
+    assert all(hasattr(module, one) for one in module.__all__)
+    if name.startswith(("langchain", "llama")):
+        own = {one for one, value in vars(module).items() if not one.startswith("_") and not _is_module(value)}
+        assert own == set(module.__all__)
+
+
+def _is_module(value: object) -> bool:
+    return type(value).__name__ == "module"
+
+
+@pytest.mark.parametrize("file", INTEGRATIONS, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_the_integrations_import_four_modules_of_the_core_and_no_others(file: Path) -> None:
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    found = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    found |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    assert {name for name in found if name.split(".")[0] == "phasegraph"} <= CONTRACT
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ _FIELDS = {"id", "score", "higher_is_better", "size", "resolve"}
 def retriever(framework: str, **arguments: Any) -> Any:
     """Our retriever of that framework, patient with a busy machine, which says all it knows."""
     kind = langchain.PhaseGraphRetriever if framework == "LangChain" else llamaindex.CalibratedFusionRetriever
-    shown = {"score": "score"} if framework == "LangChain" else {}
+    shown = {"score_key": "score"} if framework == "LangChain" else {}
     return kind(timeout=None, metadata_key="phasegraph", **shown, **arguments)
 
 

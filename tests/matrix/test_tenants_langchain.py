@@ -80,7 +80,7 @@ async def test_calibrating_looks_at_nothing_else_either(store, data):
     assert seen == [{"tenant": "red"}] * (2 * len(data.questions))
     apart = PhaseGraphRetriever(retrievers={"other": listener}, filter={"tenant": "blue"})
     apart.calibrate(data.questions, progress=False)
-    assert ours.fusion.calibrators["other"] != apart.fusion.calibrators["other"]
+    assert ours.fitted_pipeline.calibrators["other"] != apart.fitted_pipeline.calibrators["other"]
 
 
 def test_a_retriever_of_ours_among_the_sources_hands_the_filter_on(store, data):
@@ -134,10 +134,10 @@ def test_a_value_is_never_read_as_a_query(data, servers, name):
 def test_what_lancedb_cannot_keep_is_refused(data, servers, monkeypatch):
     opened = opened_or_skipped(next(row for row in LANGCHAIN if row.store == "LanceDB, l2"), data, servers)
     mmr = PhaseGraphRetriever(vector=opened.given.as_retriever(search_type="mmr"), timeout=None)
-    with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
+    with pytest.raises(AllSourcesFailed, match="this store cannot filter under search_type='mmr'"):
         mmr.invoke(data.questions[0], filter={"tenant": "red"})
     monkeypatch.setattr("langchain_phasegraph.filters._MOST_ROWS", 99)
-    with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
+    with pytest.raises(AllSourcesFailed, match="LanceDB can be filtered up to 99 rows"):
         PhaseGraphRetriever(vector=opened.given, timeout=None).invoke(data.questions[0], filter={"tenant": "red"})
     opened.close()
 
@@ -150,7 +150,7 @@ def test_a_bm25_of_another_kind_is_refused(data):
 
     other = Other(**{name: getattr(given, name) for name in ("vectorizer", "docs", "k", "preprocess_func")})
     for source in (other, RunnableLambda(given.invoke), given | RunnableLambda(list)):
-        with pytest.raises(AllSourcesFailed, match="InvalidInputError"):
+        with pytest.raises(AllSourcesFailed, match="source 'vector' does not support filter="):
             PhaseGraphRetriever(vector=source, timeout=None).invoke("who?", filter={"tenant": "red"})
 
 
@@ -168,7 +168,7 @@ def test_a_bm25_under_a_filter_is_left_as_it_was_and_built_once(data):
 
 def test_a_graph_without_its_documents_cannot_tell_whose_they_are(data):
     graph = EntityGraphRetriever(graph=GraphSource(walk("LangChain", data).graph))
-    with pytest.raises(InvalidInputError, match="needs the documents"):
+    with pytest.raises(InvalidInputError, match="filter= needs the passages' metadata: pass documents="):
         graph.invoke(data.questions[0], filter={"tenant": "red"})
 
 

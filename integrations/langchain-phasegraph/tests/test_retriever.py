@@ -10,7 +10,7 @@ from langchain_core.prompts import PromptTemplate, format_document
 from langchain_core.runnables import ConfigurableField, RunnableLambda
 from langchain_stores import Listed, ids_of, listed, pairs
 
-from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec, __all__
+from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
 from phasegraph import FusionPipeline, PhasegraphWarning, RecencyPrior, Result, UnitPrior
 
 SHOWN = {"score_key": "score", "metadata_key": "phasegraph"}
@@ -20,11 +20,6 @@ def two(**more):
     first = pairs(a=9.0, b=8.0, c=5.0, d=2.0, e=1.0)
     second = pairs(c=0.9, a=0.8, f=0.3, g=0.2, h=0.1)
     return PhaseGraphRetriever(retrievers={"first": lambda q: first, "second": lambda q: second}, **more)
-
-
-def test_the_public_names_are_these():
-    assert sorted(__all__) == sorted(set(__all__))
-    assert "PhaseGraphRetriever" in __all__
 
 
 def test_the_answer_is_the_cores_decision_in_the_sources_documents():
