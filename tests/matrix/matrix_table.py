@@ -1,4 +1,4 @@
-"""The page of adapters, made of what the stores answer."""
+"""The page of stores, made of what the stores answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matrix_tenants import MINE, Tenant
 
 from phasegraph import AllSourcesFailed, InvalidInputError
 
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "stores.md"
 HEAD = (
     "| Store | Raw score | Best, middle, worst | Better | Relevance function | Id | What phasegraph does |\n"
     "| --- | --- | --- | --- | --- | --- | --- |"

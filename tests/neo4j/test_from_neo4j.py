@@ -27,7 +27,7 @@ from phasegraph.neo4j import (
 )
 from phasegraph.neo4j.source import stored_graph
 
-PAGE = Path(__file__).parents[2] / "docs" / "neo4j.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "neo4j.md"
 COUNT = 60
 QUESTIONS = [f"What is {one.title}?" for one in records(COUNT)[:4]]
 LANGCHAIN, LLAMAINDEX = "langchain_phasegraph", "llama_index.retrievers.phasegraph"
