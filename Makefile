@@ -42,7 +42,7 @@ $(VENV)/.ready-bench: $(SOURCES)
 	@touch $@
 
 demo: $(VENV)/.ready-demo  ## The main job on bundled real data, in both frameworks
-	$(BIN)/phasegraph demo
+	$(BIN)/python examples/demo.py
 
 test: $(VENV)/.ready-test  ## Every test that needs no root; says what it skipped
 	$(BIN)/python -m pytest
@@ -60,21 +60,21 @@ test-driver6: $(DRIVER6)/.ready  ## The Neo4j tests with version 6 of the driver
 	$(DRIVER6)/bin/python -m pytest tests/neo4j
 
 lint: $(VENV)/.ready-lint  ## ruff and mypy --strict
-	$(BIN)/ruff check src tests integrations examples scripts tools
-	$(BIN)/ruff format --check src tests integrations examples scripts tools
-	$(BIN)/mypy src
+	$(BIN)/ruff check src tests integrations examples tools
+	$(BIN)/ruff format --check src tests integrations examples tools
+	$(BIN)/mypy src tools/reproduce examples/demo.py
 	cd integrations/langchain-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml langchain_phasegraph
 	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p llama_index.retrievers.phasegraph
 
 format: $(VENV)/.ready-lint  ## Lay the code out
-	$(BIN)/ruff format src tests integrations examples scripts tools
-	$(BIN)/ruff check --fix src tests integrations examples scripts tools
+	$(BIN)/ruff format src tests integrations examples tools
+	$(BIN)/ruff check --fix src tests integrations examples tools
 
 neo4j: $(VENV)/.ready-test  ## A real Neo4j on loopback in the foreground; needs Java 17 and Maven
 	$(BIN)/python tests/neo4j_server/serve.py
 
 bench: $(VENV)/.ready-bench  ## Ratios against named peers, in one run each
-	$(BIN)/python tests/benchmarks/run_all.py
+	$(BIN)/python tools/benchmarks/run_all.py
 
 clean:  ## Remove the environment and everything made
 	rm -rf $(VENV) $(DRIVER6) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts

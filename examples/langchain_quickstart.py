@@ -3,17 +3,19 @@
 Run: python examples/langchain_quickstart.py
 """
 
+from pathlib import Path
+
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
-from phasegraph.demo.bundled import load_bundled, passage_text, precomputed
+from phasegraph.evaluation.datasets import load_dataset
 
 QUESTION = "What is the name of the waterfall in the country where the Bubye River is found?"
 
-data, _ = load_bundled()
-known = precomputed(data)
+data = load_dataset(Path(__file__).parents[1] / "data" / "musique-openie")
+known = data.vectors_by_text()
 
 
 class Bundled(Embeddings):
@@ -26,9 +28,7 @@ class Bundled(Embeddings):
         return known[text].tolist()
 
 
-documents = [
-    Document(passage_text(one.title, one.text), id=one.id, metadata={"title": one.title}) for one in data.passages
-]
+documents = [Document(one.content, id=one.id, metadata={"title": one.title}) for one in data.passages]
 store = InMemoryVectorStore.from_documents(documents, Bundled())
 
 # The three lines. `extractions` are triples, if you have them; without, rules find the entities.

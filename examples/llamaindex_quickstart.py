@@ -3,17 +3,19 @@
 Run: python examples/llamaindex_quickstart.py
 """
 
+from pathlib import Path
+
 from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import TextNode
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from phasegraph.demo.bundled import load_bundled, passage_text, precomputed
+from phasegraph.evaluation.datasets import load_dataset
 
 QUESTION = "In what county is the city where Harris W. Fawell was born?"
 
-data, _ = load_bundled()
-known = precomputed(data)
+data = load_dataset(Path(__file__).parents[1] / "data" / "musique-openie")
+known = data.vectors_by_text()
 
 
 class Bundled(BaseEmbedding):
@@ -28,7 +30,7 @@ class Bundled(BaseEmbedding):
         return known[query].tolist()
 
 
-texts = {one.id: passage_text(one.title, one.text) for one in data.passages}
+texts = {one.id: one.content for one in data.passages}
 nodes = [TextNode(id_=one.id, text=texts[one.id]) for one in data.passages]
 for node, one in zip(nodes, data.passages, strict=True):
     node.metadata = {"title": one.title}

@@ -6,12 +6,12 @@ Run: make neo4j   (in another terminal; prints the address)
 
 import os
 import sys
+from pathlib import Path
 
 import numpy as np
 
 from langchain_phasegraph import EntityGraphRetriever
 from phasegraph import Ranking
-from phasegraph.demo.bundled import bundled_folder
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.graph import Extraction, RuleExtractor
 from phasegraph.neo4j import (
@@ -32,7 +32,7 @@ if "NEO4J_URI" not in os.environ:
 password = os.environ.get("NEO4J_PASSWORD", "")
 auth = (os.environ.get("NEO4J_USER", "neo4j"), password) if password else None
 
-data = load_dataset(bundled_folder())
+data = load_dataset(Path(__file__).parents[1] / "data" / "musique-openie")
 passages = data.passages[:300]
 rows = [{"id": one.id, "title": one.title, "text": one.text} for one in passages]
 rules = RuleExtractor(titles=[one.title for one in passages])

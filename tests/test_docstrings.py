@@ -12,7 +12,7 @@ PACKAGES = [
     "phasegraph", "phasegraph.ranking", "phasegraph.calibration", "phasegraph.fusion", "phasegraph.priors",
     "phasegraph.acceptance", "phasegraph.selection", "phasegraph.serialization", "phasegraph.pipeline",
     "phasegraph.sources", "phasegraph.graph", "phasegraph.graph.pagerank", "phasegraph.evaluation.experiment",
-    "phasegraph.evaluation.significance", "phasegraph.evaluation.report", "phasegraph.demo",
+    "phasegraph.evaluation.significance", "phasegraph.evaluation.report",
 ]  # fmt: skip
 CODES = {"GL07", "GL08", "PR01", "PR02", "PR10", "RT01", "YD01", "SS01"}
 

@@ -22,7 +22,7 @@ INTEGRATIONS = [
 ORDER = [
     "_typing", "errors", "_validation", "ranking", "calibration", "fusion", "priors", "acceptance", "selection",
     "serialization", "result", "diagnostics", "pipeline", "sources", "retrieval", "graph", "neo4j", "evaluation",
-    "tuning", "testing", "reproduce", "demo", "cli",
+    "tuning", "testing", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {

@@ -33,7 +33,7 @@ def test_every_link_leads_to_a_file(link: str) -> None:
 
 
 def test_the_commands_it_names_exist() -> None:
-    named = set(re.findall(r"phasegraph (evaluate|tune|explain|fuse|reproduce|index|demo)\b", TEXT))
+    named = set(re.findall(r"phasegraph (evaluate|tune|explain|fuse|index)\b", TEXT))
     program = "import sys; from phasegraph.cli import main; sys.exit(main(['--help']))"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert all(command in shown.stdout for command in named)

@@ -277,7 +277,7 @@ def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
 SELECTION_POOL = 50
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Shortlist:
     """The fused and accepted candidates of one query, before a selection among them.
 

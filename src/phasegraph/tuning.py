@@ -146,7 +146,7 @@ def fit_weights(
     judgements: Sequence[Judgement],
     ridge: float = RIDGE,
 ) -> dict[str, float]:
-    """As :func:`learn_weights`, of sources whose orientation is known to be right."""
+    """As :func:`learn_weights`, without checking the orientation of the sources."""
     names = sorted(rankings)
     plain = FusionPipeline(calibrator=pipeline.calibrator, calibrators=pipeline.calibrators, weighting="equal")
     blocks, labels = [], []
@@ -161,7 +161,11 @@ def fit_weights(
         raise InsufficientDataError(
             f"learning weights needs at least {MINIMUM_RELEVANT} relevant candidates; got {relevant}"
         )
-    return _normalised(names, _fit(np.vstack(blocks), np.concatenate(labels), ridge))
+    weights = _fit(np.vstack(blocks), np.concatenate(labels), ridge)
+    total = float(weights.sum())
+    if not total > 0:
+        raise InsufficientDataError("no source tells relevant from irrelevant here; all learned weights are 0")
+    return dict(zip(names, (weights / total).tolist(), strict=True))
 
 
 def _columns(values: FloatArray, sources: Sequence[str], names: Sequence[str]) -> FloatArray:
@@ -192,15 +196,8 @@ def _fit(values: FloatArray, labels: FloatArray, ridge: float) -> FloatArray:
     bounds = [(0.0, None)] * width + [(None, None)]
     found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500})
     if not found.success:
-        raise NotConvergedError(f"the weights' fit must converge; the optimiser says: {found.message}")
+        raise NotConvergedError(f"fitting the weights did not converge: {found.message}")
     return np.asarray(found.x[:-1] / scale, dtype=np.float64)
-
-
-def _normalised(names: Sequence[str], weights: FloatArray) -> dict[str, float]:
-    total = float(weights.sum())
-    if not total > 0:
-        raise InsufficientDataError("no source tells relevant from irrelevant here; all learned weights are 0")
-    return {name: float(weight) / total for name, weight in zip(names, weights.tolist(), strict=True)}
 
 
 Rankings: TypeAlias = Mapping[str, Sequence[Ranking]]
@@ -412,12 +409,11 @@ class _Part:
     judgements: tuple[Judgement, ...]
     texts: tuple[str, ...]
 
-    def rows(self, rows: IntArray) -> _Part:
-        wanted = rows.tolist()
+    def rows(self, rows: Sequence[int]) -> _Part:
         return _Part(
-            {name: [lists[row] for row in wanted] for name, lists in self.rankings.items()},
-            tuple(self.judgements[row] for row in wanted),
-            tuple(self.texts[row] for row in wanted),
+            {name: [lists[row] for row in rows] for name, lists in self.rankings.items()},
+            tuple(self.judgements[row] for row in rows),
+            tuple(self.texts[row] for row in rows),
         )
 
     def scores(self, pipeline: FusionPipeline, measure: Measure) -> FloatArray:
@@ -482,10 +478,19 @@ def tune(
     four, scored on the fifth). The best is refitted on the whole tuning part and meets the other part once.
     """
     goal = Measure("Recall", 5) if measure is None else measure
-    _check(rankings, judgements, texts)
-    whole = _Part(rankings, tuple(judgements), tuple(texts))
+    if not rankings:
+        raise InvalidInputError("rankings must hold at least one source; got none")
+    for name, lists in [*((f"rankings[{name!r}]", lists) for name, lists in rankings.items()), ("texts", texts)]:
+        if len(lists) != len(judgements):
+            raise InvalidInputError(f"{name} must hold one per judged query ({len(judgements)}); got {len(lists)}")
     ids = [judgement.query for judgement in judgements]
-    tuning, confirmation = (whole.rows(_scored(whole, split_by_id(ids, part), goal)) for part in ("tune", "confirm"))
+    if len(set(ids)) != len(ids):
+        raise InvalidInputError("the ids of the judged queries must differ; one repeats")
+    whole = _Part(rankings, tuple(judgements), tuple(texts))
+    scored = {row for row, judgement in enumerate(judgements) if goal((), judgement) is not None}
+    tuning, confirmation = (
+        whole.rows([row for row in split_by_id(ids, part).tolist() if row in scored]) for part in ("tune", "confirm")
+    )
     for name, part in (("tuning", tuning), ("confirmation", confirmation)):
         if len(part.judgements) < MINIMUM_PER_PART:
             raise InsufficientDataError(
@@ -499,74 +504,24 @@ def tune(
     folds = np.array_split(np.random.default_rng(rng).permutation(len(tuning.judgements)), FOLDS)
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
-    best = int(np.nanargmax(means))
-    counted = len(tried), int(np.isnan(means).sum())
-    return _confirm((tried[0], tried[best]), tuning, confirmation, goal, float(means[best]), counted, rng)
-
-
-def _check(rankings: Rankings, judgements: Sequence[Judgement], texts: Sequence[str]) -> None:
-    if not rankings:
-        raise InvalidInputError("rankings must hold at least one source; got none")
-    for name, lists in rankings.items():
-        if len(lists) != len(judgements):
-            raise InvalidInputError(
-                f"rankings[{name!r}] must hold one ranking per judged query ({len(judgements)}); got {len(lists)}"
-            )
-    if len(texts) != len(judgements):
-        raise InvalidInputError(f"texts must hold one per judged query ({len(judgements)}); got {len(texts)}")
-    if len({judgement.query for judgement in judgements}) != len(judgements):
-        raise InvalidInputError("every judged query must stand once; an id repeats")
-
-
-def _scored(whole: _Part, rows: IntArray, measure: Measure) -> IntArray:
-    """The rows that the measure does not leave out."""
-    keep = [row for row in rows.tolist() if measure((), whole.judgements[row]) is not None]
-    return np.array(keep, dtype=np.intp)
-
-
-def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
-    """Mean of a configuration on queries it was not fitted on; NaN where it could not be fitted."""
-    if not candidate.fitted:
-        return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
-    out = np.zeros(len(part.judgements))
-    for fold in folds:
-        train = part.rows(np.setdiff1d(np.arange(len(out)), fold))
-        try:
-            pipeline = candidate.fit(train.rankings, train.judgements)
-        except InsufficientDataError:
-            return float("nan")
-        out[fold] = part.rows(fold).scores(pipeline, measure)
-    return float(out.mean())
-
-
-def _confirm(
-    pair: tuple[Candidate, Candidate],
-    tuning: _Part,
-    confirmation: _Part,
-    measure: Measure,
-    mean: float,
-    counted: tuple[int, int],
-    rng: int,
-) -> Tuning:
-    first, best = pair
-    default = first.fit(tuning.rankings, tuning.judgements)
-    chosen = best.fit(tuning.rankings, tuning.judgements)
-    before, after = confirmation.scores(default, measure), confirmation.scores(chosen, measure)
+    best, unfitted = int(np.nanargmax(means)), int(np.isnan(means).sum())
+    default, chosen = (one.fit(tuning.rankings, tuning.judgements) for one in (tried[0], tried[best]))
+    before, after = confirmation.scores(default, goal), confirmation.scores(chosen, goal)
     gain = paired_bootstrap(after - before, rng=rng)
     p = sign_flip(after - before, rng=rng)
     confirmed = gain.mean > 0 and p <= LEVEL
     return Tuning(
         pipeline=chosen if confirmed else default,
         chosen=chosen,
-        default_name=first.name,
-        chosen_name=best.name,
-        measure=str(measure),
-        tried=counted[0] - counted[1],
-        unfitted=counted[1],
+        default_name=tried[0].name,
+        chosen_name=tried[best].name,
+        measure=str(goal),
+        tried=len(tried) - unfitted,
+        unfitted=unfitted,
         tuning_queries=len(tuning.judgements),
         confirmation_queries=len(confirmation.judgements),
-        tuning_default=float(tuning.scores(default, measure).mean()),
-        tuning_chosen=mean,
+        tuning_default=float(tuning.scores(default, goal).mean()),
+        tuning_chosen=float(means[best]),
         confirmation_default=float(before.mean()),
         confirmation_chosen=float(after.mean()),
         difference=gain.mean,
@@ -575,3 +530,18 @@ def _confirm(
         p=p,
         confirmed=confirmed,
     )
+
+
+def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:
+    """Mean of a configuration on queries it was not fitted on; NaN where it could not be fitted."""
+    if not candidate.fitted:
+        return float(part.scores(candidate.fit(part.rankings, part.judgements), measure).mean())
+    out = np.zeros(len(part.judgements))
+    for fold in folds:
+        train = part.rows(np.setdiff1d(np.arange(len(out)), fold).tolist())
+        try:
+            pipeline = candidate.fit(train.rankings, train.judgements)
+        except InsufficientDataError:
+            return float("nan")
+        out[fold] = part.rows(fold.tolist()).scores(pipeline, measure)
+    return float(out.mean())

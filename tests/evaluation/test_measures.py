@@ -1,18 +1,19 @@
 """Measures against hand arithmetic, ir-measures and the tie traps of the tools around it."""
 
+import sys
+
 import ir_measures
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.measures import (
     DEFAULT_MEASURES,
     MEASURES,
     Measure,
-    coverage_risk,
     score_run,
     surrogate_scores,
 )
@@ -47,14 +48,14 @@ def test_any_alternative_of_a_hop_will_do_and_counts_once():
     assert Measure("nDCG", 5)(["a2", "a", "b"], judgement) < 1.0
 
 
-@pytest.mark.parametrize("name", list(MEASURES))
+@pytest.mark.parametrize("name", [*MEASURES, "Success", "MRR"])
 def test_a_query_without_results_scores_zero_and_stays_in_the_mean(name):
     values = score_run({"q": ["a", "b"]}, [TWO_HOPS, Judgement("q3", (("c",),))], Measure(name, 5))
     assert values[0] > 0
     assert values[1] == 0.0
 
 
-@pytest.mark.parametrize("name", list(MEASURES))
+@pytest.mark.parametrize("name", [*MEASURES, "Success", "MRR"])
 def test_a_query_with_nothing_to_find_scores_zero(name):
     assert Measure(name, 5)(["a"], Judgement("q", (), last_hop_known=False)) in (0.0, None)
 
@@ -123,25 +124,16 @@ def test_a_measure_reads_and_prints_its_name():
             Measure.parse(text)
 
 
-def test_coverage_and_risk_by_hand():
-    found = coverage_risk([0.9, 0.8, 0.8, 0.1], [True, False, True, False])
-    assert found.thresholds.tolist() == [0.9, 0.8, 0.1]
-    assert found.coverage.tolist() == [0.25, 0.75, 1.0]
-    assert found.risk == pytest.approx([0.0, 1 / 3, 0.5])
-    assert found.at(0.85) == (0.25, 0.0)
-    coverage, risk = found.at(2.0)
-    assert coverage == 0.0
-    assert np.isnan(risk)
+def test_any_measure_of_ir_measures_goes_by_its_name():
+    judged = [TWO_HOPS, Judgement("q2", (("c",),)), Judgement("q3", ())]
+    found = {"q": ["x", "a", "b"], "q2": ["x"], "q3": ["x"]}
+    assert score_run(found, judged, Measure.parse("P@2")).tolist() == [0.5, 0.0, 0.0]
+    assert score_run(found, judged, Measure.parse("AP@3")) == pytest.approx([(1 / 2 + 2 / 3) / 2, 0.0, 0.0])
+    assert score_run({}, judged, Measure.parse("MRR@5")).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_coverage_and_risk_refuse_what_they_cannot_rank():
-    for scores, correct in [([], []), ([1.0], [True, False]), ([float("nan")], [True])]:
-        with pytest.raises(InvalidInputError):
-            coverage_risk(scores, correct)
-
-
-@pytest.mark.parametrize("wrong", ["no", None, object(), 2, 0.5, float("nan")])
-def test_labels_that_are_neither_true_nor_false_are_refused(wrong):
-    with pytest.raises(InvalidInputError, match=r"correct must hold true or false .*; item 1 is"):
-        coverage_risk([0.9, 0.8], [True, wrong])
-    assert coverage_risk([0.9, 0.8], np.array([1, 0])).at(0.5) == (1.0, 0.5)
+def test_without_ir_measures_its_measures_say_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    with pytest.raises(MissingDependencyError, match=r"MRR is none of our measures .*pip install 'phasegraph\[eval\]'"):
+        Measure("MRR", 5)
+    assert Measure("Recall", 1)(["a"], TWO_HOPS) == 0.5

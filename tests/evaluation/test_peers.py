@@ -20,8 +20,8 @@ def batch(dataset):
     rng = np.random.default_rng(4)
     ids = [passage.id for passage in dataset.passages]
     return {
-        leg: [Ranking(leg, rng.permutation(ids)[:8].tolist(), np.sort(rng.random(8))[::-1]) for _ in range(4)]
-        for leg in ("vector", "graph")
+        source: [Ranking(source, rng.permutation(ids)[:8].tolist(), np.sort(rng.random(8))[::-1]) for _ in range(4)]
+        for source in ("vector", "graph")
     }
 
 

@@ -121,5 +121,5 @@ def test_bad_judgements_are_refused_with_file_and_line(tmp_path, name, text, mes
 
 def test_a_run_may_not_answer_what_nobody_judged():
     check_judged({"q1": ("a",)}, [Judgement("q1", (("a",),))], "r")
-    with pytest.raises(InvalidInputError, match="'q2' is not"):
+    with pytest.raises(InvalidInputError, match="answers query 'q2', which has no judgement"):
         check_judged({"q2": ("a",)}, [Judgement("q1", (("a",),))], "r")

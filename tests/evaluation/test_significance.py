@@ -8,13 +8,11 @@ from scipy import stats
 
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.significance import (
-    benjamini_hochberg,
     bootstrap_intervals,
     holm,
     mcnemar_exact,
     paired_bootstrap,
     sign_flip,
-    wilson,
     wins_and_losses,
 )
 
@@ -71,27 +69,6 @@ def test_wins_and_losses_leave_out_what_neither_is_scored_on():
         wins_and_losses(system, np.zeros(4))
     with pytest.raises(InvalidInputError, match="one value per query"):
         wins_and_losses(system, np.zeros(3))
-
-
-@pytest.mark.parametrize(
-    ("successes", "low", "high"),
-    [(26, 28.5, 51.5), (49, 62.6, 83.3), (52, 67.5, 86.9), (53, 69.2, 88.1), (6, 4.2, 18.4)],
-)
-def test_wilson_gives_the_checked_rows(successes, low, high):
-    assert [round(100 * end, 1) for end in wilson(successes, 66)] == [low, high]
-
-
-@given(st.integers(1, 500), st.data())
-def test_wilson_is_that_of_scipy(n, data):
-    successes = data.draw(st.integers(0, n))
-    expected = stats.binomtest(successes, n).proportion_ci(method="wilson")
-    assert wilson(successes, n) == pytest.approx((expected.low, expected.high), abs=1e-12)
-
-
-@pytest.mark.parametrize(("successes", "n", "level"), [(3, 2, 0.95), (-1, 2, 0.95), (1, 2, 1.0)])
-def test_wilson_refuses_impossible_counts(successes, n, level):
-    with pytest.raises(InvalidInputError):
-        wilson(successes, n, level=level)
 
 
 def test_paired_bootstrap_gives_the_golden_interval_and_p():
@@ -174,11 +151,6 @@ def test_resampling_refuses_nan_and_senseless_settings():
         sign_flip([1.0], permutations=0)
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_benjamini_hochberg_is_that_of_scipy(values):
-    assert benjamini_hochberg(values) == pytest.approx(stats.false_discovery_control(values), abs=1e-12)
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0.001, 0.2))
 def test_holm_rejects_what_the_step_down_rule_rejects(values, level):
     adjusted = holm(values)
@@ -196,35 +168,33 @@ def test_holm_rejects_what_the_step_down_rule_rejects(values, level):
 def test_holm_gives_the_published_family_of_eight():
     raw = [0.0001, 0.0001, 0.0035, 0.0047, 0.2129, 0.2144, 0.4783, 1.0]
     assert holm(raw).round(4).tolist() == [0.0008, 0.0008, 0.021, 0.0235, 0.8516, 0.8516, 0.9566, 1.0]
-    assert ((benjamini_hochberg(raw) <= 0.05) == (holm(raw) <= 0.05)).all()
+    assert ((stats.false_discovery_control(raw) <= 0.05) == (holm(raw) <= 0.05)).all()
 
 
 @pytest.mark.parametrize("values", [[1.2], [-0.1], [float("nan")], [[0.1]]])
-def test_corrections_refuse_what_is_no_p_value(values):
-    for correction in (holm, benjamini_hochberg):
-        with pytest.raises(InvalidInputError, match="p_values"):
-            correction(values)
+def test_the_correction_refuses_what_is_no_p_value(values):
+    with pytest.raises(InvalidInputError, match="p_values"):
+        holm(values)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "10", None, float("nan")])
 def test_resamples_and_permutations_are_whole_numbers_of_at_least_one(wrong):
     columns = np.array([[0.0], [1.0]])
-    with pytest.raises(InvalidInputError, match="resamples must be a whole number >= 1"):
+    with pytest.raises(InvalidInputError, match=r"resamples must be (an integer|>= 1)"):
         paired_bootstrap([0.1, 0.2], resamples=wrong)
-    with pytest.raises(InvalidInputError, match="resamples must be a whole number >= 1"):
+    with pytest.raises(InvalidInputError, match=r"resamples must be (an integer|>= 1)"):
         bootstrap_intervals(columns, resamples=wrong)
-    with pytest.raises(InvalidInputError, match="permutations must be a whole number >= 1"):
+    with pytest.raises(InvalidInputError, match=r"permutations must be (an integer|>= 1)"):
         sign_flip([0.1, 0.2], permutations=wrong)
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 1.5, True, "0.95", None, float("nan")])
 def test_levels_are_numbers_between_zero_and_one(wrong):
     for call in (
-        lambda: wilson(1, 2, level=wrong),
         lambda: paired_bootstrap([0.1, 0.2], level=wrong),
         lambda: bootstrap_intervals(np.array([[0.0], [1.0]]), level=wrong),
     ):
-        with pytest.raises(InvalidInputError, match="level must be a number in"):
+        with pytest.raises(InvalidInputError, match=r"level must (be a number|be finite|lie in \(0, 1\))"):
             call()
 
 
@@ -232,9 +202,3 @@ def test_levels_are_numbers_between_zero_and_one(wrong):
 def test_intervals_need_a_table_of_finite_floats(columns):
     with pytest.raises(InvalidInputError, match="columns must be"):
         bootstrap_intervals(columns)
-
-
-@pytest.mark.parametrize(("successes", "n"), [(True, 2), (1, True), (1.0, 2), (1, 2.5), ("1", 2)])
-def test_wilson_counts_whole_numbers_only(successes, n):
-    with pytest.raises(InvalidInputError, match="must be a whole number"):
-        wilson(successes, n)

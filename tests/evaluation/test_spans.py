@@ -1,19 +1,25 @@
 """Relevance by characters: relative to the gold span, whatever the cut."""
 
+import json
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import PASSAGES, write_jsonl
 
+from phasegraph.cli import main
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.measures import Span, covers, judgement_from_spans
+from phasegraph.evaluation.datasets import Span, judgement_from_spans, load_dataset
+from phasegraph.evaluation.measures import Measure
 
 
 def test_half_is_of_the_span_and_not_of_the_passage():
     gold = Span("d", 100, 120)
-    assert covers(Span("d", 0, 110), gold)
-    assert not covers(Span("d", 0, 109), gold)
-    assert covers(Span("d", 100, 110), gold)
-    assert not covers(Span("other", 0, 200), gold)
+    assert Span("d", 0, 110).holds(gold)
+    assert not Span("d", 0, 109).holds(gold)
+    assert Span("d", 100, 110).holds(gold)
+    assert not Span("other", 0, 200).holds(gold)
 
 
 def test_grade_is_the_largest_of_the_spans_a_passage_covers():
@@ -51,15 +57,75 @@ def test_the_share_must_be_one():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"start": True}, "the start of a span must be a whole number"),
-        ({"end": 9.0}, "the end of a span must be a whole number"),
-        ({"end": float("nan")}, "the end of a span must be a whole number"),
+        ({"start": True}, "the start of a span must be an integer"),
+        ({"end": 9.0}, "the end of a span must be an integer"),
+        ({"end": float("nan")}, "the end of a span must be an integer"),
         ({"grade": True}, "the grade of a span must be a number"),
         ({"grade": "1"}, "the grade of a span must be a number"),
-        ({"grade": float("nan")}, "positive and finite"),
-        ({"grade": float("inf")}, "positive and finite"),
+        ({"grade": float("nan")}, "the grade of a span must be finite"),
+        ({"grade": float("inf")}, "the grade of a span must be finite"),
     ],
 )
 def test_a_span_is_made_of_whole_numbers_and_a_positive_grade(given, message):
     with pytest.raises(InvalidInputError, match=message):
         Span(**{"document": "d", "start": 0, "end": 9, "grade": 1.0, **given})
+
+
+@pytest.fixture
+def cut(folder):
+    """The passages stand one after the other, ten characters each; two queries have spans, one in no passage."""
+    corpus = [
+        {"id": name, "title": title, "text": text, "doc_id": "d", "char_start": 10 * row, "char_end": 10 * row + 10}
+        for row, (name, title, text) in enumerate(PASSAGES)
+    ]
+    write_jsonl(folder / "corpus.jsonl", corpus)
+    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    gold = [
+        {"doc_id": "d", "char_start": 14, "char_end": 24},
+        {"doc_id": "d", "char_start": 30, "char_end": 34, "grade": 3},
+    ]
+    rows[0] = {"id": "q0", "question": "What?", "spans": gold}
+    rows[1] = {"id": "q1", "question": "Where?", "spans": [{"doc_id": "other", "char_start": 0, "char_end": 5}]}
+    write_jsonl(folder / "queries.jsonl", rows)
+    return folder
+
+
+def test_a_folder_may_judge_by_spans_and_says_which_queries_no_passage_answers(cut):
+    dataset = load_dataset(cut)
+    assert dataset.judgements[0].hops == (("p01",), ("p03",))
+    assert dataset.judgements[0].grades == {"p01": 1.0, "p03": 3.0}
+    assert Measure("nDCG", 5)(["p03", "p01"], dataset.judgements[0]) == 1.0
+    assert Measure("LastHop", 5)(["p03"], dataset.judgements[0]) is None
+    assert dataset.unjudged == ("q1",)
+    assert [query.id for query in dataset.queries] == ["q0", "q2", "q3"]
+    assert np.array_equal(dataset.query_vectors[1:], load_dataset(cut, share=0.1).query_vectors[1:])
+    assert load_dataset(cut, share=0.4).judgements[0].hops == (("p01", "p02"), ("p03",))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"spans": []}, "queries.jsonl:1: 'spans' must be a list of at least one span"),
+        ({"spans": [{"doc_id": "d"}]}, "queries.jsonl:1: 'spans' must hold .* 'char_start'"),
+        ({"spans": [7]}, "queries.jsonl:1: 'spans' must hold"),
+        ({"spans": [{"doc_id": "d", "char_start": 4, "char_end": 4}]}, "the end of a span must be >= 5"),
+    ],
+)
+def test_a_bad_span_is_named_with_its_file_and_line(cut, change, message):
+    rows = [json.loads(line) for line in (cut / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    write_jsonl(cut / "queries.jsonl", [{**rows[0], **change}, *rows[1:]])
+    with pytest.raises(InvalidInputError, match=message):
+        load_dataset(cut)
+
+
+def test_spans_need_passages_that_say_where_they_stand(cut):
+    write_jsonl(cut / "corpus.jsonl", [{"id": name, "title": title, "text": text} for name, title, text in PASSAGES])
+    with pytest.raises(InvalidInputError, match=r"corpus.jsonl: passage 'p00' must have doc_id"):
+        load_dataset(cut)
+
+
+def test_the_table_says_how_many_queries_no_passage_answers(cut, capsys):
+    assert main(["evaluate", str(cut), "--systems", "vector", "--measures", "nDCG@10"]) == 0
+    printed = capsys.readouterr().out
+    assert "tiny: 3 queries" in printed
+    assert "left out: 1 queries whose spans no passage holds: q1" in printed

@@ -9,7 +9,7 @@ from scipy import sparse
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.datasets import Facts, load_dataset, load_facts, normalised
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
-from phasegraph.evaluation.source_runs import Bench, fact_seeds, hippo_adjacency, search_legs
+from phasegraph.evaluation.source_runs import ExperimentInput, fact_seeds, hippo_adjacency, search_sources
 from phasegraph.graph.pagerank import personalized_pagerank
 
 # Entities A, B, C, D over passages p0 to p4; facts A-B, A-C, A-D, B-C.
@@ -73,10 +73,10 @@ def test_facts_are_the_unique_normalised_triples_without_empty_parts(with_facts)
 
 
 def test_both_walks_rank_by_mass(with_facts):
-    found = search_legs(Bench(load_dataset(with_facts), limit=5), ["hipporag2", "semflow"])
-    for leg in found.values():
-        assert all(len(ranking) for ranking in leg.rankings)
-        assert all((np.diff(ranking.scores) <= 0).all() for ranking in leg.rankings)
+    found = search_sources(ExperimentInput(load_dataset(with_facts), limit=5), ["hipporag2", "semflow"])
+    for source in found.values():
+        assert all(len(ranking) for ranking in source.rankings)
+        assert all((np.diff(ranking.scores) <= 0).all() for ranking in source.rankings)
 
 
 def test_packed_facts_give_the_same_ranking(with_facts):
@@ -95,8 +95,8 @@ def test_misaligned_facts_are_refused(with_facts):
 
 
 def test_a_data_set_without_facts_leaves_the_walks_out_and_says_so(folder):
-    bench = Bench(load_dataset(folder))
-    answers, left_out = run_systems(bench, [OWN_SYSTEMS[name] for name in ("vector", "hipporag2", "semflow")], 5)
+    inputs = ExperimentInput(load_dataset(folder))
+    answers, left_out = run_systems(inputs, [OWN_SYSTEMS[name] for name in ("vector", "hipporag2", "semflow")], 5)
     assert [one.name for one in answers] == ["vector"]
     assert left_out[0] == "hipporag2: this walk needs triples; tiny has none"
     with pytest.raises(InsufficientDataError):

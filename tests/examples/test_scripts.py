@@ -13,8 +13,8 @@ from real_servers import contents
 pytestmark = pytest.mark.timeout(300)
 
 
-def test_every_script_is_run_here():
-    named = {"langchain_quickstart.py", "llamaindex_quickstart.py", "neo4j_graph.py"}
+def test_every_script_is_run_here_or_in_test_demo():
+    named = {"demo.py", "langchain_quickstart.py", "llamaindex_quickstart.py", "neo4j_graph.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
 
 

@@ -12,20 +12,24 @@ import langchain_phasegraph as langchain
 from llama_index.retrievers import phasegraph as llamaindex
 from phasegraph import FusionPipeline, Ranking, Result
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
+from phasegraph.retrieval import HitFields
 
 LIMIT = 50
+_FIELDS = {"id", "score", "higher_is_better", "size", "resolve"}
 
 
 def retriever(framework: str, **arguments: Any) -> Any:
-    """Our retriever of that framework, patient with a busy machine."""
+    """Our retriever of that framework, patient with a busy machine, which says all it knows."""
     kind = langchain.PhaseGraphRetriever if framework == "LangChain" else llamaindex.CalibratedFusionRetriever
-    return kind(timeout=None, **arguments)
+    shown = {"score": "score"} if framework == "LangChain" else {}
+    return kind(timeout=None, metadata_key="phasegraph", **shown, **arguments)
 
 
 def spec(framework: str, given: Any, **arguments: Any) -> Any:
-    """A source of that framework with settings of its own."""
+    """A source of that framework with settings of its own, those of its hits' fields among them."""
     kind = langchain.SourceSpec if framework == "LangChain" else llamaindex.SourceSpec
-    return kind(retriever=given, **arguments)
+    fields = {name: arguments.pop(name) for name in _FIELDS & set(arguments)}
+    return kind(retriever=given, fields=HitFields(**fields), **arguments)
 
 
 def ask(retriever: Any, question: str) -> list[Any]:

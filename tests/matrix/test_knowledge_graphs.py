@@ -14,7 +14,6 @@ from matrix_table import PAGE, graph_line, tenant_line
 from matrix_tenants import MINE, THEIRS, Tenant, everything
 
 from phasegraph import AllSourcesFailed, FusionPipeline, InvalidInputError, Ranking
-from phasegraph.retrieval import HitFields
 
 # Some of these retrievers give texts without an id: that the text is hashed in its place is what is to be seen here.
 pytestmark = pytest.mark.filterwarnings("ignore::phasegraph.PhasegraphWarning")
@@ -104,7 +103,7 @@ def test_its_direction_is_right_and_a_wrong_declaration_is_in_the_report(case, d
     question = data.questions[0]
 
     def declared(higher):
-        given = spec(row.framework, graph.given, **graph.settings, fields=HitFields(higher_is_better=higher))
+        given = spec(row.framework, graph.given, **graph.settings, higher_is_better=higher)
         return retriever(row.framework, graph=given, k=LIMIT).explain(question)
 
     plain = of(row, graph).explain(question)

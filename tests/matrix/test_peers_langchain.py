@@ -12,7 +12,6 @@ from matrix_ours import ids, spec
 
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import InvalidInputError, PhasegraphWarning
-from phasegraph.retrieval import HitFields
 
 pytest.importorskip("langchain_classic", reason="langchain-classic is not installed")
 
@@ -25,7 +24,7 @@ def leg(*names, text="text of {}"):
 
 
 def ours(**legs):
-    return PhaseGraphRetriever(retrievers=legs, timeout=None)
+    return PhaseGraphRetriever(retrievers=legs, timeout=None, score_key="score")
 
 
 def test_the_fused_score_is_there():
@@ -138,13 +137,13 @@ def test_scores_are_numbers_that_can_be_written_down(data):
     document = document.model_copy(deep=True, update={"metadata": {"score": score}})
     with pytest.raises(Exception, match="Unable to serialize"):
         document.model_dump_json()
-    for found in PhaseGraphRetriever(vector=store, timeout=None).invoke(data.questions[0]):
+    for found in PhaseGraphRetriever(vector=store, timeout=None, score_key="score").invoke(data.questions[0]):
         assert type(json.loads(found.model_dump_json())["metadata"]["score"]) is float
 
 
 def test_a_direction_of_ones_own_that_is_wrong_is_not_taken_in_silence():
     hits = [(Document(name, id=name), score) for name, score in (("a", 0.1), ("b", 0.5), ("c", 0.9))]
-    wrong = PhaseGraphRetriever(vector=spec("LangChain", lambda query: hits, fields=HitFields(higher_is_better=True)))
+    wrong = PhaseGraphRetriever(vector=spec("LangChain", lambda query: hits, higher_is_better=True))
     with pytest.warns(PhasegraphWarning, match="says the opposite"):
         assert ids(wrong.invoke("q")) == ["c", "b", "a"]
     assert ids(PhaseGraphRetriever(vector=lambda query: hits).invoke("q")) == ["a", "b", "c"]

@@ -10,7 +10,7 @@ from matrix_servers import marked, opened_or_skipped
 from matrix_table import PAGE, line, tenant_line
 
 from phasegraph import PhasegraphWarning
-from phasegraph.retrieval import HitFields, infer_direction
+from phasegraph.retrieval.directions import infer_direction
 
 ROWS = (*LANGCHAIN, *LLAMAINDEX)
 
@@ -53,7 +53,7 @@ def test_the_direction_is_right_whether_known_inferred_or_declared(case, data):
     own = store.own(question, LIMIT)
     assert infer_direction([score for _, score in own]) is higher
     expected = [name for name, _ in own][:10] if row.exact else None
-    read = {"id_fn": store.id_fn} if store.id_fn is not None else {}
+    read = {"id": store.id_fn} if store.id_fn is not None else {}
     for settings in ({}, {"higher_is_better": higher}):
         for given in (store.given, store.function):
             ours = retriever(row.framework, vector=spec(row.framework, given, **read, **settings))
@@ -72,7 +72,7 @@ def test_a_direction_declared_wrongly_is_said_aloud_and_in_the_report(case, data
     best = store.own(question, LIMIT)[0][0]
     said = f"declared higher_is_better={wrong}, but the order of its scores says the opposite"
     for given in (store.given, store.function):
-        turned = retriever(row.framework, vector=spec(row.framework, given, fields=HitFields(higher_is_better=wrong)))
+        turned = retriever(row.framework, vector=spec(row.framework, given, higher_is_better=wrong))
         with pytest.warns(PhasegraphWarning, match=f"source 'vector': {said}"):
             assert ids(ask(turned, question))[0] != best
         (report,) = turned.explain(question).reports

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.reproduce.published import (
+from published import (
     ABLATIONS,
     ablation_page,
     ablations,

@@ -5,10 +5,10 @@ import pytest
 from tiny import many_queries, write_dataset
 
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.source_runs import Leg
+from phasegraph.evaluation.source_runs import SourceRun
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
-from phasegraph.reproduce.robust import robust_page, standings
+from robust import robust_page, standings
 
 VECTOR_ONLY = FusionPipeline(weights={"vector": 1.0, "graph": 0.0})
 GRAPH_ONLY = FusionPipeline(weights={"vector": 0.0, "graph": 1.0})
@@ -20,36 +20,36 @@ def dataset(tmp_path):
 
 
 @pytest.fixture
-def legs(dataset):
+def runs(dataset):
     """Vectors find nothing; the graph finds the gold passage of its own query first."""
     noise = [f"x{row:02d}" for row in range(30)]
     vector = [Ranking("vector", noise, np.linspace(1.0, 0.5, 30)) for _ in dataset.queries]
     graph = [
         Ranking("graph", [q.judgement.hops[0][0], *noise[::-1]], np.geomspace(1, 0.1, 31)) for q in dataset.queries
     ]
-    return {"vector": Leg("vector", tuple(vector), 0.0), "graph": Leg("graph", tuple(graph), 0.0)}
+    return {"vector": SourceRun("vector", tuple(vector), 0.0), "graph": SourceRun("graph", tuple(graph), 0.0)}
 
 
-def test_regret_is_to_the_best_of_the_three(dataset, legs):
-    blind = standings(dataset, legs, VECTOR_ONLY, limits=(20,))[0]
+def test_regret_is_to_the_best_of_the_three(dataset, runs):
+    blind = standings(dataset, runs, VECTOR_ONLY, limits=(20,))[0]
     assert blind.regret == (1.0, 1.0, 1.0)
-    seeing = standings(dataset, legs, GRAPH_ONLY, limits=(20,))[0]
+    seeing = standings(dataset, runs, GRAPH_ONLY, limits=(20,))[0]
     assert seeing.regret == (0.0, 0.0, 0.0)
 
 
-def test_a_pipeline_that_ignores_the_graph_is_not_harmed_by_a_wrong_one(dataset, legs):
-    turned = {"vector": legs["graph"], "graph": legs["vector"]}
+def test_a_pipeline_that_ignores_the_graph_is_not_harmed_by_a_wrong_one(dataset, runs):
+    turned = {"vector": runs["graph"], "graph": runs["vector"]}
     turned = {
-        name: Leg(name, tuple(Ranking(name, r.ids, r.scores) for r in leg.rankings), 0.0)
-        for name, leg in turned.items()
+        name: SourceRun(name, tuple(Ranking(name, r.ids, r.scores) for r in source.rankings), 0.0)
+        for name, source in turned.items()
     }
     safe, reckless = (standings(dataset, turned, one, limits=(20,))[0] for one in (VECTOR_ONLY, GRAPH_ONLY))
     assert safe.harm == 0.0
     assert reckless.harm == 1.0
 
 
-def test_the_page_names_the_worst(dataset, legs):
-    text = robust_page(standings(dataset, legs, VECTOR_ONLY, limits=(10, 20))).text()
+def test_the_page_names_the_worst(dataset, runs):
+    text = robust_page(standings(dataset, runs, VECTOR_ONLY, limits=(10, 20))).text()
     assert (
         "0 of 6 cells of regret are within 0.5 points, 2 of 2 cells of harm of a wrong graph are within 5 points"
         in text

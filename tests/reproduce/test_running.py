@@ -1,20 +1,29 @@
 """The reproduction on a small data set: every study, both parts, the same twice."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tiny import many_queries, write_dataset
 
-from phasegraph.cli import main
+from paper import paper_page
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import TWO
-from phasegraph.evaluation.source_runs import Bench, Leg, search_legs
+from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.ranking import Ranking
-from phasegraph.reproduce.paper import paper_page
-from phasegraph.reproduce.running import reproduce, run_study
-from phasegraph.reproduce.studies import STUDIES, configuration
+from running import reproduce, run_study
+from studies import STUDIES, configuration
+
+PROGRAM = Path(__file__).parents[2] / "tools" / "reproduce"
+
+
+def run_program(folder, out):
+    command = [sys.executable, str(PROGRAM), str(folder), "--out", str(out)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
@@ -38,7 +47,9 @@ def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
 
 def test_the_pages_are_the_same_twice(folder, tmp_path):
     for name in ("one", "two"):
-        assert main(["reproduce", str(folder), "--out", str(tmp_path / name)]) == 0
+        done = run_program(folder, tmp_path / name)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "files written to" in done.stdout
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
@@ -46,6 +57,9 @@ def test_the_pages_are_the_same_twice(folder, tmp_path):
 def test_a_folder_without_data_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match="must hold data sets"):
         reproduce(tmp_path, tmp_path / "out")
+    done = run_program(tmp_path, tmp_path / "out")
+    assert done.returncode == 1
+    assert done.stderr.startswith("tools/reproduce: ")
 
 
 @pytest.mark.parametrize("broken", ["other/corpus.jsonl", "published/sscc.json"])
@@ -62,7 +76,7 @@ def test_whatever_is_broken_is_said_before_anything_is_searched(tmp_path, broken
 
 
 def test_the_whole_graph_list_drowns_under_the_papers_rule_and_the_cap_cures_it(tmp_path):
-    """Two legs in opposite order: the longer the graph's list, the less its top counts under the paper's rule."""
+    """Two sources in opposite order: the longer the graph's list, the less its top counts under the paper's rule."""
     dataset = load_dataset(write_dataset(tmp_path / "2wiki-made-up", many_queries()))
     ids = [f"v{i:02d}" for i in range(49)]
     long = [f"x{i:03d}" for i in range(400)]
@@ -71,9 +85,9 @@ def test_the_whole_graph_list_drowns_under_the_papers_rule_and_the_cap_cures_it(
         gold = query.judgement.hops[0][0]
         vector.append(Ranking("vector", [*ids, gold], np.linspace(1.0, 0.1, 50)))
         graph.append(Ranking("graph", [gold, *long], np.geomspace(1.0, 1e-6, 401)))
-    legs = {"vector": Leg("vector", tuple(vector), 0.0), "graph": Leg("graph", tuple(graph), 0.0)}
+    runs = {"vector": SourceRun("vector", tuple(vector), 0.0), "graph": SourceRun("graph", tuple(graph), 0.0)}
     study = next(study for study in STUDIES if study.name == "pool-explosion")
-    table = run_study(study, dataset, legs)["confirm"]
+    table = run_study(study, dataset, runs)["confirm"]
     means = {row.name: next(iter(row.means.values())) for row in table.rows}
     assert means["graph"] == 1.0
     assert means["paper's rule, whole graph list"] == 0.0
@@ -89,6 +103,8 @@ def test_configurations_are_the_papers():
 def test_the_papers_statistics_are_recomputed_from_its_counts():
     text = paper_page().text()
     assert "| 11 | 2 | 0.0225 | .023 |" in text
+    wilson = {26: "28.5 to 51.5", 49: "62.6 to 83.3", 52: "67.5 to 86.9", 53: "69.2 to 88.1", 6: "4.2 to 18.4"}
+    assert all(f"| {successes} | {interval} |" in text for successes, interval in wilson.items())
     assert "| 52 | 67.5 to 86.9 | upper end 87.2 |" in text
     assert "changes the fused weights by 0." in text
     assert "0.0819940192" in text
@@ -99,6 +115,6 @@ def test_the_papers_statistics_are_recomputed_from_its_counts():
 def test_bending_the_scores_changes_nothing_that_keeps_ranks_only(folder):
     dataset = load_dataset(folder)
     study = next(study for study in STUDIES if study.name == "table-2-calibration")
-    table = run_study(study, dataset, search_legs(Bench(dataset, 12), TWO))["tune"]
+    table = run_study(study, dataset, search_sources(ExperimentInput(dataset, 12), TWO))["tune"]
     plain, bent = (table.found[f"own-list percentile, boltzmann{end}"] for end in ("", ", scores bent by exp(5s)"))
     assert plain == bent

@@ -8,7 +8,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-COMMANDS = ("demo", "index", "evaluate", "tune", "fuse", "explain", "reproduce")
+COMMANDS = ("index", "evaluate", "tune", "fuse", "explain")
 
 
 class Commands(TyperGroup):

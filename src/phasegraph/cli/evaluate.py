@@ -31,7 +31,6 @@ from phasegraph.evaluation.experiment import (
     TWO,
     Answer,
     Batch,
-    Row,
     System,
     Table,
     compare,
@@ -40,7 +39,7 @@ from phasegraph.evaluation.experiment import (
 )
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, Bench, search_legs
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
@@ -49,37 +48,21 @@ from phasegraph.tuning import calibrated_pipeline
 
 
 def write_pictures(
-    target: Path, bench: Bench, table: Table, title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]
+    target: Path,
+    inputs: ExperimentInput,
+    table: Table,
+    title: str,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
 ) -> Path:
-    """Write the page and its pictures.
-
-    Parameters
-    ----------
-    target : path
-        Folder; made if missing.
-    bench : Bench
-    table : Table
-    title : str
-    columns, cells
-        The table as text.
-
-    Returns
-    -------
-    Path
-        The page.
-
-    Raises
-    ------
-    MissingDependencyError
-        If matplotlib is not installed.
-    """
+    """Write the page and its pictures into a folder; `columns` and `cells` are the table as text."""
     try:
         from phasegraph.evaluation.report import evaluation_pictures, write_report
     except ImportError as error:
         raise MissingDependencyError("--report needs matplotlib; pip install 'phasegraph[viz]'") from error
-    data, pipeline = bench.dataset, FusionPipeline()
-    legs = search_legs(bench, TWO)
-    rankings = {name: legs[name].rankings for name in TWO}
+    data, pipeline = inputs.dataset, FusionPipeline()
+    runs = search_sources(inputs, TWO)
+    rankings = {name: runs[name].rankings for name in TWO}
     results = [
         pipeline.decide([rankings[name][row] for name in TWO], Context(query=query.text))
         for row, query in enumerate(data.queries)
@@ -112,8 +95,8 @@ def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
         return System("calibrated", TWO, _crosswise, "default, each half fitted on the other")
     other = load_dataset(folder)
     check_disjoint(other, dataset)
-    legs = search_legs(Bench(other, limit, progress=progress), TWO)
-    rankings = {name: leg.rankings for name, leg in legs.items()}
+    runs = search_sources(ExperimentInput(other, limit, progress=progress), TWO)
+    rankings = {name: run.rankings for name, run in runs.items()}
     try:
         fitted = _fitted(rankings, other, "the queries")
     except InsufficientDataError as error:
@@ -141,7 +124,7 @@ def _fitted(rankings: Mapping[str, Sequence[Ranking]], dataset: Dataset, what: s
 
 
 def _refusing(reason: InsufficientDataError) -> Answer:
-    """What a system that could not be fitted answers, so that its row is left out and says why."""
+    """An answer that raises why the system could not be fitted, so that its row is left out with that reason."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         raise reason
@@ -192,17 +175,19 @@ def evaluate(
     """
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
-    goals = chosen_measures(measures)
+    goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *map(measure_of, names_in(measures))]))
     check_outputs(json=json_to, rows=rows_to)
     kept = None if graph is None else load_graph(graph)
-    bench = Bench(load_dataset(folder), limit, graph=kept, progress=progress)
+    inputs = ExperimentInput(load_dataset(folder), limit, graph=kept, progress=progress)
     known = dict(KNOWN)
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
-        known["tuned"] = pipeline_system("tuned", tuned, legs_of(tuned), "from a file")
+        known["tuned"] = pipeline_system(
+            "tuned", tuned, TWO if tuned.weights is None else tuple(tuned.weights), "from a file"
+        )
     if calibrate_on is not None:
-        known["calibrated"] = calibrated(calibrate_on, bench.dataset, limit)
-    table = _table(bench, [known[name] for name in names], goals, baseline)
+        known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
+    table = _table(inputs, [known[name] for name in names], goals, baseline)
     if json_to is not None:
         write_json(table.to_dict(), json_to)
     if rows_to is not None:
@@ -213,7 +198,7 @@ def evaluate(
     for line in table.left_out:
         to.print(f"left out: {line}", markup=False)
     if report_to is not None:
-        page = write_pictures(report_to, bench, table, title_of(table), columns, cells)
+        page = write_pictures(report_to, inputs, table, title_of(table), columns, cells)
         to.print(f"report: {page}", markup=False)
 
 
@@ -239,51 +224,43 @@ def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
     return names if baseline in names else [baseline, *names]
 
 
-def chosen_measures(text: str) -> tuple[Measure, ...]:
-    """The measures named in a comma-separated list, with the six of the table always among them."""
-    return tuple(dict.fromkeys([*DEFAULT_MEASURES, *(measure_of(name) for name in names_in(text))]))
-
-
-def legs_of(pipeline: FusionPipeline) -> tuple[str, ...]:
-    """The legs a pipeline names in its weights; vector and graph where it names none."""
-    return TWO if pipeline.weights is None else tuple(pipeline.weights)
-
-
 def title_of(table: Table) -> str:
-    """What was measured, on how much, against what."""
+    """The heading of a table: data set, number of queries, length of the lists, baseline."""
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
 
 
 def as_text(table: Table) -> tuple[list[str], list[list[str]]]:
     """Columns and rows as a person reads them."""
+    tested = [measure for measure in table.measures if measure.name == "LastHop"]
     columns = ["system", *(str(measure) for measure in table.measures)]
-    for measure in _tested(table):
+    for measure in tested:
         columns += [f"W/L@{measure.k}", f"p@{measure.k} (Holm)"]
-    return [*columns, "ms"], [_cells(row, table) for row in table.rows]
+    rows = []
+    for row in table.rows:
+        cells = [row.name, *(percent(row.means[measure]) for measure in table.measures)]
+        for measure in tested:
+            against = [f"{row.wins[measure]}/{row.losses[measure]}", p_text(row.p_holm[measure])]
+            cells += ["", ""] if row.name == table.baseline else against
+        rows.append([*cells, "" if row.milliseconds is None else f"{row.milliseconds:.1f}"])
+    return [*columns, "ms"], rows
 
 
-def _tested(table: Table) -> list[Measure]:
-    return [measure for measure in table.measures if measure.name == "LastHop"]
-
-
-def _cells(row: Row, table: Table) -> list[str]:
-    cells = [row.name, *(percent(row.means[measure]) for measure in table.measures)]
-    for measure in _tested(table):
-        alone = row.name == table.baseline
-        cells.append("" if alone else f"{row.wins[measure]}/{row.losses[measure]}")
-        cells.append("" if alone else p_text(row.p_holm[measure]))
-    return [*cells, "" if row.milliseconds is None else f"{row.milliseconds:.1f}"]
-
-
-def _table(bench: Bench, wanted: list[System], goals: tuple[Measure, ...], baseline: str) -> Table:
-    legs = search_legs(bench, dict.fromkeys(leg for system in wanted for leg in system.legs if leg in TWO))
-    answers, left_out = run_systems(bench, wanted, max(measure.k for measure in goals), legs)
+def _table(inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], baseline: str) -> Table:
+    runs = search_sources(
+        inputs, dict.fromkeys(source for system in wanted for source in system.sources if source in TWO)
+    )
+    answers, left_out = run_systems(inputs, wanted, max(measure.k for measure in goals), runs)
     return compare(
         answers,
-        bench.dataset.judgements,
+        inputs.dataset.judgements,
         baseline=baseline,
         measures=goals,
-        dataset=bench.dataset.name,
-        limit=bench.limit,
-        left_out=left_out,
+        dataset=inputs.dataset.name,
+        limit=inputs.limit,
+        left_out=[*left_out, *_unjudged(inputs.dataset)],
     )
+
+
+def _unjudged(dataset: Dataset) -> list[str]:
+    lost = dataset.unjudged
+    return [f"{len(lost)} queries whose spans no passage holds: {', '.join(lost)}"] if lost else []

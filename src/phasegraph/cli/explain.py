@@ -21,7 +21,7 @@ from phasegraph.cli.output import (
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
 from phasegraph.evaluation.experiment import TWO
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, Bench, search_legs
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.graph.source import WalkPath
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
@@ -50,9 +50,9 @@ def explain(
         raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be one of its ids; got {query_id!r}")
     chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
-    legs = search_legs(Bench(dataset.subset([row]), limit, progress=progress), names)
+    runs = search_sources(ExperimentInput(dataset.subset([row]), limit, progress=progress), names)
     query = dataset.queries[row]
-    result = chosen.decide([legs[name].rankings[0] for name in names], Context(query=query.text), k=k)
+    result = chosen.decide([runs[name].rankings[0] for name in names], Context(query=query.text), k=k)
     if json_to is not None:
         write_json(_as_dict(result, query), json_to)
     show_result(result, query, dataset, console(beside_json=json_to == "-"))

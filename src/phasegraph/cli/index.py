@@ -36,13 +36,13 @@ class Embedded:
     threshold: float | None
 
     def made(self) -> NameSynonyms:
-        """What an index is built with."""
+        """The synonyms to build an index with."""
         return NameSynonyms.of(self.vectors, threshold=DEFAULT_THRESHOLD if self.threshold is None else self.threshold)
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
-    """What the files of one command hold."""
+class IndexFiles:
+    """The contents of the files of one command."""
 
     passages: tuple[Passage, ...]
     vectors: Float32Array | None
@@ -51,7 +51,7 @@ class Given:
     synonyms: Embedded | None = None
 
 
-def updated(old: GraphIndex, given: Given) -> tuple[GraphIndex, str]:
+def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
     """The index with the passages of `given`, and what changed.
 
     Raises
@@ -108,7 +108,7 @@ def _knowing(old: GraphIndex, given: Embedded | None) -> GraphIndex:
     return replace(old, graph=graph, synonyms=synonyms)
 
 
-def _same_kind(old: GraphIndex, given: Given) -> Float32Array | None:
+def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
     if (old.graph.embeddings is None) != (given.vectors is None):
         said = "has none" if given.vectors is not None else "has them"
         raise InvalidInputError(f"--embeddings must be given exactly where the index has embeddings; it {said}")
@@ -130,7 +130,7 @@ def _same_kind(old: GraphIndex, given: Given) -> Float32Array | None:
     return checked_embeddings("embeddings", given.vectors, len(given.passages))
 
 
-def built(given: Given, old: GraphIndex | None = None) -> GraphIndex:
+def built(given: IndexFiles, old: GraphIndex | None = None) -> GraphIndex:
     """The index of what the files hold; names, weights and synonyms as in an old one where they are not given."""
     names = given.names if given.names is not None or old is None else sorted(old.gazetteer)
     synonyms = None if given.synonyms is None else given.synonyms.made()
@@ -152,14 +152,10 @@ def read_files(
     triples: Path | None,
     gazetteer: Path | None,
     synonyms: tuple[Path | None, Path | None, float | None] = (None, None, None),
-) -> tuple[Given, int]:
-    """What the files hold, and how many triples of them are malformed.
+) -> tuple[IndexFiles, int]:
+    """The contents of the files, and how many triples of them are malformed.
 
-    Parameters
-    ----------
-    corpus, embeddings, triples, gazetteer : path
-    synonyms : (path, path, float)
-        Names, their embeddings, the threshold.
+    `synonyms` are the files of the names and of their embeddings, and the threshold.
     """
     embedded = _embedded(*synonyms)
     passages = read_corpus(corpus)
@@ -167,7 +163,7 @@ def read_files(
     found = None if triples is None else read_openie(triples, passages, entities=False)
     names = None if gazetteer is None else tuple(text for _, text in lines_of(gazetteer))
     records = None if found is None else found.extractions
-    return Given(passages, vectors, records, names, embedded), 0 if found is None else found.malformed_triples
+    return IndexFiles(passages, vectors, records, names, embedded), 0 if found is None else found.malformed_triples
 
 
 def _embedded(names: Path | None, embeddings: Path | None, threshold: float | None) -> Embedded | None:

@@ -1,4 +1,4 @@
-"""What the commands share: options, errors, tables and progress."""
+"""Options, output, tables and progress shared by the commands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WIDE = 200
 
 
 def console(*, beside_json: bool = False) -> Console:
-    """Where people read: standard output, or standard error while JSON goes to standard output."""
+    """The console for people: standard output, or standard error while JSON goes to standard output."""
     found = Console(stderr=beside_json, highlight=False, soft_wrap=True)
     return found if found.is_terminal else Console(stderr=beside_json, highlight=False, width=WIDE)
 
@@ -71,13 +71,7 @@ def write_json(state: object, target: str) -> None:
 
 
 def check_outputs(**options: str | Path | None) -> None:
-    """Raise before the work starts where a file could not be written after it.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the option whose folder does not exist.
-    """
+    """Raise before the work starts where an option names a file that could not be written after it."""
     for name, target in options.items():
         if target is None or str(target) == "-":
             continue

@@ -21,7 +21,7 @@ from phasegraph.cli.output import (
     write_json,
 )
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, LEGS, Bench, search_legs
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
 from phasegraph.tuning import Tuning
 from phasegraph.tuning import tune as tune_pipeline
 
@@ -39,14 +39,14 @@ def tune(
 ) -> None:
     """Tune on one half of the judged queries and confirm on the half never looked at."""
     names = names_in(sources)
-    if not names or any(name not in LEGS for name in names):
-        raise typer.BadParameter(f"sources must be among {', '.join(LEGS)}; got {sources!r}")
+    if not names or any(name not in SOURCES for name in names):
+        raise typer.BadParameter(f"sources must be among {', '.join(SOURCES)}; got {sources!r}")
     goal = measure_of(measure)
     check_outputs(out=out, json=json_to)
     dataset = load_dataset(folder)
-    legs = search_legs(Bench(dataset, limit, progress=progress), names)
+    runs = search_sources(ExperimentInput(dataset, limit, progress=progress), names)
     found = tune_pipeline(
-        {name: legs[name].rankings for name in names},
+        {name: runs[name].rankings for name in names},
         dataset.judgements,
         [query.text for query in dataset.queries],
         measure=goal,

@@ -1,4 +1,7 @@
-"""Data sets in our folder format: passages, judged queries, embeddings, facts, and parts that must not meet."""
+"""Data sets in our folder format: passages, judged queries, embeddings, facts, and parts that must not meet.
+
+A file that is missing or broken raises ``InvalidInputError``, which names the file and the line.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,14 @@ from numpy.lib import format as npy_format
 from scipy import sparse
 
 from phasegraph._typing import Float32Array, FloatArray, IntArray
+from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.graph.building import read_openie
 from phasegraph.graph.entity_graph import Triple
 
 
 def wrong(path: Path, line: int | None, message: str) -> InvalidInputError:
-    """The error to raise for a line of a file: ``file:line: what must hold; what was given``."""
+    """The error to raise for a line of a file, its message headed ``file:line:``."""
     where = f"{path}:{line}" if line is not None else f"{path}"
     return InvalidInputError(f"{where}: {message}")
 
@@ -105,8 +109,7 @@ def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
     Raises
     ------
     InvalidInputError
-        If the file is missing, is no such array, has another number of rows, or a row is not finite in float32 or
-        holds nothing but zeros.
+        If the file is no such array, has another number of rows, or a row is not finite in float32 or all zeros.
     """
     file = Path(path)
     array = _array(file, "f", "a (rows, d) array of floats", (2,))
@@ -121,26 +124,20 @@ def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
 
 
 def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: str) -> Float32Array:
-    """Read embeddings kept as whole numbers with one scale per row.
+    """Read embeddings kept as whole numbers with one scale per row; otherwise as :func:`read_vectors`.
 
     Parameters
     ----------
     numbers, scales : path
         ``.npy`` files holding a (rows, d) array of integers and a (rows,) or (rows, 1) array of floats; row i is
         the product of both.
-    rows : int
-    lines_in : str
+    rows, lines_in
         As for :func:`read_vectors`.
 
     Returns
     -------
     (rows, d) array of float32
         Read-only; unit length as far as the whole numbers can hold it.
-
-    Raises
-    ------
-    InvalidInputError
-        As for :func:`read_vectors`, naming the file.
     """
     file, beside = Path(numbers), Path(scales)
     array = _array(file, "i", "a (rows, d) array of whole numbers", (2,))
@@ -187,7 +184,7 @@ def _lengths(file: Path, vectors: Float32Array) -> Any:
     return lengths
 
 
-_NO_GRADES: Mapping[str, float] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +206,7 @@ class Judgement:
     query: str
     hops: tuple[tuple[str, ...], ...]
     last_hop_known: bool = True
-    grades: Mapping[str, float] = field(default_factory=lambda: _NO_GRADES)
+    grades: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
 
     @property
     def passages(self) -> frozenset[str]:
@@ -217,7 +214,75 @@ class Judgement:
         return frozenset(passage for hop in self.hops for passage in hop)
 
 
-_EMPTY: Mapping[str, object] = MappingProxyType({})
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters [start, end) of a document, with a grade > 0 where it is a gold span.
+
+    Raises
+    ------
+    InvalidInputError
+        Unless ``0 <= start < end`` and the grade is positive and finite.
+    """
+
+    document: str
+    start: int
+    end: int
+    grade: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_count("the start of a span", self.start)
+        check_count("the end of a span", self.end, minimum=self.start + 1)
+        check_range("the grade of a span", self.grade, ends="(]")
+
+    def holds(self, gold: Span, share: float = 0.5) -> bool:
+        """Whether this passage holds at least `share` of a gold span: of the span, not of the passage.
+
+        Examples
+        --------
+        >>> passage = Span("d", 0, 100)
+        >>> passage.holds(Span("d", 90, 110)), passage.holds(Span("d", 91, 110))
+        (True, False)
+        """
+        overlap = min(self.end, gold.end) - max(self.start, gold.start)
+        return self.document == gold.document and overlap >= share * (gold.end - gold.start)
+
+
+def judgement_from_spans(
+    query: str, gold: Sequence[Span], passages: Mapping[str, Span], *, share: float = 0.5
+) -> Judgement | None:
+    """The judgement of one query whose gold is given as spans.
+
+    Parameters
+    ----------
+    query : str
+        Id of the query.
+    gold : sequence of Span
+        Each is a hop, satisfied by any passage that holds it.
+    passages : mapping of str to Span
+        The span of each passage, by passage id.
+    share : float, default 0.5
+        How much of a span a passage must hold; in (0, 1].
+
+    Returns
+    -------
+    Judgement or None
+        Grades are the largest grade of the spans a passage holds; the last hop is not known. None if no passage
+        holds any span: such a query cannot be scored on this cut, and the caller must count it.
+
+    Examples
+    --------
+    >>> cut = {"p1": Span("d", 0, 50), "p2": Span("d", 50, 100)}
+    >>> judgement_from_spans("q", [Span("d", 40, 70)], cut).hops
+    (('p2',),)
+    """
+    check_range("share", share, 0, 1, ends="(]")
+    hops: list[tuple[str, ...]] = []
+    grades: dict[str, float] = {}
+    for span in gold:
+        holders = tuple(sorted(name for name, passage in passages.items() if passage.holds(span, share)))
+        hops += [holders] * bool(holders)
+        grades |= {passage: max(grades.get(passage, 0.0), span.grade) for passage in holders}
+    return Judgement(query, tuple(hops), last_hop_known=False, grades=grades) if hops else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +293,11 @@ class Passage:
     title: str
     text: str
     extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
+
+    @property
+    def content(self) -> str:
+        """Title and text, a line break between: what is embedded and what lexical sources read."""
+        return f"{self.title}\n{self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +331,8 @@ class Dataset:
         Triples by passage id.
     path : Path, optional
         Where it was read from.
+    unjudged : tuple of str
+        Ids of the queries left out because no passage holds any of their gold spans.
     """
 
     name: str
@@ -270,11 +342,18 @@ class Dataset:
     query_vectors: Float32Array
     triples: Mapping[str, tuple[Triple, ...]] | None = None
     path: Path | None = None
+    unjudged: tuple[str, ...] = ()
 
     @property
     def judgements(self) -> tuple[Judgement, ...]:
         """The judgement of every query, in order."""
         return tuple(query.judgement for query in self.queries)
+
+    def vectors_by_text(self) -> dict[str, Float32Array]:
+        """The embedding of every question, and of every passage by its content."""
+        known = {query.text: vector for query, vector in zip(self.queries, self.query_vectors, strict=True)}
+        passages = zip(self.passages, self.passage_vectors, strict=True)
+        return known | {passage.content: vector for passage, vector in passages}
 
     def subset(self, rows: Sequence[int] | IntArray) -> Dataset:
         """The same corpus with the queries at `rows` only."""
@@ -283,7 +362,7 @@ class Dataset:
         return replace(self, queries=queries, query_vectors=self.query_vectors[wanted])
 
 
-def load_dataset(folder: str | Path) -> Dataset:
+def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     """Read a folder of our format.
 
     Parameters
@@ -291,7 +370,11 @@ def load_dataset(folder: str | Path) -> Dataset:
     folder : path
         Holds ``corpus.jsonl`` (``id, title, text``), ``queries.jsonl`` (``id, question, hops`` and optionally
         ``last_hop_known``, ``hop_alternatives``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line
-        i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format).
+        i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format). In place of ``hops`` a
+        query may have ``spans``, a list of ``doc_id, char_start, char_end`` and optionally ``grade``; every passage
+        then has the same three fields.
+    share : float, default 0.5
+        How much of a gold span a passage must hold to be relevant; in (0, 1].
 
     Returns
     -------
@@ -300,8 +383,8 @@ def load_dataset(folder: str | Path) -> Dataset:
     Raises
     ------
     InvalidInputError
-        Naming file and line: for a missing file, a broken line, an id that repeats, a hop that is not in the
-        corpus, or embeddings whose rows do not match the lines, whose widths differ, or that are all zeros.
+        Also for an id that repeats, a hop that is not in the corpus, or embeddings whose rows do not match the lines
+        or whose widths differ.
 
     Notes
     -----
@@ -313,34 +396,33 @@ def load_dataset(folder: str | Path) -> Dataset:
     if not root.is_dir():
         raise wrong(root, None, "a data set must be a folder; there is none here")
     passages = read_corpus(root / "corpus.jsonl")
-    known = {passage.id for passage in passages}
-    queries = _read_queries(root / "queries.jsonl", known)
+    listed = _read_queries(root / "queries.jsonl", passages, share)
     vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
-    asked = read_vectors(root / "queries.f16.npy", len(queries), "queries.jsonl")
+    asked = read_vectors(root / "queries.f16.npy", len(listed), "queries.jsonl")
     if vectors.shape[1] != asked.shape[1]:
         message = f"must have as many columns as passages.f16.npy ({vectors.shape[1]}); got {asked.shape[1]}"
         raise wrong(root / "queries.f16.npy", None, message)
-    stated = root / "triples.jsonl"
-    triples = _read_triples(stated, passages) if stated.is_file() else None
+    rows = [row for row, query in enumerate(listed) if query.judgement.hops]
+    if not rows:
+        raise wrong(root / "queries.jsonl", None, "no passage holds any of the spans of any query")
+    triples = None
+    if (root / "triples.jsonl").is_file():
+        read = read_openie(root / "triples.jsonl", passages, entities=False, strict=True)
+        triples = {one.passage_id: tuple(one.triples) for one in read.extractions}
     return Dataset(
         name=root.resolve().name,
         passages=passages,
-        queries=queries,
+        queries=tuple(listed[row] for row in rows),
         passage_vectors=vectors,
-        query_vectors=asked,
+        query_vectors=asked if len(rows) == len(listed) else asked[rows],
         triples=triples,
         path=root,
+        unjudged=tuple(query.id for query in listed if not query.judgement.hops),
     )
 
 
 def read_corpus(path: str | Path) -> tuple[Passage, ...]:
-    """Read passages, one JSON object ``{"id", "title", "text"}`` a line; title may be left out.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming file and line.
-    """
+    """Read passages, one JSON object ``{"id", "title", "text"}`` a line; title may be left out."""
     file = Path(path)
     seen: dict[str, int] = {}
     passages = []
@@ -365,19 +447,53 @@ def _new_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, in
     return name
 
 
-def _read_queries(file: Path, known: set[str]) -> tuple[Query, ...]:
+def _read_queries(file: Path, passages: tuple[Passage, ...], share: float) -> tuple[Query, ...]:
+    """Every query; one whose spans no passage holds has a judgement without hops."""
+    known = {passage.id for passage in passages}
+    places: dict[str, Span] = {}
     seen: dict[str, int] = {}
     queries = []
     for line, row in objects_of(file):
         name = _new_id(file, line, row, seen)
-        hops = _read_hops(file, line, row, known)
-        last = flag_field(file, line, row, "last_hop_known", True)
+        if "spans" in row and "hops" not in row:
+            places = places or _places(file.with_name("corpus.jsonl"), passages)
+            judged = judgement_from_spans(name, _read_spans(file, line, row["spans"]), places, share=share)
+            judgement = Judgement(name, (), last_hop_known=False) if judged is None else judged
+        else:
+            hops = _read_hops(file, line, row, known)
+            judgement = Judgement(name, hops, flag_field(file, line, row, "last_hop_known", True))
         question = text_field(file, line, row, "question")
         extra = {key: value for key, value in row.items() if key not in ("id", "question", "hops")}
-        queries.append(Query(name, question, Judgement(name, hops, last), MappingProxyType(extra), line))
+        queries.append(Query(name, question, judgement, MappingProxyType(extra), line))
     if not queries:
         raise wrong(file, None, "there must be at least one query; the file is empty")
     return tuple(queries)
+
+
+def _span(row: Mapping[str, Any]) -> Span:
+    return Span(row["doc_id"], row["char_start"], row["char_end"], row.get("grade", 1.0))
+
+
+def _read_spans(file: Path, line: int, listed: object) -> list[Span]:
+    try:
+        spans = [_span(one) for one in listed] if isinstance(listed, list) else []
+    except (KeyError, TypeError, InvalidInputError) as error:
+        raise wrong(file, line, f"'spans' must hold doc_id, char_start, char_end and maybe grade; {error}") from error
+    if not spans:
+        raise wrong(file, line, f"'spans' must be a list of at least one span; got {listed!r}")
+    return spans
+
+
+def _places(file: Path, passages: tuple[Passage, ...]) -> dict[str, Span]:
+    """The span of each passage."""
+    places = {}
+    for passage in passages:
+        try:
+            places[passage.id] = _span(passage.extra)
+        except (KeyError, InvalidInputError) as error:
+            message = f"passage {passage.id!r} must have doc_id, char_start, char_end where a query has spans; {error}"
+            raise wrong(file, None, message) from error
+    return places
 
 
 def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]) -> tuple[tuple[str, ...], ...]:
@@ -393,15 +509,6 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
             if passage not in known:
                 raise wrong(file, line, f"a judged passage must be in corpus.jsonl; {passage!r} is not")
     return tuple(dict.fromkeys(reversed(hops)))[::-1]
-
-
-def _read_triples(file: Path, passages: tuple[Passage, ...]) -> Mapping[str, tuple[Triple, ...]]:
-    """Triples by passage, as the graph reads them; one that is not three texts is an error here."""
-    found = read_openie(file, passages, entities=False, strict=True)
-    return {one.passage_id: tuple(one.triples) for one in found.extractions}
-
-
-_PLAIN = re.compile(r"[^A-Za-z0-9 ]")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -437,7 +544,7 @@ class Facts:
 
 def normalised(text: str) -> str:
     """Lower case, everything but letters, digits and spaces a space, ends stripped: HippoRAG's names."""
-    return _PLAIN.sub(" ", text.lower()).strip()
+    return re.sub(r"[^A-Za-z0-9 ]", " ", text.lower()).strip()
 
 
 def load_facts(dataset: Dataset) -> Facts:
@@ -458,29 +565,36 @@ def load_facts(dataset: Dataset) -> Facts:
     InsufficientDataError
         If the data set has no triples or no embeddings of them.
     InvalidInputError
-        Naming the file: if the embeddings do not have one row per fact, or the width of the queries', or are
-        damaged.
+        If the embeddings do not have one row per fact, or the width of the queries'.
     """
     if dataset.triples is None or dataset.path is None:
         raise InsufficientDataError(f"this walk needs triples; {dataset.name} has none")
-    plain = {name: [_plain(triple) for triple in triples] for name, triples in dataset.triples.items()}
+    plain = {
+        name: [(normalised(subject), normalised(predicate), normalised(item)) for subject, predicate, item in triples]
+        for name, triples in dataset.triples.items()
+    }
     stated = {name: [triple for triple in triples if all(triple)] for name, triples in plain.items()}
     unique = sorted({triple for triples in stated.values() for triple in triples})
     if not unique:
         raise InsufficientDataError(f"this walk needs triples with a name at both ends; {dataset.name} has none")
-    vectors = _vectors(dataset, dataset.path, len(unique))
-    names = tuple(sorted({end for subject, _, obj in unique for end in (subject, obj)}))
+    vectors = _fact_vectors(dataset, dataset.path, len(unique))
+    names = tuple(sorted({end for subject, _, item in unique for end in (subject, item)}))
     place = {name: row for row, name in enumerate(names)}
-    pairs = np.array([(place[subject], place[obj]) for subject, _, obj in unique], dtype=np.intp)
-    mentions, links = _matrices(dataset, stated, place)
-    return Facts(names, pairs, vectors, mentions, links)
+    pairs = np.array([(place[subject], place[item]) for subject, _, item in unique], dtype=np.intp)
+    mentioned: list[tuple[int, int]] = []
+    linked: list[tuple[int, int]] = []
+    for row, passage in enumerate(dataset.passages):
+        for subject, _, item in stated.get(passage.id, ()):
+            ends = place[subject], place[item]
+            mentioned += [(row, end) for end in ends]
+            if ends[0] != ends[1]:
+                linked += [ends, ends[::-1]]
+    mentions = _counted(mentioned, (len(dataset.passages), len(names)))
+    mentions.data[:] = 1.0
+    return Facts(names, pairs, vectors, mentions, _counted(linked, (len(names), len(names))))
 
 
-def _plain(triple: Triple) -> Triple:
-    return normalised(triple[0]), normalised(triple[1]), normalised(triple[2])
-
-
-def _vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
+def _fact_vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
     whole, packed = folder / "facts.f16.npy", folder / "facts.i8.npy"
     rows_of = "unique normalised triples"
     if whole.is_file():
@@ -493,21 +607,6 @@ def _vectors(dataset: Dataset, folder: Path, count: int) -> Float32Array:
     if vectors.shape[1] != width:
         raise wrong(file, None, f"must have as many columns as queries.f16.npy ({width}); got {vectors.shape[1]}")
     return vectors
-
-
-def _matrices(dataset: Dataset, stated: Mapping[str, list[Triple]], place: Mapping[str, int]) -> tuple[Any, Any]:
-    """Mentions (0 or 1) and links (counted) as sparse arrays."""
-    mentioned: list[tuple[int, int]] = []
-    linked: list[tuple[int, int]] = []
-    for row, passage in enumerate(dataset.passages):
-        for subject, _, obj in stated.get(passage.id, ()):
-            ends = place[subject], place[obj]
-            mentioned += [(row, end) for end in ends]
-            if ends[0] != ends[1]:
-                linked += [ends, ends[::-1]]
-    mentions = _counted(mentioned, (len(dataset.passages), len(place)))
-    mentions.data[:] = 1.0
-    return mentions, _counted(linked, (len(place), len(place)))
 
 
 def _counted(entries: list[tuple[int, int]], shape: tuple[int, int]) -> Any:
@@ -530,11 +629,6 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
     array of int
         The two parts are disjoint and together complete, whatever other queries there are.
 
-    Raises
-    ------
-    InvalidInputError
-        For another part or a share outside (0, 1).
-
     Examples
     --------
     >>> split_by_id(["a", "b", "c", "d"], "tune"), split_by_id(["a", "b", "c", "d"], "confirm")
@@ -542,23 +636,13 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
     """
     if part not in ("tune", "confirm") or not 0 < share < 1:
         raise InvalidInputError(f"part must be 'tune' or 'confirm', share in (0, 1); got {part!r}, {share!r}")
-    tuning = [_unit(name) < share for name in ids]
+    digests = [hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest() for name in ids]
+    tuning = [int.from_bytes(digest[:8], "big") / 2**64 < share for digest in digests]
     return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))
 
 
-def _unit(name: str) -> float:
-    digest = hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
-
-
 def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:
-    """Raise where a query stands in both data sets: what is fitted on must not be scored.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming file and line of the first such query.
-    """
+    """Raise InvalidInputError where a query stands in both data sets: what is fitted on must not be scored."""
     scored = {query.id for query in scored_on.queries}
     for query in fitted_on.queries:
         if query.id in scored:

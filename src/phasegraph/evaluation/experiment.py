@@ -19,7 +19,7 @@ from phasegraph.evaluation.datasets import Dataset, Judgement
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure, score_run
 from phasegraph.evaluation.runs import check_judged, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, wins_and_losses
-from phasegraph.evaluation.source_runs import Bench, Leg, search_legs
+from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
@@ -36,55 +36,50 @@ class System:
     ----------
     name : str
         Row of the table.
-    legs : tuple of str
+    sources : tuple of str
         The sources it fuses.
     answer : callable
-        ``answer(dataset, rankings by leg, k) -> ids per query``.
+        ``answer(dataset, rankings by source, k) -> ids per query``.
     about : str
         One line.
     """
 
     name: str
-    legs: tuple[str, ...]
+    sources: tuple[str, ...]
     answer: Answer
     about: str = ""
 
 
-def leg_system(leg: str, about: str = "") -> System:
+def source_system(source: str, about: str = "") -> System:
     """One source alone, in its own order."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-        return [tuple(ranking.ids[:k]) for ranking in batch[leg]]
+        return [tuple(ranking.ids[:k]) for ranking in batch[source]]
 
-    return System(leg, (leg,), answer, about)
+    return System(source, (source,), answer, about)
 
 
-def pipeline_system(name: str, pipeline: FusionPipeline, legs: Sequence[str], about: str = "") -> System:
-    """A pipeline over some legs.
+def pipeline_system(name: str, pipeline: FusionPipeline, sources: Sequence[str], about: str = "") -> System:
+    """A pipeline over some sources.
 
     Examples
     --------
-    >>> pipeline_system("rrf", FusionPipeline.reciprocal_rank(), ["vector", "graph"]).legs
+    >>> pipeline_system("rrf", FusionPipeline.reciprocal_rank(), ["vector", "graph"]).sources
     ('vector', 'graph')
     """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return [
-            tuple(pipeline.decide([batch[leg][row] for leg in legs], Context(query=query.text), k=k).ids)
+            tuple(pipeline.decide([batch[source][row] for source in sources], Context(query=query.text), k=k).ids)
             for row, query in enumerate(dataset.queries)
         ]
 
-    return System(name, tuple(legs), answer, about)
+    return System(name, tuple(sources), answer, about)
 
 
 TWO = ("vector", "graph")
 THREE = ("vector", "graph", "bm25")
 INFIMA: Mapping[str, float] = MappingProxyType({"vector": -1.0, "graph": 0.0, "bm25": 0.0})
-
-
-def weighted_rrf(weights: Mapping[str, float]) -> FusionPipeline:
-    """Reciprocal rank fusion with weights (the design record's: lexical and dense 1, graph .35)."""
-    return FusionPipeline.reciprocal_rank(weights)
 
 
 def convex(weights: Mapping[str, float]) -> FusionPipeline:
@@ -99,31 +94,34 @@ def min_max_sum() -> FusionPipeline:
 
 
 def _own() -> dict[str, System]:
-    paper, design = FusionPipeline.phasegraph, {"vector": 1.0, "graph": 0.35}
-    rows = [
-        leg_system("vector", "cosine alone"),
-        leg_system("graph", "the walk alone"),
-        leg_system("bm25", "BM25 alone"),
-        leg_system("hipporag2", "HippoRAG 2's walk alone, without a model's filter"),
-        leg_system("semflow", "SemFlowRAG's walk alone, without a model's filter"),
-        pipeline_system("rrf", FusionPipeline.reciprocal_rank(), TWO, "equal weights, rank constant 60"),
-        pipeline_system("weighted-rrf", weighted_rrf(design), TWO, "the design record's: graph .35"),
-        pipeline_system("convex", convex({"vector": 0.7, "graph": 0.3}), TWO, "TM2C2, vector .7"),
-        pipeline_system("convex-equal", convex({"vector": 0.5, "graph": 0.5}), TWO, "TM2C2, equal weights"),
-        pipeline_system("min-max-sum", min_max_sum(), TWO, "min-max of each list, added"),
-        pipeline_system("phasegraph", paper(), TWO, "the paper's: vector .7, graph capped at 30"),
-        pipeline_system("phasegraph-2wiki", paper("2wiki"), TWO, "the paper's: vector .4, graph capped at 20"),
-        pipeline_system("default", FusionPipeline(), TWO, "ours: nothing fitted"),
-        pipeline_system("rrf-three", FusionPipeline.reciprocal_rank(), THREE, "equal weights, with BM25"),
-        pipeline_system(
-            "weighted-rrf-three", weighted_rrf({**design, "bm25": 1.0}), THREE, "the design record's, with BM25"
-        ),
-        pipeline_system(
-            "convex-three", convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), THREE, "TM2C2, equal, with BM25"
-        ),
-        pipeline_system("default-three", FusionPipeline(), THREE, "ours, with BM25"),
-    ]
-    return {system.name: system for system in rows}
+    alone = {
+        "vector": "cosine alone",
+        "graph": "the walk alone",
+        "bm25": "BM25 alone",
+        "hipporag2": "HippoRAG 2's walk alone, without a model's filter",
+        "semflow": "SemFlowRAG's walk alone, without a model's filter",
+    }
+    rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.phasegraph, {"vector": 1.0, "graph": 0.35}
+    of_two = {
+        "rrf": (rrf(), "equal weights, rank constant 60"),
+        "weighted-rrf": (rrf(design), "the design record's: graph .35"),
+        "convex": (convex({"vector": 0.7, "graph": 0.3}), "TM2C2, vector .7"),
+        "convex-equal": (convex({"vector": 0.5, "graph": 0.5}), "TM2C2, equal weights"),
+        "min-max-sum": (min_max_sum(), "min-max of each list, added"),
+        "phasegraph": (paper(), "the paper's: vector .7, graph capped at 30"),
+        "phasegraph-2wiki": (paper("2wiki"), "the paper's: vector .4, graph capped at 20"),
+        "default": (FusionPipeline(), "ours: nothing fitted"),
+    }
+    of_three = {
+        "rrf-three": (rrf(), "equal weights, with BM25"),
+        "weighted-rrf-three": (rrf({**design, "bm25": 1.0}), "the design record's, with BM25"),
+        "convex-three": (convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), "TM2C2, equal, with BM25"),
+        "default-three": (FusionPipeline(), "ours, with BM25"),
+    }
+    systems = {name: source_system(name, about) for name, about in alone.items()}
+    for sources, pipelines in ((TWO, of_two), (THREE, of_three)):
+        systems |= {name: pipeline_system(name, one, sources, about) for name, (one, about) in pipelines.items()}
+    return systems
 
 
 OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
@@ -139,7 +137,7 @@ class Answers:
     found : mapping of str to tuple of str
         Ids in order, by query id.
     milliseconds : float or None
-        Mean wall time of a query: the searches of its legs and the fusing; None where it was not measured.
+        Mean wall time of a query: the searches of its sources and the fusing; None where it was not measured.
     """
 
     name: str
@@ -148,26 +146,26 @@ class Answers:
 
 
 def run_systems(
-    bench: Bench, systems: Sequence[System], k: int, legs: Mapping[str, Leg] | None = None
+    inputs: ExperimentInput, systems: Sequence[System], k: int, runs: Mapping[str, SourceRun] | None = None
 ) -> tuple[list[Answers], tuple[str, ...]]:
     """Answer every query of a data set with every system, from the same lists.
 
     Parameters
     ----------
-    bench : Bench
+    inputs : ExperimentInput
         The data set, the list length and the graph.
     systems : sequence of System
         Names differ.
     k : int
         Ids kept per query.
-    legs : mapping of str to Leg, optional
+    runs : mapping of str to SourceRun, optional
         Rankings already searched; what is lacking is searched.
 
     Returns
     -------
     list of Answers, tuple of str
         Those that ran, and a line for each that could not: a package is missing, or the data set lacks what a
-        leg walks on or a system is fitted on.
+        source walks on or a system is fitted on.
 
     Raises
     ------
@@ -177,25 +175,21 @@ def run_systems(
     names = [system.name for system in systems]
     if not names or len(set(names)) != len(names):
         raise InvalidInputError(f"systems must be at least one, with different names; got {names}")
-    known = dict(legs or {})
+    known = dict(runs or {})
     answers: list[Answers] = []
     left_out: list[str] = []
+    keys = [query.id for query in inputs.dataset.queries]
     for system in systems:
         try:
-            known.update(search_legs(bench, [leg for leg in system.legs if leg not in known], known))
+            known.update(search_sources(inputs, [source for source in system.sources if source not in known], known))
+            started = perf_counter()
+            found = system.answer(inputs.dataset, {source: known[source].rankings for source in system.sources}, k)
         except (MissingDependencyError, InsufficientDataError) as error:
             left_out.append(f"{system.name}: {error}")
             continue
-        started = perf_counter()
-        try:
-            found = system.answer(bench.dataset, {leg: known[leg].rankings for leg in system.legs}, k)
-        except (MissingDependencyError, InsufficientDataError) as error:
-            left_out.append(f"{system.name}: {error}")
-            continue
-        per_query = 1000 * (perf_counter() - started) / len(bench.dataset.queries)
-        per_query += sum(known[leg].milliseconds for leg in system.legs)
-        keys = [query.id for query in bench.dataset.queries]
-        answers.append(Answers(system.name, MappingProxyType(dict(zip(keys, found, strict=True))), per_query))
+        each = 1000 * (perf_counter() - started) / len(keys)
+        each += sum(known[source].milliseconds for source in system.sources)
+        answers.append(Answers(system.name, MappingProxyType(dict(zip(keys, found, strict=True))), each))
     return answers, tuple(left_out)
 
 
@@ -229,6 +223,24 @@ class Row:
     p: Mapping[Measure, float]
     p_holm: Mapping[Measure, float]
     milliseconds: float | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """The row as JSON types."""
+        out: dict[str, object] = {str(measure): _percent(mean) for measure, mean in self.means.items()}
+        for measure in self.means:
+            if measure.name == "LastHop":
+                out[f"wins@{measure.k}"] = self.wins[measure]
+                out[f"losses@{measure.k}"] = self.losses[measure]
+                out[f"p@{measure.k}"] = self.p[measure]
+                out[f"p_holm@{measure.k}"] = self.p_holm[measure]
+        out["ms_per_query"] = self.milliseconds
+        out["intervals"] = {str(m): [_percent(end) for end in both] for m, both in self.intervals.items()}
+        out["differences"] = {str(m): [_percent(value) for value in three] for m, three in self.differences.items()}
+        return out
+
+
+def _percent(value: float) -> float | None:
+    return None if np.isnan(value) else 100 * value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,92 +294,22 @@ class Table:
             "limit": self.limit,
             "baseline": self.baseline,
             "left_out": list(self.left_out),
-            "systems": {row.name: _row_to_dict(row) for row in self.rows},
+            "systems": {row.name: row.to_dict() for row in self.rows},
         }
 
     def write_rows(self, path: str | Path) -> None:
         """Write one JSON line per system and query: ids and every measure, so that anyone can recompute."""
-        lines = [
-            json.dumps(self._line(row.name, place, query), ensure_ascii=False) + "\n"
-            for row in self.rows
-            for place, query in enumerate(self.queries)
-        ]
+        lines = []
+        for name, found in self.found.items():
+            for query, values in zip(self.queries, self.values[name].tolist(), strict=True):
+                scores = zip(map(str, self.measures), values, strict=True)
+                line: dict[str, object] = {"system": name, "query": query, "ids": list(found.get(query, ()))}
+                line |= {measure: None if np.isnan(value) else value for measure, value in scores}
+                lines.append(json.dumps(line, ensure_ascii=False) + "\n")
         write_text(path, "".join(lines))
-
-    def _line(self, system: str, place: int, query: str) -> dict[str, object]:
-        values = self.values[system][place].tolist()
-        scores = {str(measure): None if np.isnan(v) else v for measure, v in zip(self.measures, values, strict=True)}
-        return {"system": system, "query": query, "ids": list(self.found[system].get(query, ())), **scores}
-
-
-def _percent(value: float) -> float | None:
-    return None if np.isnan(value) else 100 * value
-
-
-def _row_to_dict(row: Row) -> dict[str, object]:
-    out: dict[str, object] = {str(measure): _percent(mean) for measure, mean in row.means.items()}
-    for measure in row.means:
-        if measure.name == "LastHop":
-            out[f"wins@{measure.k}"] = row.wins[measure]
-            out[f"losses@{measure.k}"] = row.losses[measure]
-            out[f"p@{measure.k}"] = row.p[measure]
-            out[f"p_holm@{measure.k}"] = row.p_holm[measure]
-    out["ms_per_query"] = row.milliseconds
-    out["intervals"] = {str(m): [_percent(low), _percent(high)] for m, (low, high) in row.intervals.items()}
-    out["differences"] = {str(m): [_percent(value) for value in three] for m, three in row.differences.items()}
-    return out
 
 
 BINARY = frozenset({"LastHop", "FullSup"})
-Tests = Mapping[tuple[str, Measure], float]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Scored:
-    """Every value of the experiment: per system an (n, c) array over queries and measures."""
-
-    names: tuple[str, ...]
-    measures: tuple[Measure, ...]
-    values: Mapping[str, FloatArray]
-    baseline: str
-
-    def differences(self, name: str) -> FloatArray:
-        return self.values[name] - self.values[self.baseline]
-
-    def intervals(self, resamples: int, rng: int) -> FloatArray:
-        """(2, systems, measures, 2): ends for the means, then for the differences."""
-        columns = [self.values[name] for name in self.names] + [self.differences(name) for name in self.names]
-        bounds = bootstrap_intervals(np.hstack(columns), resamples=resamples, rng=rng)
-        return bounds.reshape(2, len(self.names), len(self.measures), 2)
-
-    def against(self, name: str, column: int) -> tuple[int, int]:
-        return wins_and_losses(self.values[name][:, column], self.values[self.baseline][:, column])
-
-    def p_values(self) -> tuple[Tests, Tests]:
-        """Exact McNemar per system and hits-or-misses measure, and the same corrected over the table."""
-        tested = [(column, measure) for column, measure in enumerate(self.measures) if measure.name in BINARY]
-        p = {(name, m): mcnemar_exact(*self.against(name, c)) for name in self.names for c, m in tested}
-        family = [key for key in p if key[0] != self.baseline]
-        corrected = holm([p[key] for key in family]).tolist()
-        return p, dict.fromkeys(p, 1.0) | dict(zip(family, corrected, strict=True))
-
-    def row(self, place: int, intervals: FloatArray, p: Tests, corrected: Tests, milliseconds: float | None) -> Row:
-        name = self.names[place]
-        columns = list(enumerate(self.measures))
-        own, paired = intervals[0, place].tolist(), intervals[1, place].tolist()
-        deltas = self.differences(name)
-        pairs = {measure: self.against(name, column) for column, measure in columns}
-        return Row(
-            name,
-            {measure: _mean(self.values[name][:, column]) for column, measure in columns},
-            {measure: (own[column][0], own[column][1]) for column, measure in columns},
-            {m: (_mean(deltas[:, column]), paired[column][0], paired[column][1]) for column, m in columns},
-            {measure: pair[0] for measure, pair in pairs.items()},
-            {measure: pair[1] for measure, pair in pairs.items()},
-            {measure: p[name, measure] for measure in self.measures if (name, measure) in p},
-            {measure: corrected[name, measure] for measure in self.measures if (name, measure) in p},
-            milliseconds,
-        )
 
 
 def compare(
@@ -393,9 +335,8 @@ def compare(
         At least one.
     baseline : str, default "vector"
     measures : sequence of Measure
-    dataset : str
-    limit : int, optional
-    left_out : sequence of str
+    dataset, limit, left_out
+        As in :class:`Table`.
     resamples : int, default 10000
         Of the bootstrap.
     rng : int, default 0
@@ -408,7 +349,7 @@ def compare(
     Raises
     ------
     InvalidInputError
-        If a parameter breaks what is said above, or a run answers a query that nobody judged.
+        If a parameter breaks what is said above, or a run answers a query without a judgement.
 
     Notes
     -----
@@ -428,10 +369,31 @@ def compare(
         one.name: np.column_stack([score_run(one.found, judgements, measure) for measure in measures])
         for one in answers
     }
-    scored = _Scored(tuple(names), tuple(measures), values, baseline)
-    intervals = scored.intervals(resamples, rng)
-    p, corrected = scored.p_values()
-    rows = [scored.row(place, intervals, p, corrected, one.milliseconds) for place, one in enumerate(answers)]
+    deltas = {name: values[name] - values[baseline] for name in names}
+    columns = np.hstack([*values.values(), *deltas.values()])
+    ends = bootstrap_intervals(columns, resamples=resamples, rng=rng).reshape(2, len(names), len(measures), 2).tolist()
+    pairs = {
+        (name, measure): wins_and_losses(values[name][:, column], values[baseline][:, column])
+        for name in names
+        for column, measure in enumerate(measures)
+    }
+    p = {key: mcnemar_exact(*pair) for key, pair in pairs.items() if key[1].name in BINARY}
+    family = [key for key in p if key[0] != baseline]
+    corrected = dict.fromkeys(p, 1.0) | dict(zip(family, holm([p[key] for key in family]).tolist(), strict=True))
+    rows = [
+        Row(
+            one.name,
+            means={m: _mean(values[one.name][:, c]) for c, m in enumerate(measures)},
+            intervals={m: tuple(ends[0][place][c]) for c, m in enumerate(measures)},
+            differences={m: (_mean(deltas[one.name][:, c]), *ends[1][place][c]) for c, m in enumerate(measures)},
+            wins={m: pairs[one.name, m][0] for m in measures},
+            losses={m: pairs[one.name, m][1] for m in measures},
+            p={m: p[one.name, m] for m in measures if m.name in BINARY},
+            p_holm={m: corrected[one.name, m] for m in measures if m.name in BINARY},
+            milliseconds=one.milliseconds,
+        )
+        for place, one in enumerate(answers)
+    ]
     return Table(
         dataset,
         tuple(judgement.query for judgement in judgements),
@@ -446,5 +408,4 @@ def compare(
 
 
 def _mean(column: FloatArray) -> float:
-    scored = column[~np.isnan(column)]
-    return float(scored.mean()) if len(scored) else float("nan")
+    return float("nan") if np.isnan(column).all() else float(np.nanmean(column))

@@ -1,8 +1,8 @@
-"""The peers: other libraries' own fusion classes over the very same lists, imported only when asked for."""
+"""The peers: other libraries' own fusion classes over the same lists, imported when they are used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +20,7 @@ def _needs(module: str, package: str) -> None:
 
 
 def _texts(dataset: Dataset) -> dict[str, str]:
-    return {passage.id: f"{passage.title}\n{passage.text}" for passage in dataset.passages}
+    return {passage.id: passage.content for passage in dataset.passages}
 
 
 def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
@@ -40,7 +40,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
             return [Document(id=i, page_content=texts[i], metadata={"id": i}) for i in self.rankings[query].ids]
 
     keys = [query.id for query in dataset.queries]
-    listed: list[Any] = [Listed(rankings=dict(zip(keys, batch[leg], strict=True))) for leg in TWO]
+    listed: list[Any] = [Listed(rankings=dict(zip(keys, batch[source], strict=True))) for source in TWO]
     fused = EnsembleRetriever(retrievers=listed, weights=[0.5] * len(listed))
     return [tuple(str(found.metadata["id"]) for found in fused.invoke(key)[:k]) for key in keys]
 
@@ -68,7 +68,7 @@ def query_fusion(mode: str) -> Answer:
                 return [NodeWithScore(node=TextNode(id_=i, text=texts[i]), score=score) for i, score in hits]
 
         keys = [query.id for query in dataset.queries]
-        listed: list[BaseRetriever] = [Listed(dict(zip(keys, batch[leg], strict=True))) for leg in TWO]
+        listed: list[BaseRetriever] = [Listed(dict(zip(keys, batch[source], strict=True))) for source in TWO]
         fused = QueryFusionRetriever(
             listed, llm=MockLLM(), mode=FUSION_MODES(mode), similarity_top_k=k, num_queries=1, use_async=False
         )
@@ -85,7 +85,12 @@ def ranx_fusion(norm: str | None, method: str) -> Answer:
         from ranx import Run, fuse
 
         keys = [query.id for query in dataset.queries]
-        runs = [Run(_as_run(keys, batch[leg]), name=leg) for leg in TWO]
+        rows = {source: zip(keys, batch[source], strict=True) for source in TWO}
+        scores = {
+            source: {key: dict(zip(ranking.ids, ranking.scores.tolist(), strict=True)) for key, ranking in found}
+            for source, found in rows.items()
+        }
+        runs = [Run(scores[source], name=source) for source in TWO]
         with catch_warnings():
             simplefilter("ignore")  # numba's, about ranx's own casts
             fused = fuse(runs=runs, norm=norm, method=method)
@@ -95,25 +100,14 @@ def ranx_fusion(norm: str | None, method: str) -> Answer:
     return answer
 
 
-def _as_run(keys: Sequence[str], rankings: Sequence[Ranking]) -> dict[str, dict[str, float]]:
-    rows = zip(keys, rankings, strict=True)
-    return {key: dict(zip(ranking.ids, ranking.scores.tolist(), strict=True)) for key, ranking in rows}
-
-
-def _peer(name: str, answer: Answer, about: str) -> System:
-    return System(name, TWO, answer, about)
-
-
+_PEERS: Mapping[str, tuple[Answer, str]] = {
+    "ensemble": (ensemble, "LangChain EnsembleRetriever"),
+    "fusion-reciprocal": (query_fusion("reciprocal_rerank"), "LlamaIndex QueryFusionRetriever"),
+    "fusion-relative": (query_fusion("relative_score"), "LlamaIndex QueryFusionRetriever"),
+    "fusion-distance": (query_fusion("dist_based_score"), "LlamaIndex QueryFusionRetriever"),
+    "ranx-rrf": (ranx_fusion(None, "rrf"), "ranx"),
+    "ranx-min-max-sum": (ranx_fusion("min-max", "sum"), "ranx"),
+}
 PEERS: Mapping[str, System] = MappingProxyType(
-    {
-        peer.name: peer
-        for peer in (
-            _peer("ensemble", ensemble, "LangChain EnsembleRetriever"),
-            _peer("fusion-reciprocal", query_fusion("reciprocal_rerank"), "LlamaIndex QueryFusionRetriever"),
-            _peer("fusion-relative", query_fusion("relative_score"), "LlamaIndex QueryFusionRetriever"),
-            _peer("fusion-distance", query_fusion("dist_based_score"), "LlamaIndex QueryFusionRetriever"),
-            _peer("ranx-rrf", ranx_fusion(None, "rrf"), "ranx"),
-            _peer("ranx-min-max-sum", ranx_fusion("min-max", "sum"), "ranx"),
-        )
-    }
+    {name: System(name, TWO, answer, about) for name, (answer, about) in _PEERS.items()}
 )

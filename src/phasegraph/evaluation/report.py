@@ -1,7 +1,7 @@
 """The pictures: where scores lie before and after calibration, who contributed, what was won and lost.
 
-Every picture is a function from data to a matplotlib figure; :func:`write_report` puts them on one page that needs no
-network and no script, with the same pictures beside it as PNG.
+Every picture is a function from data to a matplotlib figure (without matplotlib, ``MissingDependencyError``);
+:func:`write_report` puts them on one page that needs no network and no script, with the same pictures as PNG beside it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, l
 
 
 def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, FloatArray]) -> Figure:
-    """Where each source's scores lie, as given and on the common scale.
+    """Where each source's scores lie: left in a row and a unit of its own, right all of them on the common scale.
 
     Parameters
     ----------
@@ -57,17 +57,10 @@ def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, Fl
     after : mapping of str to array of float
         Calibrated values of the same sources.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Left, each source in a row of its own with its own scale; right, all of them on the one common scale.
-
     Raises
     ------
     InvalidInputError
         If a source is missing on one side or has no score.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     names = sorted(before)
     if not names or names != sorted(after) or any(len(before[n]) == 0 or len(after[n]) == 0 for n in names):
@@ -101,16 +94,10 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
     labels : mapping of str to str, optional
         Text shown for an id; default the id.
 
-    Returns
-    -------
-    matplotlib.figure.Figure
-
     Raises
     ------
     InvalidInputError
         If the result is empty.
-    MissingDependencyError
-        If matplotlib is not installed.
     """
     if not len(result):
         raise InvalidInputError(f"contribution bars need at least one result; the reason given is {result.reason!r}")
@@ -140,10 +127,6 @@ def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline
     wins, losses : mapping of str to int
         By system, in the order to be shown.
     baseline, measure : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     names = [name for name in wins if name != baseline]
     if not names:
@@ -176,10 +159,6 @@ def system_bars(
         In [0, 1].
     intervals : mapping of str to (float, float)
     measure, baseline : str
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     names = list(means)
     if not names:
@@ -211,10 +190,6 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
         Whether that result is right.
     label : str
         Name of the axis.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
 
     Raises
     ------
@@ -388,7 +363,7 @@ def evaluation_pictures(
     chosen: int = 0,
     labels: Mapping[str, str] | None = None,
 ) -> list[Picture]:
-    """The five pictures of an evaluation.
+    """The five pictures of an evaluation; those without data are left out.
 
     Parameters
     ----------
@@ -408,54 +383,31 @@ def evaluation_pictures(
     Returns
     -------
     list of Picture
-        Means, wins and losses, score distributions, contributions, coverage; those without data are left out.
+        Means, wins and losses, score distributions, contributions, coverage.
     """
-    names = [row.name for row in table.rows]
     hop = next((m for m in table.measures if str(m) == "LastHop@10"), table.measures[0])
-    rows = {row.name: row for row in table.rows}
-    pictures = [
-        Picture(
-            "systems",
-            str(hop),
-            f"{len(table.queries)} queries of {table.dataset}, lists of {table.limit}; the baseline is grey.",
-            system_bars(
-                {n: rows[n].means[hop] for n in names},
-                {n: rows[n].intervals[hop] for n in names},
-                str(hop),
-                table.baseline,
-            ),
-        )
-    ]
-    if len(names) > 1 and hop in rows[names[0]].wins:
-        won = {n: rows[n].wins[hop] for n in names}
-        lost = {n: rows[n].losses[hop] for n in names}
+    means = {row.name: row.means[hop] for row in table.rows}
+    figure = system_bars(means, {row.name: row.intervals[hop] for row in table.rows}, str(hop), table.baseline)
+    caption = f"{len(table.queries)} queries of {table.dataset}, lists of {table.limit}; the baseline is grey."
+    pictures = [Picture("systems", str(hop), caption, figure)]
+    if len(table.rows) > 1:
+        won, lost = {row.name: row.wins[hop] for row in table.rows}, {row.name: row.losses[hop] for row in table.rows}
         figure = wins_and_losses(won, lost, table.baseline, str(hop))
         pictures.append(Picture("wins-and-losses", "Wins and losses", "Query by query, not on average.", figure))
-    pictures += _distributions(rankings, pipeline)
+    before, after = calibrated_scores(rankings, pipeline)
+    if before:
+        caption = "The same hits twice: what the sources return, and what is fused."
+        figure = score_distributions(before, after)
+        pictures.append(Picture("score-distributions", "Scores before and after calibration", caption, figure))
     if len(results) > chosen and len(results[chosen]):
         caption = f"Query {table.queries[chosen]}: the parts add up to the fused value."
         figure = contribution_bars(results[chosen], labels)
         pictures.append(Picture("contributions", "One query explained", caption, figure))
-    return pictures + _coverage(results, judgements)
-
-
-def _distributions(rankings: Mapping[str, Sequence[Ranking]], pipeline: FusionPipeline) -> list[Picture]:
-    before, after = calibrated_scores(rankings, pipeline)
-    if not before:
-        return []
-    caption = "The same hits twice: what the sources return, and what is fused."
-    figure = score_distributions(before, after)
-    return [Picture("score-distributions", "Scores before and after calibration", caption, figure)]
-
-
-def _coverage(results: Sequence[Result], judgements: Sequence[Judgement]) -> list[Picture]:
-    best, right = [], []
-    for result, judgement in zip(results, judgements, strict=True):
-        if len(result):
-            best.append(float(result.scores[0]))
-            right.append(any(result.ids[0] in hop for hop in judgement.hops))
-    if not best:
-        return []
-    caption = "Right: the best result is one of the gold passages. A score is not a probability."
-    figure = coverage_curve(np.array(best), np.array(right), "published score")
-    return [Picture("coverage", "Coverage against threshold", caption, figure)]
+    answered = [(result, judged) for result, judged in zip(results, judgements, strict=True) if len(result)]
+    if answered:
+        best = np.array([float(result.scores[0]) for result, _ in answered])
+        right = np.array([result.ids[0] in judged.passages for result, judged in answered])
+        caption = "Right: the best result is one of the gold passages. A score is not a probability."
+        figure = coverage_curve(best, right, "published score")
+        pictures.append(Picture("coverage", "Coverage against threshold", caption, figure))
+    return pictures

@@ -1,4 +1,8 @@
-"""Runs (all rankings of one system) and judgements on disk, in TREC's formats."""
+"""Runs (all rankings of one system) and judgements on disk, in TREC's formats.
+
+A file that is missing or broken raises ``InvalidInputError``, which names the file and the line; the readers of
+ir-measures know no lines, and take a NaN or a repeated id as it comes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from stat import S_IMODE
 import numpy as np
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Judgement, id_list, lines_of, objects_of, text_field, wrong
+from phasegraph.evaluation.datasets import Judgement, flag_field, id_list, lines_of, objects_of, text_field, wrong
 from phasegraph.ranking import Ranking
 from phasegraph.serialization import replace_file
 
@@ -24,16 +28,14 @@ def write_text(path: str | Path, text: str) -> None:
         with Path(path).open("w", encoding="utf-8") as handle:
             handle.write(text)
     else:
-        mode = file.stat().st_mode if file.exists() else _new_mode()
+        if file.exists():
+            mode = S_IMODE(file.stat().st_mode)
+        else:  # as any other program's new file
+            mask = os.umask(0o077)
+            os.umask(mask)
+            mode = 0o666 & ~mask
         replace_file(file, text.encode("utf-8"))
-        file.chmod(S_IMODE(mode))
-
-
-def _new_mode() -> int:
-    """Who may read a new file, as for any other program's."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return 0o666 & ~mask
+        file.chmod(mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,7 @@ def read_run(path: str | Path, name: str | None = None) -> Run:
     Raises
     ------
     InvalidInputError
-        Naming file and line: for a missing column, an id given twice for a query, a score that is NaN,
-        infinite or no number, or scores that rise within a query.
+        Also for an id given twice for a query, a score that is no finite number, or scores that rise within a query.
 
     Notes
     -----
@@ -177,11 +178,6 @@ def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tu
     tuple of Judgement
         In the order of the file. Every relevant id is a hop; a TREC file does not know the last hop. Queries
         without a relevant id stay, and score 0 (nothing could have been found).
-
-    Raises
-    ------
-    InvalidInputError
-        Naming file and line.
     """
     file = Path(path)
     known = None if passages is None else frozenset(passages)
@@ -219,9 +215,7 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
         hops = id_list(file, line, row.get("hops"), "hops")
         for passage in hops:
             _check_known(file, line, passage, known)
-        last = row.get("last_hop_known", False)
-        if not isinstance(last, bool):
-            raise wrong(file, line, f"'last_hop_known' must be true or false; got {last!r}")
+        last = flag_field(file, line, row, "last_hop_known", False)
         found[query] = Judgement(query, tuple((passage,) for passage in hops), last)
     if not found:
         raise wrong(file, None, "judgements must hold at least one line; the file is empty")
@@ -234,8 +228,8 @@ def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | No
 
 
 def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:
-    """Raise where a run answers a query that nobody judged: it would silently leave the mean."""
+    """Raise where a run answers a query without a judgement, which the mean would ignore."""
     judged = {judgement.query for judgement in judgements}
     extra = next((query for query in found if query not in judged), None)
     if extra is not None:
-        raise InvalidInputError(f"every query of run {name!r} must be judged; {extra!r} is not")
+        raise InvalidInputError(f"run {name!r} answers query {extra!r}, which has no judgement")

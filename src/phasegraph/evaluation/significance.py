@@ -1,8 +1,9 @@
-"""Whether a difference between two systems is more than chance, and how sure a figure is.
+"""Is a difference between two systems more than chance, and how wide is a mean's interval.
 
-Paired tests on the same queries: the exact McNemar test for hits and misses, the paired bootstrap and the
-sign-flip permutation test for anything else; Wilson and bootstrap intervals; Holm and Benjamini-Hochberg
-corrections. Two-sided throughout.
+Judgements are paired: both systems answer the same queries. The exact McNemar test for hits and misses, the paired
+bootstrap and the sign-flip permutation test for anything else, bootstrap intervals, and Holm's correction; two-sided
+throughout. Tests come from :mod:`scipy.stats`, imported when first used since that takes a second. An argument outside
+what its description says raises ``InvalidInputError``; too few values raise ``InsufficientDataError``, a kind of it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
-_BLOCK = 4_000_000
 _EXACT_UP_TO = 20
 
 
@@ -39,35 +40,17 @@ class BootstrapResult:
     p: float
 
 
-def checked(values: ArrayLike, name: str) -> FloatArray:
-    """A copy as a flat, finite, non-empty float array."""
+def _differences(values: ArrayLike) -> FloatArray:
     array = np.array(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
-        raise InsufficientDataError(f"{name} must hold at least one value; got shape {array.shape}")
+        raise InsufficientDataError(f"differences must hold at least one value; got shape {array.shape}")
     if not np.isfinite(array).all():
-        raise InvalidInputError(f"{name} must be finite; leave out the queries that are not scored")
+        raise InvalidInputError("differences must be finite; leave out the queries that are not scored")
     return array
 
 
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise unless `value` is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInputError(f"{name} must be a whole number >= {least}; got {value!r}")
-
-
-def check_level(level: object) -> None:
-    """Raise unless `level` is a number in (0, 1)."""
-    number = isinstance(level, int | float | np.integer | np.floating) and not isinstance(level, bool)
-    if not number or not 0 < float(level) < 1:  # type: ignore[arg-type]
-        raise InvalidInputError(f"level must be a number in (0, 1); got {level!r}")
-
-
 def paired_bootstrap(
-    differences: ArrayLike,
-    *,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    rng: int | np.random.Generator = 0,
+    differences: ArrayLike, *, resamples: int = 10_000, level: float = 0.95, rng: int | np.random.Generator = 0
 ) -> BootstrapResult:
     """Paired bootstrap of per-query differences (system minus baseline).
 
@@ -86,11 +69,6 @@ def paired_bootstrap(
     -------
     BootstrapResult
 
-    Raises
-    ------
-    InvalidInputError, InsufficientDataError
-        If a parameter is outside what is said above.
-
     Notes
     -----
     Means ``m_b`` of B resamples of n queries; the interval is their quantiles, and
@@ -107,20 +85,24 @@ def paired_bootstrap(
     >>> round(found.p, 4), round(found.low, 3), round(found.high, 3)
     (0.0228, 0.015, 0.16)
     """
-    values = checked(differences, "differences")
-    check_count("resamples", resamples)
-    check_level(level)
-    generator = np.random.default_rng(rng)
-    count = len(values)
-    means = np.empty(resamples)
-    step = max(1, _BLOCK // count)
-    for start in range(0, resamples, step):
-        rows = min(step, resamples - start)
-        means[start : start + rows] = values[generator.integers(0, count, (rows, count))].mean(axis=1)
-    mean = float(values.mean())
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    values = _differences(differences)
+    check_count("resamples", resamples, minimum=1)
+    check_range("level", level, 0, 1, ends="()")
+    from scipy import stats
+
+    found = stats.bootstrap(
+        (np.resize(values, max(len(values), 2)),),  # of a single value it would refuse to resample
+        np.mean,
+        n_resamples=int(resamples),
+        batch=max(1, 4_000_000 // len(values)),
+        confidence_level=level,
+        method="percentile",
+        random_state=np.random.default_rng(rng),
+    )
+    mean, means = float(values.mean()), found.bootstrap_distribution
     p = float((np.abs(means - means.mean()) >= abs(mean)).mean())
-    return BootstrapResult(mean, float(low), float(high), max(p, 1 / resamples))
+    interval = found.confidence_interval
+    return BootstrapResult(mean, float(interval.low), float(interval.high), max(p, 1 / resamples))
 
 
 def sign_flip(differences: ArrayLike, *, permutations: int = 10_000, rng: int | np.random.Generator = 0) -> float:
@@ -140,11 +122,6 @@ def sign_flip(differences: ArrayLike, *, permutations: int = 10_000, rng: int | 
         In (0, 1]. Exact, over all sign patterns, where at most 20 differences are not zero; otherwise
         ``(1 + patterns at least as extreme) / (1 + permutations)``.
 
-    Raises
-    ------
-    InvalidInputError, InsufficientDataError
-        If a parameter is outside what is said above.
-
     Notes
     -----
     Under the null the sign of each difference is a fair coin. Differences of zero take no part. On hits
@@ -160,80 +137,31 @@ def sign_flip(differences: ArrayLike, *, permutations: int = 10_000, rng: int | 
     >>> sign_flip([1.0, 1.0, 1.0, -1.0, 0.0])
     0.625
     """
-    values = checked(differences, "differences")
-    check_count("permutations", permutations)
+    values = _differences(differences)
+    check_count("permutations", permutations, minimum=1)
     moving = values[values != 0]
-    if not len(moving):
-        return 1.0
-    bar = abs(float(moving.sum()))
-    bar -= 1e-12 * max(bar, float(np.abs(moving).max()))
-    if len(moving) <= _EXACT_UP_TO:
+    if len(moving) <= _EXACT_UP_TO:  # scipy's listing takes 6 s for 20
+        observed = abs(float(moving.sum()))
         sums = np.zeros(1)
         for value in moving:
             sums = np.concatenate([sums + value, sums - value])
-        return float((np.abs(sums) >= bar).mean())
-    generator = np.random.default_rng(rng)
-    step = max(1, _BLOCK // len(moving))
-    extreme = 0
-    for start in range(0, permutations, step):
-        rows = min(step, permutations - start)
-        signs = generator.integers(0, 2, (rows, len(moving)), dtype=np.int8) * 2 - 1
-        extreme += int((np.abs(signs @ moving) >= bar).sum())
-    return (1 + extreme) / (1 + permutations)
+        tolerance = 1e-12 * max(observed, float(np.abs(moving).max(initial=0.0)))
+        return float((np.abs(sums) >= observed - tolerance).mean())
+    from scipy import stats
 
-
-def wilson(successes: int, n: int, *, level: float = 0.95) -> tuple[float, float]:
-    """Wilson score interval of a share, without continuity correction.
-
-    Parameters
-    ----------
-    successes, n : int
-        ``0 <= successes <= n``, n >= 1.
-    level : float, default 0.95
-        Coverage, in (0, 1).
-
-    Returns
-    -------
-    tuple of float
-        Low and high end, in [0, 1].
-
-    Raises
-    ------
-    InvalidInputError, InsufficientDataError
-        If a parameter is outside what is said above.
-
-    References
-    ----------
-    Wilson (1927), doi:10.1080/01621459.1927.10502953.
-
-    Examples
-    --------
-    >>> low, high = wilson(26, 66)
-    >>> round(100 * low, 1), round(100 * high, 1)
-    (28.5, 51.5)
-    """
-    from scipy.special import ndtri
-
-    check_count("n", n, 0)
-    check_count("successes", successes, 0)
-    check_level(level)
-    if n < 1:
-        raise InsufficientDataError(f"n must be >= 1; got {n}")
-    if successes > n:
-        raise InvalidInputError(f"successes must be at most n; got {successes} of {n}")
-    z = float(ndtri(0.5 + level / 2))
-    share = successes / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    found = stats.permutation_test(
+        (moving,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=int(permutations),
+        batch=max(1, 4_000_000 // len(moving)),
+        random_state=np.random.default_rng(rng),
+    )
+    return float(found.pvalue)
 
 
 def bootstrap_intervals(
-    columns: FloatArray,
-    *,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    rng: int | np.random.Generator = 0,
+    columns: FloatArray, *, resamples: int = 10_000, level: float = 0.95, rng: int | np.random.Generator = 0
 ) -> FloatArray:
     """Percentile bootstrap intervals of the means of many columns over the same queries.
 
@@ -242,26 +170,19 @@ def bootstrap_intervals(
     columns : (n, c) array of float
         One row per query, one column per system and measure (or difference). NaN = left out: such a
         column's mean runs over the queries it is scored on.
-    resamples : int, default 10000
-        At least 1.
-    level : float, default 0.95
-        Coverage, in (0, 1).
-    rng : int or numpy Generator, default 0
+    resamples, level, rng
+        As for :func:`paired_bootstrap`.
 
     Returns
     -------
     (c, 2) array of float
         Low and high ends, in the unit of the column; NaN for a column scored on no query.
 
-    Raises
-    ------
-    InvalidInputError, InsufficientDataError
-        If a parameter is outside what is said above, or there is no row.
-
     Notes
     -----
-    Every column sees the same resampled queries, so that the intervals of two systems are comparable.
-    How often each query is drawn is counted once and multiplied with all columns.
+    Every column sees the same resampled queries, so that the intervals of two systems are comparable. How often each
+    query is drawn is counted once and multiplied with all columns: a third of a second for 500 queries and 266
+    columns, where ``scipy.stats.bootstrap`` takes twenty.
 
     Examples
     --------
@@ -273,35 +194,33 @@ def bootstrap_intervals(
         raise InvalidInputError(f"columns must be an (n, c) array of floats; got {given}")
     if np.isinf(columns).any():
         raise InvalidInputError("columns must be finite, NaN where a query is left out; got infinity")
-    check_count("resamples", resamples)
-    check_level(level)
+    check_count("resamples", resamples, minimum=1)
+    check_range("level", level, 0, 1, ends="()")
     count, width = columns.shape
     if not count:
         raise InsufficientDataError("columns must have at least one row; got none")
     generator = np.random.default_rng(rng)
     scored = ~np.isnan(columns)
-    values = np.where(scored, columns, 0.0)
-    partly = not scored.all()
+    values, weight = np.where(scored, columns, 0.0), scored.astype(np.float64)
     step = max(1, 4_000_000 // count)
     means = np.empty((resamples, width))
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
         drawn = generator.integers(0, count, (rows, count)) + np.arange(rows)[:, None] * count
         times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.float64)
-        share = times @ scored.astype(np.float64) if partly else float(count)
+        shares = float(count) if scored.all() else times @ weight
         with np.errstate(invalid="ignore", divide="ignore"):
-            means[start : start + rows] = (times @ values) / share
-    quantile = np.nanquantile if partly else np.quantile
-    low_high = np.full((width, 2), np.nan)
+            means[start : start + rows] = (times @ values) / shares
+    intervals = np.full((width, 2), np.nan)
     usable = scored.any(axis=0)
-    ends = [(1 - level) / 2, (1 + level) / 2]
     if usable.any():
-        low_high[usable] = quantile(means[:, usable], ends, axis=0).T
-    return low_high
+        quantile = np.quantile if scored.all() else np.nanquantile
+        intervals[usable] = quantile(means[:, usable], [(1 - level) / 2, (1 + level) / 2], axis=0).T
+    return intervals
 
 
 def mcnemar_exact(wins: int, losses: int) -> float:
-    """Two-sided exact McNemar p-value.
+    """Two-sided exact McNemar p-value, no mid-p and no continuity correction.
 
     Parameters
     ----------
@@ -313,17 +232,7 @@ def mcnemar_exact(wins: int, losses: int) -> float:
     Returns
     -------
     float
-        In (0, 1]; 1 when `wins` equals `losses`, and for no discordant query at all.
-
-    Raises
-    ------
-    InvalidInputError
-        If a count is negative or not a whole number.
-
-    Notes
-    -----
-    ``min(1, 2 * P(X <= min(wins, losses)))`` with ``X ~ Binomial(wins + losses, 1/2)``, summed in whole
-    numbers, so that it is exact up to the last rounding. No mid-p and no continuity correction.
+        In (0, 1]: the binomial test of `wins` in ``wins + losses`` fair tosses; 1 for no discordant query.
 
     References
     ----------
@@ -334,15 +243,13 @@ def mcnemar_exact(wins: int, losses: int) -> float:
     >>> round(mcnemar_exact(8, 1), 6)
     0.039062
     """
-    for name, count in (("wins", wins), ("losses", losses)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
-            raise InvalidInputError(f"{name} must be a whole number >= 0; got {count!r}")
-    total = int(wins) + int(losses)
-    term, tail = 1, 1
-    for successes in range(1, min(int(wins), int(losses)) + 1):
-        term = term * (total - successes + 1) // successes
-        tail += term
-    return min(1.0, float(2 * tail / 2**total))
+    check_count("wins", wins)
+    check_count("losses", losses)
+    if wins == losses:
+        return 1.0
+    from scipy import stats
+
+    return float(stats.binomtest(int(min(wins, losses)), int(wins + losses)).pvalue)
 
 
 def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]:
@@ -358,11 +265,6 @@ def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]
     tuple of int
         Wins and losses. On LastHop with vectors as the baseline: GraphWin and GraphLoss.
 
-    Raises
-    ------
-    InvalidInputError
-        If the lengths differ, or a query is left out for one of them only.
-
     Examples
     --------
     >>> wins_and_losses(np.array([1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0]))
@@ -373,13 +275,6 @@ def wins_and_losses(system: FloatArray, baseline: FloatArray) -> tuple[int, int]
     if (np.isnan(system) != np.isnan(baseline)).any():
         raise InvalidInputError("both systems must be scored on the same queries; one is NaN alone")
     return int((system > baseline).sum()), int((system < baseline).sum())
-
-
-def _checked(p_values: ArrayLike) -> FloatArray:
-    values = np.array(p_values, dtype=np.float64)
-    if values.ndim != 1 or not (np.isfinite(values).all() and ((values >= 0) & (values <= 1)).all()):
-        raise InvalidInputError(f"p_values must be a list of numbers in [0, 1]; got {p_values!r}")
-    return values
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
@@ -395,11 +290,6 @@ def holm(p_values: ArrayLike) -> FloatArray:
     (m,) array of float
         In [0, 1], in the order given, never below the value given.
 
-    Raises
-    ------
-    InvalidInputError
-        If a value is not in [0, 1].
-
     References
     ----------
     Holm (1979), Scandinavian Journal of Statistics 6, 65-70.
@@ -409,44 +299,10 @@ def holm(p_values: ArrayLike) -> FloatArray:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    values = _checked(p_values)
+    values = np.array(p_values, dtype=np.float64)
+    if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
+        raise InvalidInputError(f"p_values must be a list of numbers in [0, 1]; got {p_values!r}")
     order = np.argsort(values, kind="stable")
-    factors = len(values) - np.arange(len(values))
     out = np.empty(len(values))
-    out[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * factors))
-    return out
-
-
-def benjamini_hochberg(p_values: ArrayLike) -> FloatArray:
-    """Benjamini-Hochberg adjusted p-values; rejecting those <= q keeps the false discovery rate at q.
-
-    Parameters
-    ----------
-    p_values : (m,) array_like of float
-        In [0, 1].
-
-    Returns
-    -------
-    (m,) array of float
-        In [0, 1], in the order given.
-
-    Raises
-    ------
-    InvalidInputError
-        If a value is not in [0, 1].
-
-    References
-    ----------
-    Benjamini and Hochberg (1995), doi:10.1111/j.2517-6161.1995.tb02031.x.
-
-    Examples
-    --------
-    >>> benjamini_hochberg([0.01, 0.04, 0.03])
-    array([0.03, 0.04, 0.04])
-    """
-    values = _checked(p_values)
-    order = np.argsort(values, kind="stable")[::-1]
-    count = len(values)
-    out = np.empty(count)
-    out[order] = np.minimum(1.0, np.minimum.accumulate(values[order] * count / np.arange(count, 0, -1)))
+    out[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
     return out

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count
 from phasegraph.calibration import min_max
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
@@ -130,7 +131,7 @@ DEFAULT_LIMIT = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
+class SourceRun:
     """One source's rankings of all queries.
 
     Parameters
@@ -149,8 +150,8 @@ class Leg:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bench:
-    """What the searches work on: a data set, its entity graph (built when first needed), and the list length.
+class ExperimentInput:
+    """What an experiment searches: a data set, its entity graph (built when first needed), and the list length.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ class Bench:
     limit : int, default 50
         Hits asked of every source; >= 1.
     graph : EntityGraph, optional
-        Default: built from the data set's passages and triples when a leg walks it.
+        Default: built from the data set's passages and triples when a source walks it.
     progress : callable, optional
         Wraps an iterable of rows to show how far it is: ``progress(iterable, label)``.
     """
@@ -169,54 +170,52 @@ class Bench:
     progress: Callable[[Iterable[int], str], Iterable[int]] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.limit, bool) or not isinstance(self.limit, int) or self.limit < 1:
-            raise InvalidInputError(f"limit must be a whole number >= 1; got {self.limit!r}")
+        check_count("limit", self.limit, minimum=1)
 
-    def rows(self, label: str) -> Iterable[int]:
-        """Row numbers of the queries, shown as progress where asked for."""
-        numbers = range(len(self.dataset.queries))
-        return numbers if self.progress is None else self.progress(numbers, label)
-
-    def timed(self, name: str, search: Callable[[int], Ranking]) -> Leg:
-        """One search per query, timed."""
+    def timed(self, name: str, search: Callable[[int], Ranking]) -> SourceRun:
+        """One search per query, by its row, timed and shown as progress where asked for."""
+        rows: Iterable[int] = range(len(self.dataset.queries))
         started = perf_counter()
-        rankings = tuple(search(row) for row in self.rows(name))
-        return Leg(name, rankings, 1000 * (perf_counter() - started) / max(len(rankings), 1))
+        rankings = tuple(search(row) for row in (rows if self.progress is None else self.progress(rows, name)))
+        return SourceRun(name, rankings, 1000 * (perf_counter() - started) / max(len(rankings), 1))
 
 
-def _vector(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+Search: TypeAlias = Callable[[ExperimentInput, Mapping[str, SourceRun]], SourceRun]
+
+
+def _vector(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """Exact cosine over the data set's embeddings; like a store, it says nothing about its background."""
-    data = bench.dataset
+    data = inputs.dataset
     ids = [passage.id for passage in data.passages]
 
     def search(row: int) -> Ranking:
         scores = (data.passage_vectors @ data.query_vectors[row]).astype(np.float64)
-        best = top_order(scores, ids, bench.limit)
+        best = top_order(scores, ids, inputs.limit)
         return Ranking("vector", [ids[i] for i in best.tolist()], scores[best])
 
-    return bench.timed("vector", search)
+    return inputs.timed("vector", search)
 
 
-def _bm25(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """BM25 (bm25s, its defaults, English stop words, no stemming); hits with a positive score only."""
     try:
         import bm25s
     except ImportError as error:
         raise MissingDependencyError("bm25 needs bm25s; pip install 'phasegraph[eval]'") from error
-    data = bench.dataset
+    data = inputs.dataset
     ids = [passage.id for passage in data.passages]
-    texts = [f"{passage.title}\n{passage.text}" for passage in data.passages]
+    texts = [passage.content for passage in data.passages]
     index = bm25s.BM25()
     index.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
 
     def search(row: int) -> Ranking:
         words = bm25s.tokenize(data.queries[row].text, stopwords="en", return_ids=False, show_progress=False)[0]
         scores = np.zeros(len(ids)) if not words else index.get_scores(words).astype(np.float64)
-        best = top_order(scores, ids, bench.limit)
+        best = top_order(scores, ids, inputs.limit)
         best = best[scores[best] > 0]
         return Ranking("bm25", [ids[i] for i in best.tolist()], scores[best])
 
-    return bench.timed("bm25", search)
+    return inputs.timed("bm25", search)
 
 
 def graph_of(dataset: Dataset) -> EntityGraph:
@@ -224,55 +223,58 @@ def graph_of(dataset: Dataset) -> EntityGraph:
     return build_graph(dataset.passages, triples=dataset.triples, embeddings=dataset.passage_vectors)
 
 
-def _graph(bench: Bench, given: Mapping[str, Leg]) -> Leg:
+def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """Our walk over the entity graph, seeded from the vector ranking; it states its background."""
-    data = bench.dataset
-    graph = graph_of(data) if bench.graph is None else bench.graph
+    data = inputs.dataset
+    graph = graph_of(data) if inputs.graph is None else inputs.graph
     if set(graph.passages) != {passage.id for passage in data.passages}:
         raise InvalidInputError(f"the graph must be that of {data.name}: it holds other passages")
     vectors = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
     source = GraphSource(graph, embedder=vectors.__getitem__)
-    return bench.timed(
+    return inputs.timed(
         "graph",
-        lambda row: source.search(data.queries[row].text, bench.limit, {"vector": given["vector"].rankings[row]}),
+        lambda row: source.search(data.queries[row].text, inputs.limit, {"vector": upstream["vector"].rankings[row]}),
     )
 
 
-def _hipporag2(bench: Bench, given: Mapping[str, Leg]) -> Leg:
-    walk = HippoWalk(bench.dataset)
-    return bench.timed("hipporag2", lambda row: as_ranking("hipporag2", bench.dataset, walk.masses(row), bench.limit))
+def _walked(name: str, walk_of: Callable[[Dataset], HippoWalk | FlowWalk]) -> Search:
+    """A published walk over the data set's facts."""
+
+    def search(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
+        walk = walk_of(inputs.dataset)
+        return inputs.timed(name, lambda row: as_ranking(name, inputs.dataset, walk.masses(row), inputs.limit))
+
+    return search
 
 
-def _semflow(bench: Bench, given: Mapping[str, Leg]) -> Leg:
-    walk = FlowWalk(bench.dataset)
-    return bench.timed("semflow", lambda row: as_ranking("semflow", bench.dataset, walk.masses(row), bench.limit))
-
-
-LEGS: Mapping[str, tuple[tuple[str, ...], Callable[[Bench, Mapping[str, Leg]], Leg]]] = MappingProxyType(
+SOURCES: Mapping[str, tuple[tuple[str, ...], Search]] = MappingProxyType(
     {
         "vector": ((), _vector),
         "bm25": ((), _bm25),
         "graph": (("vector",), _graph),
-        "hipporag2": ((), _hipporag2),
-        "semflow": ((), _semflow),
+        "hipporag2": ((), _walked("hipporag2", HippoWalk)),
+        "semflow": ((), _walked("semflow", FlowWalk)),
     }
 )
+"""By name: the sources whose rankings it starts from, and how it is searched."""
 
 
-def search_legs(bench: Bench, names: Iterable[str], known: Mapping[str, Leg] = MappingProxyType({})) -> dict[str, Leg]:
-    """Search the named legs, and those they need, once for every query.
+def search_sources(
+    inputs: ExperimentInput, names: Iterable[str], known: Mapping[str, SourceRun] = MappingProxyType({})
+) -> dict[str, SourceRun]:
+    """Search the named sources, and those they need, once for every query.
 
     Parameters
     ----------
-    bench : Bench
+    inputs : ExperimentInput
     names : iterable of str
-        Keys of ``LEGS``.
-    known : mapping of str to Leg, optional
+        Keys of ``SOURCES``.
+    known : mapping of str to SourceRun, optional
         Legs already searched.
 
     Returns
     -------
-    dict of str to Leg
+    dict of str to SourceRun
         The known ones and those asked for.
 
     Raises
@@ -280,18 +282,18 @@ def search_legs(bench: Bench, names: Iterable[str], known: Mapping[str, Leg] = M
     InvalidInputError
         For an unknown name.
     MissingDependencyError, InsufficientDataError
-        If a leg's package is not installed, or the data set lacks what it walks on.
+        If a source's package is not installed, or the data set lacks what it walks on.
     """
     found = dict(known)
 
     def add(name: str) -> None:
-        if name not in LEGS:
-            raise InvalidInputError(f"a leg must be one of {', '.join(LEGS)}; got {name!r}")
+        if name not in SOURCES:
+            raise InvalidInputError(f"a source must be one of {', '.join(SOURCES)}; got {name!r}")
         if name not in found:
-            depends_on, search = LEGS[name]
+            depends_on, search = SOURCES[name]
             for other in depends_on:
                 add(other)
-            found[name] = search(bench, found)
+            found[name] = search(inputs, found)
 
     for name in names:
         add(name)

@@ -1,0 +1,131 @@
+"""What fusing alone costs, as ratios to both frameworks' own fusion: lists of 200 and 2000, one interleaved run.
+
+python tools/benchmarks/decide_speed.py
+"""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+import numpy as np  # noqa: E402
+from langchain_classic.retrievers import EnsembleRetriever  # noqa: E402
+from langchain_core.callbacks import CallbackManagerForRetrieverRun  # noqa: E402
+from langchain_core.documents import Document  # noqa: E402
+from langchain_core.retrievers import BaseRetriever  # noqa: E402
+from llama_index.core import MockEmbedding, VectorStoreIndex  # noqa: E402
+from llama_index.core.llms import MockLLM  # noqa: E402
+from llama_index.core.retrievers import QueryFusionRetriever, VectorIndexRetriever  # noqa: E402
+from llama_index.core.schema import NodeWithScore, TextNode  # noqa: E402
+
+from langchain_phasegraph.conversion import Reader  # noqa: E402
+from phasegraph import Background, FusionPipeline, Ranking, Result  # noqa: E402
+from phasegraph.retrieval import Direction, provenance  # noqa: E402
+from phasegraph.retrieval.source_config import Reading  # noqa: E402
+
+TEXT = "A passage of about eight hundred characters, as passages are. " * 13
+DEPTHS = {"vector": 200, "graph": 2000}
+WALK = Background(-9.0, 1.0, "log", 1e-4)
+
+
+class Silent(BaseRetriever):
+    """A retriever that only holds a place."""
+
+    def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        return []
+
+
+def drawn() -> dict[str, tuple[list[str], list[float]]]:
+    """Per source its ids, out of 4000, and its falling scores."""
+    rng = np.random.default_rng(0)
+    return {
+        name: (
+            [f"passage-{i:07d}" for i in rng.permutation(4000)[:depth]],
+            np.sort(rng.random(depth))[::-1].tolist(),
+        )
+        for name, depth in DEPTHS.items()
+    }
+
+
+def from_ids(lists: dict[str, tuple[list[str], list[float]]]) -> list[Ranking]:
+    """Rankings from ids and numbers; the graph states its background, as our walk does."""
+    return [
+        Ranking.from_hits(name, ids, scores, background=WALK if name == "graph" else None)
+        for name, (ids, scores) in lists.items()
+    ]
+
+
+def from_pairs(readers: Sequence[Reader], pairs: Sequence[object]) -> list[Ranking]:
+    """Rankings from what a LangChain store returns: pairs of document and score."""
+    return [reader.ranking(hits, None, []) for reader, hits in zip(readers, pairs, strict=True)]
+
+
+def decided(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Result:
+    """The result and the provenance of each document."""
+    result = pipeline.decide(rankings)
+    provenance(result)
+    return result
+
+
+def built(pipeline: FusionPipeline, build: Callable[[], list[Ranking]]) -> Result:
+    """The same, rankings included."""
+    return decided(pipeline, build())
+
+
+def jobs() -> dict[str, Callable[[], object]]:
+    """What is timed, by name; the two frameworks' own fusion last."""
+    lists = drawn()
+    held = {i: Document(page_content=TEXT, id=i, metadata={"id": i}) for ids, _ in lists.values() for i in ids}
+    documents = [[held[i] for i in ids] for ids, _ in lists.values()]
+    pairs = [[(held[i], score) for i, score in zip(*one, strict=True)] for one in lists.values()]
+    nodes = [
+        [NodeWithScore(node=TextNode(id_=i, text=f"{i} {TEXT}"), score=score) for i, score in zip(*one, strict=True)]
+        for one in lists.values()
+    ]
+    ensemble = EnsembleRetriever(retrievers=[Silent(), Silent()], weights=[0.5, 0.5], id_key="id")
+    places = [VectorIndexRetriever(VectorStoreIndex([], embed_model=MockEmbedding(2))) for _ in lists]
+    fusion = QueryFusionRetriever(places, llm=MockLLM(), mode="reciprocal_rerank", num_queries=1)  # type: ignore[arg-type]
+    readers = [Reader(name, Reading(), Direction(True)) for name in lists]
+    pipeline, build, read = FusionPipeline(), partial(from_ids, lists), partial(from_pairs, readers, pairs)
+    return {
+        "decide with provenance": partial(decided, pipeline, build()),
+        "rankings from ids and scores": build,
+        "both together": partial(built, pipeline, build),
+        "rankings from documents and scores": read,
+        "both together, from documents": partial(built, pipeline, read),
+        "EnsembleRetriever": partial(ensemble.weighted_reciprocal_rank, documents),
+        "QueryFusionRetriever": lambda: fusion._reciprocal_rerank_fusion(
+            {("query", place): list(given) for place, given in enumerate(nodes)}
+        ),
+    }
+
+
+def timed(found: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median processor seconds of each job, taken in turns, in another order each time."""
+    times: dict[str, list[float]] = {name: [] for name in found}
+    gc.collect()
+    gc.disable()
+    turns = np.random.default_rng(0)
+    for turn in range(rounds + 10):
+        for name, job in turns.permutation(np.array(list(found.items()), dtype=object)).tolist():
+            start = time.process_time()
+            job()
+            if turn >= 10:
+                times[name].append(time.process_time() - start)
+    gc.enable()
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+if __name__ == "__main__":
+    median = timed(jobs(), 150)
+    theirs = [median.pop("EnsembleRetriever"), median.pop("QueryFusionRetriever")]
+    print(f"{'':36s} {'us':>7s}  of Ensemble ({theirs[0] * 1e6:.0f} us)  of QueryFusion ({theirs[1] * 1e6:.0f} us)")
+    for name, seconds in median.items():
+        print(f"{name:36s} {seconds * 1e6:7.0f}  {seconds / theirs[0]:22.3f}  {seconds / theirs[1]:25.3f}")
+    print("bars: decide .18 and .05; both together .40")

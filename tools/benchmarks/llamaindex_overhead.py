@@ -1,0 +1,181 @@
+"""What phasegraph costs in LlamaIndex, as ratios to QueryFusionRetriever in one interleaved run.
+
+python tools/benchmarks/llamaindex_overhead.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.llms import MockLLM
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+from llama_index.retrievers.phasegraph.conversion import Reader
+from phasegraph import Context, FusionPipeline
+from phasegraph.retrieval import Direction, provenance
+from phasegraph.retrieval.source_config import Reading
+
+TEXT = "A passage of about eight hundred characters, as passages are. " * 13
+
+
+class Times(NamedTuple):
+    """Seconds of one job over many turns: the median, and the lowest decile, which other work disturbs least."""
+
+    median: float
+    quiet: float
+
+    @classmethod
+    def of(cls, found: list[float]) -> Times:
+        """Of the seconds of all turns."""
+        return cls(statistics.median(found), statistics.quantiles(found, n=10)[0])
+
+
+def hits(start: int, count: int) -> list[NodeWithScore]:
+    """Scored nodes of 800 characters each."""
+    return [
+        NodeWithScore(node=TextNode(id_=f"passage-{i}", text=f"{i} {TEXT}"), score=1.0 - (i - start) / 3000)
+        for i in range(start, start + count)
+    ]
+
+
+class Fixed(BaseRetriever):
+    """A source that has its answer ready."""
+
+    def __init__(self, answer: list[NodeWithScore], seconds: float = 0.0) -> None:
+        super().__init__()
+        self.answer = answer
+        self.seconds = seconds
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        if self.seconds:
+            time.sleep(self.seconds)
+        return self.answer
+
+
+class AsyncFixed(Fixed):
+    """The same with an asynchronous search of its own."""
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return self.answer
+
+
+def interleaved(
+    jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> list[Times]:
+    """Seconds of each job, taken in turns; of a `clock` that counts wall or processor time."""
+    times: list[list[float]] = [[] for _ in jobs]
+    for job in jobs:
+        for _ in range(max(3, rounds // 10)):
+            job()
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for job, found in zip(jobs, times, strict=True):
+                start = clock()
+                job()
+                found.append(clock() - start)
+            if turn % 50 == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    return [Times.of(found) for found in times]
+
+
+def report(name: str, ours: Times, theirs: Times, bar: float | None = None) -> None:
+    """One line of the table."""
+    limit = "" if bar is None else f"  (at most {bar})"
+    quiet = ours.quiet / theirs.quiet
+    ratio = f"ratio {ours.median / theirs.median:5.2f}, of the quickest tenths {quiet:5.2f}{limit}"
+    print(f"{name:52s} {ours.median * 1e6:9.0f} us  {theirs.median * 1e6:9.0f} us  {ratio}")
+
+
+def ours_over(legs: list[BaseRetriever]) -> BaseRetriever:
+    """Ours with its defaults."""
+    return CalibratedFusionRetriever(retrievers={"first": legs[0], "second": legs[1]})
+
+
+def theirs_over(legs: list[BaseRetriever], *, use_async: bool = False) -> QueryFusionRetriever:
+    """QueryFusionRetriever by reciprocal rank, one query, no model."""
+    mode: str = "reciprocal_rerank"
+    return QueryFusionRetriever(
+        legs, llm=MockLLM(), mode=mode, similarity_top_k=10, num_queries=1, use_async=use_async  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def retrieve_ratios() -> None:
+    """Whole calls, sync and async."""
+    for name, kind, seconds, rounds, bar in (
+        ("retrieve, two no-op sources of 50", Fixed, 0.0, 300, 1.5),
+        ("retrieve, two sources of 5 ms", Fixed, 0.005, 60, None),
+        ("aretrieve, two no-op sources of 50", AsyncFixed, 0.0, 300, None),
+    ):
+        ours, theirs, plain = (
+            fuse([kind(hits(0, 50), seconds), kind(hits(25, 50), seconds)])  # its own: one of them writes into the hits
+            for fuse in (ours_over, lambda legs: theirs_over(legs, use_async=True), theirs_over)
+        )
+        if name.startswith("aretrieve"):
+            found = asyncio.run(interleaved_async([ours, theirs], rounds))
+        else:
+            jobs: list[Callable[[], object]] = [partial(one.retrieve, "query") for one in (ours, theirs, plain)]
+            if not seconds:
+                busy = interleaved(jobs, rounds, time.process_time)
+                report(f"{name}, processor time", busy[0], busy[1], bar)
+            found = interleaved(jobs, rounds)
+        report(name, found[0], found[1], bar)
+        if len(found) > 2:
+            report(f"{name}, use_async=False there", found[0], found[2])
+
+
+async def interleaved_async(retrievers: Sequence[BaseRetriever], rounds: int) -> list[Times]:
+    """As :func:`interleaved`, on one event loop."""
+    times: list[list[float]] = [[] for _ in retrievers]
+    gc.collect()
+    for turn in range(rounds + 30):
+        for retriever, found in zip(retrievers, times, strict=True):
+            start = time.perf_counter()
+            await retriever.aretrieve("query")
+            if turn >= 30:
+                found.append(time.perf_counter() - start)
+    return [Times.of(found) for found in times]
+
+
+def fusing_ratios() -> None:
+    """Nodes to rankings, and decide with provenance, on lists of 200 and 2000."""
+    lists = [hits(0, 200), hits(100, 2000)]
+    fusion = theirs_over([Fixed([]), Fixed([])])
+    readers = [Reader(name, Reading(), Direction(True)) for name in ("first", "second")]
+    pipeline = FusionPipeline()
+
+    def build() -> list[object]:
+        return [reader.ranking(given, None, []) for reader, given in zip(readers, lists, strict=True)]
+
+    def decide(rankings: list[object]) -> object:
+        return provenance(pipeline.decide(rankings, Context()))  # type: ignore[arg-type]
+
+    ready = build()
+    times = interleaved(
+        [
+            lambda: decide(ready),
+            lambda: decide(build()),
+            lambda: fusion._reciprocal_rerank_fusion({("q", i): list(given) for i, given in enumerate(lists)}),
+        ],
+        60,
+    )
+    report("decide with provenance, 200 + 2000", times[0], times[2], 0.05)
+    report("rankings from nodes and decide, 200 + 2000", times[1], times[2])
+
+
+if __name__ == "__main__":
+    print(f"{'':52s} {'phasegraph':>12s}  {'QueryFusion':>12s}")
+    retrieve_ratios()
+    fusing_ratios()

@@ -1,0 +1,70 @@
+"""Every fusion rule on the same two lists, equal weights: does the rule matter once scores are calibrated?
+
+python tools/benchmarks/rules_quality.py FOLDER… [--sources vector,graph] [--limit 50]
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from phasegraph import FusionPipeline, ListCalibrator
+from phasegraph.calibration import Calibrator
+from phasegraph.evaluation.datasets import Dataset, load_dataset
+from phasegraph.evaluation.measures import full_support, last_hop, recall
+from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
+from phasegraph.fusion import FUSION_RULES
+
+SCALES = {"bounded": "min_max", "percentile": "percentile", "order": "raw"}
+
+
+def calibrator(expects: str) -> Calibrator:
+    """The scale a rule is defined on."""
+    return FusionPipeline().calibrator if expects == "calibrated" else ListCalibrator(SCALES[expects])
+
+
+def measures(data: Dataset, ranked: list[tuple[str, ...]]) -> tuple[float, float, float]:
+    """Recall@5, full support at 5 and LastHop@10, in per cent."""
+    pairs = list(zip(ranked, data.judgements, strict=True))
+    last = [found for ids, judgement in pairs if (found := last_hop(ids, judgement, 10)) is not None]
+    return (
+        100 * float(np.mean([recall(ids, judgement, 5) for ids, judgement in pairs])),
+        100 * float(np.mean([full_support(ids, judgement, 5) for ids, judgement in pairs])),
+        100 * float(np.mean(last)) if last else float("nan"),
+    )
+
+
+def fused(runs: list[SourceRun], rule: str) -> list[tuple[str, ...]]:
+    """First ten of every query by `rule`."""
+    pipeline = FusionPipeline(calibrator=calibrator(FUSION_RULES[rule].expects), rule=rule, weighting="equal")
+    return [
+        tuple(pipeline.decide(list(lists), k=10).ids) for lists in zip(*(run.rankings for run in runs), strict=True)
+    ]
+
+
+def main() -> None:
+    """Print one table a folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("--sources", default="vector,graph")
+    parser.add_argument("--limit", type=int, default=50)
+    given = parser.parse_args()
+    for folder in given.folders:
+        if not folder.exists():
+            print(f"skipped: no {folder}")
+            continue
+        data = load_dataset(folder)
+        found = search_sources(ExperimentInput(data, limit=given.limit), given.sources.split(","))
+        runs = [found[name] for name in given.sources.split(",")]
+        print(f"\n{data.name}: {len(data.queries)} queries, lists of {given.limit}, equal weights")
+        print(f"{'':<26}{'Recall@5':>9}{'FullSup@5':>10}{'LastHop@10':>11}")
+        rows = {run.name: [tuple(ranking.ids) for ranking in run.rankings] for run in runs}
+        rows |= {rule: fused(runs, rule) for rule in FUSION_RULES}
+        for name, ranked in rows.items():
+            print(f"{name:<26}" + "{:>9.1f}{:>10.1f}{:>11.1f}".format(*measures(data, ranked)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

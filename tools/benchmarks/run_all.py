@@ -1,0 +1,50 @@
+"""Run the benchmarks that need nothing but the repository, one after the other, with their own words.
+
+    python tools/benchmarks/run_all.py [NAME ...]
+
+They print ratios against named peers, taken in one run each. Machines differ and are noisy: read ratios, not times. The
+scripts about quality take folders of data; ``graph_quality.py data/musique-openie`` runs on the bundled one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+DATA = HERE.parents[1] / "data" / "musique-openie"
+RUNS: dict[str, list[str]] = {
+    "decide_speed": [],
+    "langchain_overhead": [],
+    "llamaindex_overhead": [],
+    "pagerank_speed": ["--queries", "4"],
+    "graph_query_speed": [str(DATA)],
+    "semflow_speed": [],
+    "synonym_speed": [],
+    "selection_speed": [],
+    "index_speed": [],
+    "soak_sources": ["--queries", "2000"],
+    "acceptance_coverage": [],
+    "graph_quality": [str(DATA)],
+}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in RUNS]
+    if unknown:
+        print(f"benchmarks must be among {', '.join(RUNS)}; got {', '.join(unknown)}", file=sys.stderr)
+        return 2
+    failed = []
+    for name in names or list(RUNS):
+        print(f"\n== {name} ==", flush=True)
+        done = subprocess.run([sys.executable, str(HERE / f"{name}.py"), *RUNS[name]], check=False)
+        if done.returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,252 @@
+"""Soak asking sources at any size: ``python tools/benchmarks/soak_sources.py [--queries 10000] [--json FILE]``.
+
+S1/S2: three sources, each with 20 % faults: nothing leaks, nothing healthy is lost, every answer equals the oracle.
+S3: memory stays.
+S4: threads and tasks: no answer differs from that of one thread. S5: a source that hangs for ever: the call is back
+within its deadline and 50 ms, the workers stuck are bounded, and it recovers. Overhead: two sources that do nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import sys
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from phasegraph.errors import AllSourcesFailed
+from phasegraph.ranking import Ranking
+from phasegraph.sources import BreakerSettings, Gathered, Gatherer, SourceSettings
+from phasegraph.sources.workers import pool
+from phasegraph.testing import FAILING, FAULTS, FaultPlan, FaultySource
+
+NAMES = ("graph", "lexical", "vector")
+DEADLINE = 0.02
+
+
+class Prepared:
+    """Answers at once, with hits that depend on the query."""
+
+    def __init__(self, name: str) -> None:
+        self.kept = [
+            Ranking(name, [f"{(seed * 7 + row) % 97:02}" for row in range(50)], np.linspace(2.0, 1.0, 50))
+            for seed in range(16)
+        ]
+
+    def search(self, query: str, limit: int | None, upstream: object) -> Ranking:
+        return self.kept[zlib.crc32(query.encode()) % 16]
+
+    async def asearch(self, query: str, limit: int | None, upstream: object) -> Ranking:
+        return self.search(query, limit, upstream)
+
+
+SOURCES = {name: Prepared(name) for name in NAMES}
+
+
+def content(found: Gathered) -> list[tuple[object, ...]]:
+    return [(one.source, one.ids, one.scores.tobytes()) for one in found.rankings]
+
+
+def percentiles(seconds: list[float], scale: float = 1000.0) -> dict[str, float]:
+    named = zip(("p50", "p90", "p99", "max"), np.percentile(seconds, [50, 90, 99, 100]), strict=True)
+    return {name: round(float(value) * scale, 3) for name, value in named}
+
+
+def faults(queries: int) -> dict[str, object]:
+    """S1 and S2."""
+    plans = {name: FaultPlan(0.2, list(FAULTS), seed=1) for name in NAMES}
+    settings = {name: SourceSettings(timeout=DEADLINE, circuit_breaker=None) for name in NAMES}
+    gatherer = Gatherer(settings, timeout=1.0)
+    sources = {name: FaultySource(SOURCES[name], name, plans[name], hang_seconds=0.05) for name in NAMES}
+    tally = dict.fromkeys(("leaked", "lost", "different", "false_reports", "missed_reports", "all_failed"), 0)
+    taken, expected_all_failed = [], 0
+    for number in range(queries):
+        query = f"question {number}"
+        struck = {name: plans[name].strikes(name, query) for name in NAMES}
+        gone = {name for name, kind in struck.items() if kind in FAILING or kind == "hang"}
+        left = {name: SOURCES[name] for name in NAMES if name not in gone and struck[name] != "empty"}
+        expected_all_failed += len(gone) == len(NAMES)
+        start = time.perf_counter()
+        try:
+            found = gatherer.gather(sources, query)
+        except AllSourcesFailed:
+            tally["all_failed"] += 1
+            tally["leaked"] += len(gone) != len(NAMES)
+            continue
+        except Exception:  # noqa: BLE001 - counted
+            tally["leaked"] += 1
+            continue
+        finally:
+            taken.append(time.perf_counter() - start)
+        reported = {one.source for one in found.reports if one.degraded}
+        tally["false_reports"] += len(reported - gone)
+        tally["missed_reports"] += len(gone - reported)
+        tally["lost"] += len(set(left) - {one.source for one in found.rankings})
+        tally["different"] += content(found) != (content(gatherer.gather(left, query)) if left else [])
+    return {
+        "queries": queries,
+        **tally,
+        "expected_all_failed": expected_all_failed,
+        "deadline_ms": DEADLINE * 1000,
+        "ms": percentiles(taken),
+        "per_second": round(queries / sum(taken)),
+    }
+
+
+def clean(queries: int) -> dict[str, object]:
+    """S3: memory (resident kilobytes), file descriptors and threads after a tenth and after all of them."""
+    gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()))
+    measured = []
+    for count in (queries, 9 * queries):
+        for _ in range(count):
+            gatherer.gather(SOURCES, "q")
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        measured.append(
+            (pages * resource.getpagesize() // 1024, len(os.listdir("/proc/self/fd")), threading.active_count())
+        )
+    return {"queries": 10 * queries, "early": measured[0], "late": measured[1]}
+
+
+def concurrency(per_thread: int) -> dict[str, object]:
+    """S4."""
+    gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()), timeout=60.0, strict=True)
+    queries = [f"question {number}" for number in range(50)]
+    expected = {query: content(gatherer.gather(SOURCES, query)) for query in queries}
+
+    def ask(_: int) -> int:
+        return sum(content(gatherer.gather(SOURCES, q)) != expected[q] for q in (queries * per_thread)[:per_thread])
+
+    async def ask_as_task() -> int:
+        wrong = 0
+        for query in queries:
+            wrong += content(await gatherer.agather(SOURCES, query)) != expected[query]
+        return wrong
+
+    async def many() -> int:
+        return sum(await asyncio.gather(*(ask_as_task() for _ in range(200))))
+
+    start = time.perf_counter()
+    with ThreadPoolExecutor(8) as threads:
+        mismatches = sum(threads.map(ask, range(8)))
+    between = time.perf_counter()
+    in_tasks = asyncio.run(many())
+    return {
+        "threads": 8,
+        "per_thread": per_thread,
+        "mismatches": mismatches,
+        "per_second": round(8 * per_thread / (between - start)),
+        "tasks": 200,
+        "mismatches_in_tasks": in_tasks,
+        "per_second_in_tasks": round(10_000 / (time.perf_counter() - between)),
+    }
+
+
+class Hanging:
+    """Hangs until healed."""
+
+    def __init__(self) -> None:
+        self.healed = threading.Event()
+
+    def search(self, query: str, limit: int | None, upstream: object) -> Ranking:
+        self.healed.wait()
+        return SOURCES["graph"].search(query, limit, upstream)
+
+
+def hang(queries: int) -> dict[str, object]:
+    """S5."""
+    interval = 0.5
+    settings = {
+        "graph": SourceSettings(circuit_breaker=BreakerSettings(failures=5, probe_interval=interval), max_in_flight=16),
+        "vector": SourceSettings(),
+    }
+    gatherer = Gatherer(settings, timeout=DEADLINE)
+    alone = {"vector": SOURCES["vector"]}
+    hanging = Hanging()
+    sources = {**alone, "graph": hanging}
+    clean = [_timed(lambda: gatherer.gather(alone, "q"))[0] for _ in range(queries)]
+    waited, skipped, stuck = [], [], 0
+    for _ in range(queries):
+        seconds, found = _timed(lambda: gatherer.gather(sources, "q"))
+        (skipped if found.reports[0].status == "skipped" else waited).append(seconds)
+        stuck = max(stuck, gatherer.health["graph"].in_flight)
+    hanging.healed.set()
+    healed = time.perf_counter()
+    while gatherer.gather(sources, "q").reports[0].status != "ok":
+        time.sleep(0.005)
+    return {
+        "queries": queries,
+        "deadline_ms": DEADLINE * 1000,
+        "waited": len(waited),
+        "over_deadline_ms": percentiles([seconds - DEADLINE for seconds in waited]),
+        "behind_the_breaker_ms": percentiles(skipped),
+        "without_the_source_ms": percentiles(clean),
+        "ratio_p50": round(float(np.median(skipped) / np.median(clean)), 3),
+        "most_stuck": stuck,
+        "recovery_in_probe_intervals": round((time.perf_counter() - healed) / interval, 2),
+    }
+
+
+def overhead(queries: int) -> dict[str, object]:
+    """Two sources that do nothing, in microseconds."""
+    two = {name: SOURCES[name] for name in NAMES[:2]}
+    gatherer = Gatherer(dict.fromkeys(NAMES[:2], SourceSettings()))
+    only_search = {name: _OnlySearch(one) for name, one in two.items()}
+
+    async def awaited(sources: dict[str, Prepared]) -> list[float]:
+        taken = []
+        for _ in range(queries):
+            start = time.perf_counter()
+            await gatherer.agather(sources, "q")
+            taken.append(time.perf_counter() - start)
+        return taken
+
+    return {
+        "sync_us": percentiles([_timed(lambda: gatherer.gather(two, "q"))[0] for _ in range(queries)], 1e6),
+        "native_async_us": percentiles(asyncio.run(awaited(two)), 1e6),
+        "async_in_workers_us": percentiles(asyncio.run(awaited(only_search)), 1e6),
+    }
+
+
+class _OnlySearch:
+    def __init__(self, source: Prepared) -> None:
+        self.search = source.search
+
+
+def _timed(call):
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=10_000)
+    parser.add_argument("--json", default="-")
+    arguments = parser.parse_args()
+    n = arguments.queries
+    table: dict[str, object] = {
+        "overhead": overhead(max(200, n // 5)),
+        "S1_S2": faults(n),
+        "S3": clean(n),
+        "S4": concurrency(max(50, n // 2)),
+        "S5": hang(max(100, n // 10)),
+        "threads_left": pool().threads,
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }
+    text = json.dumps(table, indent=2)
+    if arguments.json == "-":
+        sys.stdout.write(text + "\n")
+    else:
+        Path(arguments.json).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""The studies: which pipelines each compares, and what it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from phasegraph.calibration import Calibrator, ListCalibrator, fit_reference_ecdf
+from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.experiment import (
+    OWN_SYSTEMS,
+    THREE,
+    TWO,
+    Answer,
+    Batch,
+    System,
+    convex,
+    pipeline_system,
+)
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
+
+Rankings = Mapping[str, Sequence[Ranking]]
+PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One question put to the data.
+
+    Parameters
+    ----------
+    name, title, question : str
+    systems : callable
+        ``systems(dataset name, rankings of the other part) -> list of System``; whatever is fitted is fitted on
+        those rankings, without labels.
+    baseline : str
+        What wins, losses and p are against.
+    limit : int
+        Hits of every source.
+    graph_limit : int, optional
+        Hits of the graph, where it is let loose; default `limit`.
+    sources : tuple of str
+        Sources it fuses.
+    """
+
+    name: str
+    title: str
+    question: str
+    systems: Callable[[str, Rankings], list[System]]
+    baseline: str = "vector"
+    limit: int = 200
+    graph_limit: int | None = None
+    sources: tuple[str, ...] = TWO
+
+
+def configuration(dataset: str) -> tuple[float, int]:
+    """The paper's vector weight and graph cap for a data set; those of MuSiQue where it has none."""
+    return next((found for name, found in PAPER.items() if dataset.startswith(name)), PAPER["musique"])
+
+
+def _reference(rankings: Rankings) -> dict[str, Calibrator]:
+    return {name: fit_reference_ecdf([one.scores for one in rankings[name]]) for name in TWO}
+
+
+def _pipeline(dataset: str, calibrator: str, rule: str, cap: int | None = None, **options: object) -> FusionPipeline:
+    weight, _ = configuration(dataset)
+    return FusionPipeline(
+        calibrator=ListCalibrator(calibrator),
+        rule=rule,
+        rule_options=options,
+        weights={"vector": weight, "graph": 1 - weight},
+        pool_caps={} if cap is None else {"graph": cap},
+    )
+
+
+def _own(*names: str) -> list[System]:
+    return [OWN_SYSTEMS[name] for name in names]
+
+
+def table_one(dataset: str, other: Rankings) -> list[System]:
+    """Vectors, RRF and the paper's two configurations."""
+    return _own("vector", "graph", "rrf", "phasegraph", "phasegraph-2wiki", "default")
+
+
+def against_rrf(dataset: str, other: Rankings) -> list[System]:
+    """The same, with RRF as the baseline: the comparison the paper does not report."""
+    return _own("rrf", "vector", "phasegraph", "phasegraph-2wiki", "default")
+
+
+def calibrations(dataset: str, other: Rankings) -> list[System]:
+    """Four calibrations under the linear and the Boltzmann rule, at the paper's weight and cap."""
+    _, cap = configuration(dataset)
+    reference = _reference(other)
+    found = _own("vector", "rrf")
+    for rule in ("linear", "boltzmann"):
+        for label, name in (("own-list percentile", "percentile"), ("min-max", "min_max"), ("raw/max", "max")):
+            found.append(pipeline_system(f"{label}, {rule}", _pipeline(dataset, name, rule, cap), TWO))
+        fitted = replace(_pipeline(dataset, "percentile", rule, cap), calibrators=reference)
+        found.append(pipeline_system(f"reference ECDF, {rule}", fitted, TWO))
+    paper = pipeline_system("", _pipeline(dataset, "percentile", "boltzmann", cap), TWO)
+    found.append(System("own-list percentile, boltzmann, scores bent by exp(5s)", TWO, _bent(paper)))
+    return found
+
+
+def _bent(system: System) -> Answer:
+    """The same system on scores passed through exp(5s): what keeps ranks only does not notice."""
+
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+        bent = {
+            name: [Ranking(name, one.ids, np.exp(5 * (one.scores - one.scores.max(initial=0)))) for one in lists]
+            for name, lists in batch.items()
+        }
+        return system.answer(dataset, bent, k)
+
+    return answer
+
+
+def temperatures(dataset: str, other: Rankings) -> list[System]:
+    """The automatic temperature and fixed ones."""
+    _, cap = configuration(dataset)
+    found = _own("vector")
+    auto = _pipeline(dataset, "percentile", "boltzmann", cap)
+    found.append(pipeline_system("automatic (half the mean energy)", auto, TWO))
+    for fixed in (0.1, 0.25, 0.5, 1.0, 2.0):
+        pipeline = _pipeline(dataset, "percentile", "boltzmann", cap, temperature=fixed)
+        found.append(pipeline_system(f"fixed {fixed:g}", pipeline, TWO))
+    return found
+
+
+def caps(dataset: str, other: Rankings) -> list[System]:
+    """The cap on the graph list, in both readings."""
+    found = _own("vector")
+    for cap in (None, 10, 20, 30, 50, 100):
+        pipeline = _pipeline(dataset, "percentile", "boltzmann", cap)
+        label = "no cap" if cap is None else f"list cut at {cap}"
+        found.append(pipeline_system(label, pipeline, TWO))
+        if cap is not None:
+            only = replace(pipeline, pool_cap_mode="unique_only")
+            found.append(pipeline_system(f"at most {cap} that vectors lack", only, TWO))
+    return found
+
+
+def explosion(dataset: str, other: Rankings) -> list[System]:
+    """The whole graph list, thousands long, and what cures it."""
+    found = _own("vector", "graph", "rrf")
+    plain = _pipeline(dataset, "percentile", "boltzmann")
+    found.append(pipeline_system("paper's rule, whole graph list", plain, TWO))
+    capped = _pipeline(dataset, "percentile", "boltzmann", 30)
+    found.append(pipeline_system("paper's rule, graph list cut at 30", capped, TWO))
+    sized = _pipeline(dataset, "percentile", "boltzmann", None, norm="max")
+    found.append(pipeline_system("paper's rule divided by its maximum", sized, TWO))
+    found.append(pipeline_system("linear over percentiles", _pipeline(dataset, "percentile", "linear"), TWO))
+    return [*found, OWN_SYSTEMS["default"]]
+
+
+def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
+    """Reciprocal rank fusion against convex combination, two sources and three."""
+    found = _own("rrf", "weighted-rrf", "vector", "graph", "bm25")
+    for share in (0.8, 0.7, 0.5, 0.3):
+        pipeline = convex({"vector": share, "graph": 1 - share})
+        found.append(pipeline_system(f"convex, vector {share:g}", pipeline, TWO))
+    found += _own("rrf-three", "weighted-rrf-three")
+    for share in (0.2, 1 / 3, 0.6):
+        rest = (1 - share) / 2
+        pipeline = convex({"vector": rest, "graph": share, "bm25": rest})
+        found.append(pipeline_system(f"convex of three, graph {share:.2g}", pipeline, THREE))
+        ranked = FusionPipeline.reciprocal_rank({"vector": rest, "graph": share, "bm25": rest})
+        found.append(pipeline_system(f"weighted rrf of three, graph {share:.2g}", ranked, THREE))
+    return [*found, *_own("default", "default-three")]
+
+
+WHOLE = 1_000_000
+STUDIES: tuple[Study, ...] = (
+    Study(
+        "table-1",
+        "Vectors, RRF and the paper's fusion",
+        "The shape of the paper's Table 1, on our data and our graph source: wins and losses of LastHop against "
+        "vectors.",
+        table_one,
+        limit=50,
+    ),
+    Study(
+        "against-rrf",
+        "The paper's fusion against RRF",
+        "The paper tests each against vectors only. Here reciprocal rank fusion is the baseline.",
+        against_rrf,
+        baseline="rrf",
+        limit=50,
+    ),
+    Study(
+        "table-2-calibration",
+        "Calibrations and rules",
+        "The shape of the paper's Table 2: own-list percentiles against min-max, raw/max and a reference sample, under "
+        "a weighted sum and under the Boltzmann rule, at the paper's weight and cap for the data set.",
+        calibrations,
+    ),
+    Study(
+        "table-2-temperature",
+        "Temperatures",
+        "Automatic against fixed temperatures of the Boltzmann rule.",
+        temperatures,
+    ),
+    Study("pool-caps", "Pool caps", "How long the graph list may be, under the paper's rule.", caps),
+    Study(
+        "pool-explosion",
+        "The pool explosion, and its cure",
+        "The paper's section 7.2: without a limit the graph returns thousands of passages. Vectors give 50, the graph "
+        "everything that its walk reached.",
+        explosion,
+        limit=50,
+        graph_limit=WHOLE,
+    ),
+    Study(
+        "rrf-or-convex",
+        "RRF or convex combination, two sources and three",
+        "The design record chose weighted RRF; the study it cites prefers a convex combination. Lists of 50; wins, "
+        "losses and p against equal-weight RRF of two sources.",
+        convex_or_rrf,
+        baseline="rrf",
+        limit=50,
+        sources=THREE,
+    ),
+)
