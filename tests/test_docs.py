@@ -81,7 +81,7 @@ def test_the_readme_leads_to_every_page() -> None:
 
 def test_the_commands_that_are_named_exist() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    commands = {name for name in re.findall(r"(?:`|^ *)phasegraph ([a-z]+)\b", text, re.MULTILINE)}
+    commands = set(re.findall(r"(?:`|^    )phasegraph ([a-z]+)\b", text, re.MULTILINE))
     assert commands >= {"evaluate", "tune", "explain", "fuse", "index"}
     program = "import sys; from phasegraph.cli import main; sys.exit(main(['--help']))"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
