@@ -224,7 +224,7 @@ def test_index_reads_triples_and_names_a_bad_line(folder, tmp_path, capsys):
     assert main(command) == 0
     triples.write_text('{"id": "p99", "triples": []}\n', encoding="utf-8")
     assert main(command) == 1
-    assert "triples.jsonl:1: a passage with triples must be in the corpus; 'p99'" in capsys.readouterr().err
+    assert "triples.jsonl:1: passage 'p99' is not in the corpus" in capsys.readouterr().err
 
 
 def test_a_graph_of_another_corpus_is_refused(folder, many, tmp_path, capsys):

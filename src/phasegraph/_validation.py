@@ -1,15 +1,25 @@
-"""Checks of arguments; each error names the field, what must hold and what was given."""
+"""Checks of arguments; each error names the argument, what must hold and what was given.
+
+A check returns the value in the type that the caller works with, and raises InvalidTypeError for a wrong type and
+InvalidInputError for a wrong value.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
+from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether `value` is a real number, NaN and infinities included; a boolean is not."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def check_count(name: str, value: object, *, minimum: int = 0) -> int:
@@ -21,48 +31,24 @@ def check_count(name: str, value: object, *, minimum: int = 0) -> int:
     return int(value)
 
 
+def check_real(name: str, value: object) -> float:
+    """`value` as a float, which may be NaN or infinite; booleans are refused."""
+    if not is_number(value):
+        raise InvalidTypeError(f"{name} must be a number; got {value!r}")
+    return float(value)
+
+
 def check_number(name: str, value: object, *, minimum: float | None = 0.0) -> float:
     """`value` as a finite float, >= `minimum` where one is given; booleans are refused."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InvalidTypeError(f"{name} must be a number; got {value!r}")
-    number = float(value)
-    if not np.isfinite(number) or (minimum is not None and number < minimum):
+    number = check_real(name, value)
+    if not math.isfinite(number) or (minimum is not None and number < minimum):
         bound = "finite" if minimum is None else f"finite and >= {minimum:g}"
         raise InvalidInputError(f"{name} must be {bound}; got {value!r}")
     return number
 
 
-def check_query(query: object) -> str:
-    """`query` as text that is not blank."""
-    if not isinstance(query, str):
-        raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
-    if not query.strip():
-        raise InvalidInputError(f"query must not be empty or blank; got {query!r}")
-    return query
-
-
-def check_flag(name: str, value: object) -> bool:
-    """`value`, which must be True or False."""
-    if not isinstance(value, bool):
-        raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
-    return value
-
-
-def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
-    """Refuse what is not among the names in `allowed`."""
-    if not isinstance(value, str) or value not in allowed:
-        raise InvalidInputError(f"{name} must be one of {sorted(allowed)}; got {value!r}")
-
-
-def check_mapping(name: str, value: object) -> Mapping[str, Any]:
-    """`value` as a read-only mapping in name order."""
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidTypeError(f"{name} must be a mapping with names as keys; got {value!r}")
-    return MappingProxyType(dict(sorted(value.items())))
-
-
 def check_range(name: str, value: object, low: float = 0.0, high: float = math.inf, *, ends: str = "[]") -> float:
-    """`value` as a finite float between `low` and `high`; a bracket of `ends` takes its bound in, a parenthesis not.
+    """`value` as a finite float between `low` and `high`; a bracket of `ends` includes its bound, a parenthesis not.
 
     Examples
     --------
@@ -80,15 +66,64 @@ def check_range(name: str, value: object, low: float = 0.0, high: float = math.i
     return number
 
 
+def check_seconds(name: str, value: object) -> None:
+    """Raise unless `value` is None or a finite number of seconds above 0."""
+    if value is not None:
+        check_range(name, value, ends="(]")
+
+
+def check_flat(name: str, values: object) -> FloatArray:
+    """`values` copied to a flat float64 array of finite numbers."""
+    try:
+        array = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(f"{name} must be a flat array of numbers; {error}") from error
+    if array.ndim != 1:
+        raise InvalidInputError(f"{name} must be a flat array; got shape {array.shape}")
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise InvalidInputError(f"{name} must be finite; got {float(array[~finite][0])!r}")
+    return array
+
+
+def check_flag(name: str, value: object) -> bool:
+    """`value`, which must be True or False."""
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{name} must be True or False; got {value!r}")
+    return value
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Refuse what is not among the names in `allowed`."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInputError(f"{name} must be one of {sorted(allowed)}; got {value!r}")
+
+
+def check_text(name: str, value: object) -> str:
+    """`value`, which must be a string."""
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{name} must be a string; got {value!r:.80}")
+    return value
+
+
+def check_query(query: object) -> str:
+    """`query` as text that is not blank."""
+    if not isinstance(query, str):
+        raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
+    if not query.strip():
+        raise InvalidInputError(f"query must not be empty or blank; got {query!r}")
+    return query
+
+
 def check_rows(name: str, value: object) -> Iterable[Any]:
-    """`value`, which must be iterable and no text."""
+    """`value`, which must be iterable and not a string."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise InvalidTypeError(f"{name} must be a list and no text; got {value!r:.80}")
+        raise InvalidTypeError(f"{name} must be a list, not a string; got {value!r:.80}")
     return value
 
 
 def check_names(name: str, value: object) -> tuple[str, ...]:
-    """`value` as a tuple of strings; a single string is no list of them."""
+    """`value` as a tuple of strings; a single string is refused."""
     names = tuple(check_rows(name, value))
     for each in names:
         if not isinstance(each, str):
@@ -96,9 +131,21 @@ def check_names(name: str, value: object) -> tuple[str, ...]:
     return names
 
 
-def check_seconds(field: str, value: object) -> None:
-    """Raise unless `value` is None or a finite number of seconds above 0."""
-    if value is None:
-        return
-    if check_number(field, value) == 0:
-        raise InvalidInputError(f"{field} must be > 0; got {value!r}")
+def check_mapping(name: str, value: object) -> Mapping[str, Any]:
+    """`value` as a read-only mapping in name order."""
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidTypeError(f"{name} must be a mapping with names as keys; got {value!r}")
+    return MappingProxyType(dict(sorted(value.items())))
+
+
+def check_keys(owner: str, data: object, known: Collection[str], *, required: Iterable[str] = ()) -> dict[str, Any]:
+    """`data`, read from JSON, as a dict of an `owner`'s known fields, the required ones among them."""
+    if not isinstance(data, Mapping):
+        raise InvalidTypeError(f"{owner} must be read from an object; got {data!r}")
+    unknown = sorted(set(data) - set(known))
+    if unknown:
+        raise InvalidInputError(f"{owner} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    for name in required:
+        if name not in data:
+            raise InvalidInputError(f"{owner} needs the field {name!r}; it was not given")
+    return dict(data)

@@ -17,12 +17,14 @@ without importing us::
     Warning
     └── PhasegraphWarning (UserWarning)
 
-A message states what must hold, then what was given.
+A message says what happened and what to do about it; for a value, what must hold and what was given. Every error
+survives ``pickle`` with its type, message and causes, so that one raised in a worker process arrives whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 
 class PhasegraphError(Exception):
@@ -46,7 +48,10 @@ class IntegrityError(InvalidInputError):
 
 
 class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name the documentation promises
-    """No source answered.
+    """Every source failed; the message gives each one's reason.
+
+    An error of this library is quoted. Of any other only the class is named, because its text may hold an address, a
+    password or the query; it is in `causes`, the first one being the ``__cause__``.
 
     Parameters
     ----------
@@ -56,8 +61,31 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
     def __init__(self, causes: Mapping[str, BaseException]) -> None:
         self.causes = dict(causes)
-        listed = "; ".join(f"{name}: {type(error).__name__}" for name, error in self.causes.items())
-        super().__init__(f"at least one source must answer; all of them failed ({listed})")
+        self.__cause__ = next(iter(self.causes.values()), None)
+        super().__init__("all sources failed. " + "; ".join(f"{name}: {_reason(one)}" for name, one in causes.items()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        portable = {name: _portable(error) for name, error in self.causes.items()}
+        return _rebuilt, (type(self), str(self), portable)
+
+
+def _reason(error: BaseException) -> str:
+    return str(error) if isinstance(error, PhasegraphError) and str(error) else type(error).__name__
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error, or a RuntimeError with its class and text where it cannot be copied and so would break unpickling."""
+    try:
+        deepcopy(error)
+    except Exception:  # noqa: BLE001 - whatever a foreign error does when it is copied
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _rebuilt(kind: type[AllSourcesFailed], message: str, causes: dict[str, BaseException]) -> AllSourcesFailed:
+    error = kind(causes)
+    error.args = (message,)
+    return error
 
 
 class DegradedError(PhasegraphError, RuntimeError):

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_choice, check_flat, check_number, check_range, check_real
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 
@@ -65,8 +66,21 @@ class Prior(Protocol):
         ...
 
 
+class _Stored:
+    """A prior whose state is its registered name and its fields."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+    additive: ClassVar[bool] = False
+
+    def to_dict(self: Any) -> dict[str, object]:
+        """JSON-ready state."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {"name": self.name, **{key: list(one) if isinstance(one, tuple) else one for key, one in values.items()}}
+
+
 @dataclass(frozen=True, slots=True)
-class ExactMatchBonus:
+class ExactMatchBonus(_Stored):
     """Bonus of a candidate that holds the query word for word (reconstructed: the design record names it only).
 
     Parameters
@@ -88,29 +102,20 @@ class ExactMatchBonus:
     array([0.1, 0. ])
     """
 
+    name: ClassVar[str] = "exact_match"
+    additive: ClassVar[bool] = True
     weight: float = 0.0
     rank_constant: float = 60.0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.weight) and self.weight >= 0):
-            raise InvalidInputError(f"weight must be finite and >= 0; got {self.weight!r}")
-        if not (np.isfinite(self.rank_constant) and self.rank_constant > 0):
-            raise InvalidInputError(f"rank_constant must be finite and positive; got {self.rank_constant!r}")
-
-    @property
-    def additive(self) -> bool:
-        """True: it is added."""
-        return True
+        check_number("weight", self.weight)
+        check_range("rank_constant", self.rank_constant, ends="(]")
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """(n,) bonuses >= 0."""
         query = " ".join(context.query.split()).casefold()
         bonus = self.weight / (self.rank_constant + 1.0)
         return np.array([bonus if _is_exact(query, context.attributes.get(i)) else 0.0 for i in ids])
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
-        return {"name": "exact_match", "weight": self.weight, "rank_constant": self.rank_constant}
 
 
 def _is_exact(query: str, attributes: Mapping[str, object] | None) -> bool:
@@ -124,77 +129,19 @@ def _is_exact(query: str, attributes: Mapping[str, object] | None) -> bool:
 
 
 def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -> FloatArray:
-    """``(1 - strength) + strength * importance``: the design record's prior.
-
-    Parameters
-    ----------
-    importance : (n,) array of float
-        In [0, 1].
-    strength : float, default 0.3
-        In [0, 1]; 0 has no effect.
-
-    Returns
-    -------
-    (n,) array of float
-        In [1 - strength, 1].
-
-    Raises
-    ------
-    InvalidInputError
-        If a value is outside [0, 1].
-
-    Notes
-    -----
-    With one source, reciprocal rank and k = 60, importance 1 at rank 27 beats importance 0 at rank 1 at the default
-    strength: ``61 / .7 - 60 = 27.14``.
-
-    Examples
-    --------
-    >>> importance_multiplier(np.array([0.0, 0.5, 1.0]))
-    array([0.7 , 0.85, 1.  ])
-    """
-    check_unit("strength", strength)
-    values = np.asarray(importance, dtype=np.float64)
-    if not ((values >= 0) & (values <= 1)).all():
-        raise InvalidInputError(f"importance must be in [0, 1]; got {values.tolist()}")
-    return (1.0 - strength) + strength * values
+    """``(1 - strength) + strength * importance``, both in [0, 1]: the design record's prior."""
+    check_range("strength", strength, 0, 1)
+    return (1.0 - strength) + strength * _column("importance", importance, 0.0, 1.0)
 
 
 def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
-    """``exp(-ln 2 * age / half_life)``: one half after each half-life.
-
-    Parameters
-    ----------
-    age : (n,) array of float
-        Seconds; negative (a date in the future) counts as 0.
-    half_life : float
-        Seconds, > 0; a parameter of its own, never a weight.
-
-    Returns
-    -------
-    (n,) array of float
-        In (0, 1].
-
-    Raises
-    ------
-    InvalidInputError
-        If `half_life` is not positive or an age is not finite.
-
-    Examples
-    --------
-    >>> recency(np.array([-5.0, 0.0, 60.0, 120.0]), half_life=60.0)
-    array([1.  , 1.  , 0.5 , 0.25])
-    """
-    if not (np.isfinite(half_life) and half_life > 0):
-        raise InvalidInputError(f"half_life must be finite and positive (seconds); got {half_life!r}")
-    values = np.asarray(age, dtype=np.float64)
-    if not np.isfinite(values).all():
-        raise InvalidInputError("age must be finite; got NaN or infinity")
-    return np.asarray(np.exp(-math.log(2.0) * np.maximum(values, 0.0) / half_life))
+    """``exp(-ln 2 * age / half_life)``: one half after each half-life. A date in the future has age 0."""
+    check_range("half_life", half_life, ends="(]")
+    return np.asarray(np.exp(-math.log(2.0) * np.maximum(check_flat("age", age), 0.0) / half_life))
 
 
 @dataclass(frozen=True, slots=True)
-class UnitPrior:
+class UnitPrior(_Stored):
     """Multiplier from an attribute in [0, 1]: importance or authority.
 
     Parameters
@@ -213,30 +160,22 @@ class UnitPrior:
     array([0.5, 1. ])
     """
 
+    name: ClassVar[str] = "unit"
     key: str = "importance"
     strength: float = 0.3
     neutral: float = 1.0
 
     def __post_init__(self) -> None:
-        check_unit("strength", self.strength)
-        check_unit("neutral", self.neutral)
-
-    @property
-    def additive(self) -> bool:
-        """False: it multiplies."""
-        return False
+        check_range("strength", self.strength, 0, 1)
+        check_range("neutral", self.neutral, 0, 1)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """Multipliers in [1 - strength, 1]."""
-        return importance_multiplier(column_of(ids, context, self.key, self.neutral), strength=self.strength)
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
-        return {"name": "unit", "key": self.key, "strength": self.strength, "neutral": self.neutral}
+        return importance_multiplier(_attribute(ids, context, self.key, self.neutral), strength=self.strength)
 
 
 @dataclass(frozen=True, slots=True)
-class RecencyPrior:
+class RecencyPrior(_Stored):
     """Multiplier that halves its variable part with each half-life.
 
     Parameters
@@ -255,63 +194,41 @@ class RecencyPrior:
     array([0.5, 1. ])
     """
 
+    name: ClassVar[str] = "recency"
     half_life: float
     strength: float = 0.3
     key: str = "timestamp"
 
     def __post_init__(self) -> None:
-        check_unit("strength", self.strength)
+        check_range("strength", self.strength, 0, 1)
         recency(np.zeros(1), half_life=self.half_life)
-
-    @property
-    def additive(self) -> bool:
-        """False: it multiplies."""
-        return False
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
-        if context.now is None:
-            raise InvalidInputError("a recency prior needs Context.now (seconds since the epoch); got None")
-        ages = context.now - column_of(ids, context, self.key, context.now)
-        return (1.0 - self.strength) + self.strength * recency(ages, half_life=self.half_life)
-
-    def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
-        return {"name": "recency", "half_life": self.half_life, "strength": self.strength, "key": self.key}
+        age = _ages(ids, context, self.key)
+        return importance_multiplier(recency(age, half_life=self.half_life), strength=self.strength)
 
 
-def column_of(ids: Sequence[str], context: Context, key: str, default: float) -> FloatArray:
+def _attribute(ids: Sequence[str], context: Context, key: str, default: float) -> FloatArray:
     """(n,) values of an attribute, `default` where a candidate has none."""
     out = np.full(len(ids), float(default))
     for row, identifier in enumerate(ids):
         value = context.attributes.get(identifier, {}).get(key)
-        if value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
-            raise InvalidTypeError(f"attribute {key!r} of candidate {identifier!r} must be a number; got {value!r}")
-        out[row] = float(value)
+        if value is not None:
+            out[row] = check_real(f"attribute {key!r} of candidate {identifier!r}", value)
     return out
 
 
-def check_unit(name: str, value: float) -> None:
-    """Raise unless `value` is in [0, 1]."""
-    if not (np.isfinite(value) and 0.0 <= value <= 1.0):
-        raise InvalidInputError(f"{name} must be in [0, 1]; got {value!r}")
+def _ages(ids: Sequence[str], context: Context, key: str) -> FloatArray:
+    """(n,) seconds since the time in an attribute; 0 where a candidate has none."""
+    if context.now is None:
+        raise InvalidInputError("this prior needs Context.now (seconds since the epoch); got None")
+    return context.now - _attribute(ids, context, key, context.now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Superposition:
-    """What the document computes for each passage.
-
-    Parameters
-    ----------
-    relevance : (n,) array of float
-        ``0.6 * cosine + 0.25 * recency + 0.15 * authority``, in [0, 1]; the collapse probability.
-    energy : (n,) array of float
-        ``frequency + 0.1 * (1 - recency)``.
-    amplitude : (n,) array of complex
-        ``sqrt(relevance) * exp(i * energy / hbar)``.
-    """
+    """Relevance in [0, 1], energy and amplitude of each passage, as the document computes them: (n,) arrays."""
 
     relevance: FloatArray
     energy: FloatArray
@@ -334,12 +251,12 @@ def superposition(
     decay_per_hour: float = 0.25,
     hbar: float = 1.0,
 ) -> Superposition:
-    """Weighted mean of similarity, recency and authority, in the document's vocabulary.
+    """Weighted mean of similarity, recency and authority, in the vocabulary of the quantum document.
 
     Parameters
     ----------
     cosine, authority : (n,) array_like of float
-        In [0, 1].
+        In [0, 1]; a negative cosine has no square root, so map it first.
     age_seconds : (n,) array_like of float
         A time in the future counts as age 0.
     frequency : (n,) array_like of float or float, default 0
@@ -356,29 +273,18 @@ def superposition(
     -------
     Superposition
 
-    Raises
-    ------
-    InvalidInputError
-        If a value is outside its range. A negative cosine has no square root, so it is refused; map it first.
-
     Notes
     -----
-    Nothing interferes: phase, energy and both constants cannot influence any output but themselves, and the
-    collapse probability equals the weighted mean. The document's code squares the relevance, its formulas do
-    not; the formulas are followed.
-
-    Examples
-    --------
-    >>> found = superposition([0.8], [3600.0], [0.5], frequency=1.5)
-    >>> found.relevance.round(6), found.energy.round(6)
-    (array([0.7497]), array([1.52212]))
+    ``relevance = 0.6 * cosine + 0.25 * recency + 0.15 * authority``, ``energy = frequency + 0.1 * (1 - recency)``,
+    ``amplitude = sqrt(relevance) * exp(i * energy / hbar)``. Nothing interferes: phase, energy and both constants
+    cannot influence any output but themselves, and the collapse probability equals the weighted mean. The document's
+    code squares the relevance, its formulas do not; the formulas are followed.
     """
     first, second, third = weights
     if min(weights) < 0 or sum(weights) > 1 + 1e-12:
         raise InvalidInputError(f"weights must be >= 0 and sum to at most 1; got {weights!r}")
-    for name, number, low in (("decay_per_hour", decay_per_hour, 0.0), ("hbar", hbar, np.nextafter(0, 1))):
-        if not (np.isfinite(number) and number >= low):
-            raise InvalidInputError(f"{name} must be finite and >= {low:g}; got {number!r}")
+    check_number("decay_per_hour", decay_per_hour)
+    check_range("hbar", hbar, ends="(]")
     similarity = _column("cosine", cosine, 0.0, 1.0)
     standing = _column("authority", authority, 0.0, 1.0)
     ages = _column("age_seconds", age_seconds, -np.inf, np.inf)
@@ -392,16 +298,14 @@ def superposition(
 
 
 def _column(name: str, values: FloatArray, low: float, high: float) -> FloatArray:
-    column = np.array(values, dtype=np.float64)
-    if column.ndim != 1 or not np.isfinite(column).all():
-        raise InvalidInputError(f"{name} must be a flat array of finite numbers")
+    column = check_flat(name, values)
     if len(column) and (column.min() < low or column.max() > high):
         raise InvalidInputError(f"{name} must be in [{low:g}, {high:g}]; got {column.min():g} to {column.max():g}")
     return column
 
 
 @dataclass(frozen=True, slots=True)
-class SuperpositionPrior:
+class SuperpositionPrior(_Stored):
     """The document's relevance as a multiplier: a weighted mean of similarity, recency and authority.
 
     Parameters
@@ -425,78 +329,41 @@ class SuperpositionPrior:
     array([0.7497, 1.    ])
     """
 
+    name: ClassVar[str] = "superposition"
     weights: tuple[float, float, float] = (0.6, 0.25, 0.15)
     decay_per_hour: float = 0.25
     strength: float = 0.3
 
     def __post_init__(self) -> None:
-        check_unit("strength", self.strength)
-        put = object.__setattr__
-        put(self, "weights", tuple(self.weights))
+        check_range("strength", self.strength, 0, 1)
+        object.__setattr__(self, "weights", tuple(self.weights))
         one = np.ones(1)
         superposition(one, one, one, weights=self.weights, decay_per_hour=self.decay_per_hour)
 
-    @property
-    def additive(self) -> bool:
-        """False: it multiplies."""
-        return False
-
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
-        if context.now is None:
-            raise InvalidInputError("a superposition prior needs Context.now (seconds since the epoch); got None")
-        ages = context.now - column_of(ids, context, "timestamp", context.now)
         found = superposition(
-            column_of(ids, context, "cosine", 1.0),
-            ages,
-            column_of(ids, context, "authority", 1.0),
+            _attribute(ids, context, "cosine", 1.0),
+            _ages(ids, context, "timestamp"),
+            _attribute(ids, context, "authority", 1.0),
             weights=self.weights,
             decay_per_hour=self.decay_per_hour,
         )
         return (1.0 - self.strength) + self.strength * found.relevance
 
-    def to_dict(self) -> dict[str, object]:
-        """JSON-ready state."""
-        return {
-            "name": "superposition",
-            "weights": list(self.weights),
-            "decay_per_hour": self.decay_per_hour,
-            "strength": self.strength,
-        }
-
 
 def prior_from_dict(state: Mapping[str, object]) -> Prior:
-    """Rebuild a prior from its ``to_dict`` state.
-
-    Parameters
-    ----------
-    state : mapping
-        With a registered ``name`` and the prior's options.
-
-    Returns
-    -------
-    Prior
-
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown or an option does not belong to it.
-
-    Examples
-    --------
-    >>> prior_from_dict({"name": "unit", "key": "authority"})
-    UnitPrior(key='authority', strength=0.3, neutral=1.0)
-    """
+    """Rebuild a prior from its ``to_dict`` state; InvalidInputError where a name or an option is unknown."""
     options = {str(key): value for key, value in state.items() if key != "name"}
     name = state.get("name")
-    if not isinstance(name, str) or name not in PRIORS:
-        raise InvalidInputError(f"prior name must be one of {sorted(PRIORS)}; got {name!r}")
+    check_choice("prior name", name, PRIORS)
     try:
-        return PRIORS[name](**options)
+        return PRIORS[str(name)](**options)
+    except InvalidTypeError:
+        raise
     except TypeError as error:
         raise InvalidInputError(f"prior {name!r} does not take the options {sorted(options)}") from error
 
 
-PRIORS: Mapping[str, Callable[..., Prior]] = MappingProxyType(
-    {"unit": UnitPrior, "recency": RecencyPrior, "exact_match": ExactMatchBonus, "superposition": SuperpositionPrior}
-)
+_KINDS = (UnitPrior, RecencyPrior, ExactMatchBonus, SuperpositionPrior)
+PRIORS: Mapping[str, Callable[..., Prior]] = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -7,9 +7,8 @@ into :class:`Candidates`, where a score that a source did not return is NaN and 
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from itertools import compress, repeat
 from operator import attrgetter
@@ -19,19 +18,10 @@ from typing import Any, Literal, SupportsFloat, TypeAlias
 import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph._validation import check_choice, check_count, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, np.int32})
-
-
-def is_number(value: object) -> bool:
-    """Whether `value` is a real number; a boolean is none."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
-def all_none(scores: Sequence[object]) -> bool:
-    """Whether every one of at least one score is None."""
-    return scores[0] is None and all(score is None for score in scores)
 
 
 def all_true(flags: BoolArray) -> bool:
@@ -43,46 +33,25 @@ def as_floats(scores: Sequence[object] | FloatArray) -> FloatArray:
     """Numbers as float64, anything that is not a number as NaN."""
     if isinstance(scores, np.ndarray) and scores.dtype.kind in "fiu":
         return scores.astype(np.float64)
-    if len(scores) and type(scores[0]) is float:
-        found = _all_floats(scores)
-        if found is not None:
-            return found
     if set(map(type, scores)) <= _NUMERIC:
         try:
             return np.array(scores, dtype=np.float64)
         except OverflowError:
-            return np.array([_as_float(score) for score in scores], dtype=np.float64)
+            pass
     return np.array([_as_float(score) for score in scores], dtype=np.float64)
 
 
-def _all_floats(scores: Sequence[object] | FloatArray) -> FloatArray | None:
-    """The numbers, where all of them are and none can be a boolean in disguise; else None.
-
-    Packing is the quickest conversion: a third of what NumPy needs for a list.
-    """
-    try:
-        found = np.frombuffer(struct.pack(f"{len(scores)}d", *scores))
-    except (struct.error, TypeError, ValueError, OverflowError, RuntimeError):
-        return None
-    return found if all_true(found != 0.0) and all_true(found != 1.0) else None
-
-
 def _as_float(score: object) -> float:
-    if isinstance(score, bool | np.bool_ | str | bytes) or score is None:
-        return float("nan")
-    if isinstance(score, Decimal | SupportsFloat):
+    if isinstance(score, Decimal | SupportsFloat) and not isinstance(score, bool | np.bool_ | str | bytes):
         try:
             return float(score)
         except (TypeError, ValueError, OverflowError, RuntimeError):
-            return float("nan")
+            pass
     return float("nan")
 
 
 def by_fields(value: Any) -> tuple[Callable[..., Any], tuple[type, Mapping[str, Any]]]:
-    """``__reduce__`` of a frozen dataclass: it is made again, and checked again, from its fields.
-
-    Nothing of this library reads a pickle from a file; it is for worker processes and for ``copy.deepcopy``.
-    """
+    """As ``__reduce__`` of a frozen dataclass, make it again, with all its checks, from its fields."""
     given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
     plain = {name: dict(one) if isinstance(one, MappingProxyType) else one for name, one in given.items()}
     return _made, (type(value), plain)
@@ -103,16 +72,11 @@ class Background:
     Parameters
     ----------
     location, scale : float
-        Mean and standard deviation of the transformed scores; `scale` is positive.
+        Mean and standard deviation of the transformed scores; finite, `scale` positive.
     transform : {"identity", "log"}, default "identity"
         What is applied to a score first; ``log`` is ``log(score + floor)``.
     floor : float, default 0.0
         Added before the logarithm; >= 0.
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is not finite, `scale` is not positive or `floor` is negative.
 
     Examples
     --------
@@ -126,17 +90,10 @@ class Background:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("location", "scale", "floor"):
-            if not is_number(getattr(self, name)):
-                raise InvalidTypeError(f"Background.{name} must be a number; got {getattr(self, name)!r}")
-        if not np.isfinite(self.location):
-            raise InvalidInputError(f"Background.location must be finite; got {self.location!r}")
-        if not (np.isfinite(self.scale) and self.scale > 0):
-            raise InvalidInputError(f"Background.scale must be finite and positive; got {self.scale!r}")
-        if self.transform not in ("identity", "log"):
-            raise InvalidInputError(f"Background.transform must be 'identity' or 'log'; got {self.transform!r}")
-        if not (np.isfinite(self.floor) and self.floor >= 0):
-            raise InvalidInputError(f"Background.floor must be finite and >= 0; got {self.floor!r}")
+        check_number("Background.location", self.location, minimum=None)
+        check_range("Background.scale", self.scale, ends="(]")
+        check_choice("Background.transform", self.transform, ("identity", "log"))
+        check_number("Background.floor", self.floor)
 
     def standardise(self, scores: FloatArray, /) -> FloatArray:
         """Standard deviations above the source's mean, shape of `scores`; higher is better."""
@@ -147,12 +104,6 @@ class Background:
             values -= self.location
         values /= self.scale
         return values
-
-
-Header: TypeAlias = "tuple[Background | None, int | None, Mapping[str, object], str]"
-_EMPTY: Mapping[str, object] = MappingProxyType({})
-_ROWS = tuple(range(4096))  # row numbers that need not be made anew for every ranking
-_IDS_RANKING = "Ranking.ids must be strings that are not empty; source {0!r} gave {1!r}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -189,11 +140,6 @@ class Ranking:
     row_of : callable
         ``row_of(id)`` is its row, or None; ``row_of(id, other)`` `other`. Quicker than through `positions`.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If a field breaks what is said above.
-
     Examples
     --------
     >>> Ranking("vector", ["b", "a", "c"], [0.5, 0.9, 0.5]).ids
@@ -214,28 +160,30 @@ class Ranking:
     row_of: Callable[..., int | None] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_header(self)
-        scores = _as_array(self.source, "scores", self.scores)
-        if scores.ndim != 1 or len(scores) != len(self.ids):
-            raise InvalidInputError(
-                f"Ranking.scores must have one value per id; got {scores.shape} for {len(self.ids)} ids"
-            )
+        source, ids = self.source, self.ids
+        if not isinstance(source, str) or not source.strip():
+            raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {source!r}")
+        if isinstance(ids, str | bytes):
+            raise InvalidTypeError(f"Ranking.ids must be a sequence of strings; source {source!r} gave one string")
+        check_count("Ranking.dropped", self.dropped)
+        if self.size is not None:
+            check_count("Ranking.size", self.size)
+        scores = _numbers(source, "scores", self.scores)
+        if scores.ndim != 1 or len(scores) != len(ids):
+            raise InvalidInputError(f"Ranking.scores must have one value per id; got {scores.shape} for {len(ids)} ids")
         if not all_true(np.isfinite(scores)):
-            raise InvalidInputError(f"Ranking.scores must be finite; source {self.source!r} gave NaN or infinity")
-        raw = scores if self.raw is None else _as_array(self.source, "raw", self.raw)
+            raise InvalidInputError(f"Ranking.scores must be finite; source {source!r} gave NaN or infinity")
+        raw = scores if self.raw is None else _numbers(source, "raw", self.raw)
         if raw.shape != scores.shape:
             raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
-        self._settle(scores, raw)
-
-    def _settle(self, scores: FloatArray, raw: FloatArray) -> None:
-        """Put the hits in order; `scores` and `raw` are finite, and nobody else's."""
-        ids = _check_ids(self.source, self.ids)
+        ids = tuple(ids)
+        if not _all_text(ids):
+            wrong = next((one for one in ids if not isinstance(one, str)), "")
+            raise InvalidTypeError(f"Ranking.ids must be strings that are not empty; source {source!r} gave {wrong!r}")
         positions = _positions(ids)
         if len(positions) != len(ids) or not _is_ordered(ids, scores):
             ids, scores, raw = _canonical(ids, scores, raw)
             positions = _positions(ids)
-        if "" in positions:
-            raise InvalidTypeError(_IDS_RANKING.format(self.source, ""))
         scores.setflags(write=False)
         raw.setflags(write=False)
         put = object.__setattr__
@@ -262,7 +210,7 @@ class Ranking:
         higher_is_better: bool = True,
         background: Background | None = None,
         size: int | None = None,
-        payloads: Mapping[str, object] = _EMPTY,
+        payloads: Mapping[str, object] = MappingProxyType({}),
         reason: str = "",
     ) -> Ranking:
         """Build a ranking from what a store returned, dropping and counting unusable scores.
@@ -283,11 +231,6 @@ class Ranking:
         Ranking
             With `dropped` set to the number of hits removed.
 
-        Raises
-        ------
-        InvalidInputError
-            If `scores` and `ids` differ in length.
-
         Examples
         --------
         >>> ranking = Ranking.from_hits("v", ["a", "b", "c"], [0.2, float("nan"), 0.1], higher_is_better=False)
@@ -299,105 +242,40 @@ class Ranking:
                 f"scores must have one entry per id; source {source!r} gave {len(scores)} for {len(ids)} ids"
             )
         count = len(ids)
-        header = (background, size, payloads, reason)
-        if scores is None or (count and not isinstance(scores, np.ndarray) and all_none(scores)):
-            return cls._in_order(source, ids, header)
+        header: dict[str, Any] = {"background": background, "size": size, "payloads": payloads, "reason": reason}
+        text = None if _all_text(ids) else np.array([isinstance(one, str) and one != "" for one in ids], dtype=bool)
+        if scores is None or (count and not isinstance(scores, np.ndarray) and all(one is None for one in scores)):
+            named = ids if text is None else list(compress(ids, text))
+            unique = tuple(dict.fromkeys(named))
+            falling, unknown = np.arange(-1.0, -len(unique) - 1.0, -1.0), np.full(len(unique), np.nan)
+            return cls(source, unique, falling, unknown, rank_only=True, dropped=count - len(named), **header)
         values = as_floats(scores)
-        keep = np.isfinite(values)
-        if not all_true(keep):
-            ids, values = _rows(ids, values, np.flatnonzero(keep).tolist())
+        usable = np.isfinite(values) if text is None else np.isfinite(values) & text
+        if not all_true(usable):
+            ids, values = list(compress(ids, usable)), values[usable]
         signed = values if higher_is_better else -values
-        try:
-            return cls._made(source, ids, signed, values, False, count - len(ids), header)
-        except InvalidTypeError:
-            if all(map(_is_id, ids)):
-                raise
-        kept = [row for row, identifier in enumerate(ids) if _is_id(identifier)]
-        named = [ids[row] for row in kept]
-        return cls._made(source, named, signed[kept], values[kept], False, count - len(kept), header)
-
-    @classmethod
-    def _in_order(cls, source: str, ids: Sequence[str], header: Header) -> Ranking:
-        """The ranking of hits of which only the order is known."""
-        try:
-            made = cls._made(source, ids, _falling(len(ids)), np.full(len(ids), np.nan), True, 0, header)
-            if len(made.ids) == len(ids):
-                return made
-        except InvalidTypeError:
-            if all(map(_is_id, ids)):
-                raise
-        named = [identifier for identifier in ids if _is_id(identifier)]
-        unique = tuple(dict.fromkeys(named))
-        raw = np.full(len(unique), np.nan)
-        return cls._made(source, unique, _falling(len(unique)), raw, True, len(ids) - len(named), header)
-
-    @classmethod
-    def _made(
-        cls,
-        source: str,
-        ids: Sequence[str],
-        scores: FloatArray,
-        raw: FloatArray,
-        rank_only: bool,
-        dropped: int,
-        header: Header,
-    ) -> Ranking:
-        """The ranking of numbers that are known to be finite, one per id, and in arrays of their own."""
-        made = object.__new__(cls)
-        values = (source, ids, scores, raw, rank_only, *header, dropped)
-        for put, value in zip(_PUT, values, strict=True):
-            put(made, value)
-        _check_header(made)
-        made._settle(scores, raw)
-        return made
+        return cls(source, ids, signed, values, dropped=count - len(ids), **header)
 
 
-def _falling(count: int) -> FloatArray:
-    """Minus the ranks from 1."""
-    return np.arange(-1.0, -count - 1.0, -1.0)
-
-
-def _rows(ids: Sequence[str], values: FloatArray, rows: list[int]) -> tuple[list[str], FloatArray]:
-    return [ids[row] for row in rows], values[rows]
-
-
-def _is_id(value: object) -> bool:
-    return isinstance(value, str) and value != ""
+def _all_text(ids: Sequence[object]) -> bool:
+    """Whether every id is a string and none is empty; joining them is the quickest way to see that they are strings."""
+    try:
+        "".join(ids)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return all(ids)
 
 
 def _positions(ids: tuple[str, ...]) -> dict[str, int]:
     """Row of each id; of a repeated one the last."""
-    return dict(zip(ids, _ROWS if len(ids) <= len(_ROWS) else range(len(ids)), strict=False))
+    return dict(zip(ids, range(len(ids)), strict=True))
 
 
-def _as_array(source: str, name: str, values: object) -> FloatArray:
+def _numbers(source: str, name: str, values: object) -> FloatArray:
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"Ranking.{name} must be numbers; source {source!r} gave something else") from error
-
-
-def _check_header(ranking: Ranking) -> None:
-    if not isinstance(ranking.source, str) or not ranking.source.strip():
-        raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {ranking.source!r}")
-    if isinstance(ranking.ids, str | bytes):
-        raise InvalidTypeError(f"Ranking.ids must be a sequence of strings; source {ranking.source!r} gave one string")
-    dropped = ranking.dropped
-    if isinstance(dropped, bool) or not isinstance(dropped, int) or dropped < 0:
-        raise InvalidInputError(f"Ranking.dropped must be an integer >= 0; got {dropped!r}")
-    size = ranking.size
-    if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0):
-        raise InvalidInputError(f"Ranking.size must be an integer >= 0 or None; got {size!r}")
-
-
-def _check_ids(source: str, ids: Iterable[str]) -> tuple[str, ...]:
-    checked = tuple(ids)
-    try:
-        "".join(checked)  # the cheapest way to see that every one is text
-    except TypeError:
-        wrong = next(value for value in checked if not isinstance(value, str))
-        raise InvalidTypeError(_IDS_RANKING.format(source, wrong)) from None
-    return checked
 
 
 def _is_ordered(ids: tuple[str, ...], scores: FloatArray) -> bool:
@@ -419,12 +297,7 @@ def _canonical(
     return tuple(best), scores[rows], raw[rows]
 
 
-_HEADER = ("source", "ids", "scores", "raw", "rank_only", "background", "size", "payloads", "reason", "dropped")
-_PUT = tuple([vars(Ranking)[name].__set__ for name in _HEADER])  # the slots themselves: a frozen value's only door
-
-
 Status: TypeAlias = Literal["ok", "empty", "partial", "timeout", "error", "skipped"]
-MOST = 0.5
 _DEGRADED = frozenset({"partial", "timeout", "error", "skipped"})
 _STATUS, _WITHOUT = attrgetter("status"), attrgetter("missing")
 
@@ -448,7 +321,7 @@ class SourceReport:
     hits, dropped : int
         Hits kept; hits removed because their score or id was unusable.
     calibration : str
-        ``stated``, ``fitted``, ``list`` or the name of a per-list calibrator; ``""`` where nothing was fused.
+        ``declared``, ``fitted``, ``per_list`` or the name of a per-list calibrator; ``""`` where nothing was fused.
     missing : tuple of str
         Sources whose ranking was asked for and had not arrived.
     notes : tuple of str
@@ -474,17 +347,8 @@ class SourceReport:
     def of(cls, ranking: Ranking, tier: str = "", out_of_range_share: float = 0.0) -> SourceReport:
         """The report of a ranking that came without one, calibrated by `tier`."""
         status, reason = found_in(ranking)
-        return cls(
-            ranking.source,
-            status,
-            reason,
-            "",
-            0.0,
-            len(ranking.ids),
-            ranking.dropped,
-            tier,
-            out_of_range_share=out_of_range_share,
-        )
+        hits, dropped = len(ranking.ids), ranking.dropped
+        return cls(ranking.source, status, reason, "", 0.0, hits, dropped, tier, out_of_range_share=out_of_range_share)
 
     @property
     def answered(self) -> bool:
@@ -492,11 +356,8 @@ class SourceReport:
         return self.status in ("ok", "partial") and self.hits > 0
 
     def calibrated(self, tier: str, out_of_range_share: float = 0.0) -> SourceReport:
-        """The same report, of a source that was calibrated by `tier`, that share of its scores beyond the sample."""
-        return SourceReport(
-            self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped,
-            tier, self.missing, self.notes, out_of_range_share,
-        )  # fmt: skip
+        """The same report, of a source calibrated by `tier`, with that share of its scores beyond the sample."""
+        return replace(self, calibration=tier, out_of_range_share=out_of_range_share)
 
     @property
     def drifted(self) -> bool:
@@ -505,7 +366,7 @@ class SourceReport:
         Of n + 1 queries alike at most two have any score above or below those of all others, so that after n
         calibration queries a false alarm has a chance of at most 2 / (n + 1).
         """
-        return self.out_of_range_share > MOST
+        return self.out_of_range_share > 0.5
 
     @property
     def degraded(self) -> bool:
@@ -646,23 +507,7 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:
-    """Ranks from 1, best (highest) first, ties sharing their mean rank.
-
-    Parameters
-    ----------
-    values : (n,) array of float
-        Higher is better; NaN = not returned, and stays NaN.
-
-    Returns
-    -------
-    (n,) array of float
-        In [1, n] or NaN.
-
-    Examples
-    --------
-    >>> tied_ranks(np.array([0.2, 0.9, 0.2, np.nan]))
-    array([2.5, 1. , 2.5, nan])
-    """
+    """Ranks from 1, best (highest) first, ties sharing their mean rank; NaN stays NaN."""
     out = np.full(len(values), np.nan)
     present = np.flatnonzero(~np.isnan(values))
     if not len(present):
@@ -713,13 +558,8 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
         rows, kept = rows[order], kept[order]
         if all_true(kept[1:] != kept[:-1]):
             return rows[:wanted]
-    return _sorted(rows.tolist(), kept.tolist(), ids)[:wanted]
-
-
-def _sorted(rows: list[int], values: list[float], ids: Sequence[str]) -> IntArray:
-    """The rows by (value descending, id ascending)."""
-    pairs = sorted([(-value, ids[row], row) for value, row in zip(values, rows, strict=True)])
-    return np.array([row for _, _, row in pairs], dtype=np.intp)
+    pairs = sorted([(-value, ids[row], row) for value, row in zip(kept.tolist(), rows.tolist(), strict=True)])
+    return np.array([row for _, _, row in pairs[:wanted]], dtype=np.intp)
 
 
 def _bound(values: FloatArray, wanted: int) -> float | None:
@@ -739,11 +579,7 @@ PoolCapMode = Literal["list", "unique_only"]
 
 
 def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozenset[str]) -> Ranking:
-    """The ranking cut to its first `cap` hits, or to `cap` hits that no other source returned.
-
-    Under ``list`` the whole list is cut (before percentiles are taken); under ``unique_only`` hits that other
-    sources also returned are kept whatever their rank.
-    """
+    """First `cap` hits, or under ``unique_only`` `cap` hits that are not `elsewhere` beside all that are."""
     if mode == "list":
         rows = list(range(min(cap, len(ranking))))
     else:
@@ -756,18 +592,8 @@ def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozen
                 alone += 1
     if len(rows) == len(ranking):
         return ranking
-    return Ranking(
-        ranking.source,
-        [ranking.ids[row] for row in rows],
-        ranking.scores[rows],
-        None if ranking.raw is None else ranking.raw[rows],
-        ranking.rank_only,
-        ranking.background,
-        ranking.size,
-        ranking.payloads,
-        ranking.dropped,
-        ranking.reason,
-    )
+    raw = None if ranking.raw is None else ranking.raw[rows]
+    return replace(ranking, ids=[ranking.ids[row] for row in rows], scores=ranking.scores[rows], raw=raw)
 
 
 def apply_caps(rankings: Sequence[Ranking], caps: Mapping[str, int], mode: PoolCapMode) -> list[Ranking]:

@@ -9,40 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, FloatArray, IntArray
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph._validation import check_choice, check_count, check_flat, check_keys, check_number, check_range
+from phasegraph.errors import InvalidInputError
 
 _TOLERANCE = 1e-6  # what a kernel computed in single precision needs
 
 
 def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """Rows scaled to length 1.
-
-    Parameters
-    ----------
-    embeddings : (n, d) array_like of float
-        Finite, no row all zero.
-    count : int, optional
-        The n that is expected.
-
-    Returns
-    -------
-    (n, d) array of float64
-
-    Raises
-    ------
-    InvalidInputError
-        If the shape is wrong, a value is not finite or a row has length 0.
-
-    Examples
-    --------
-    >>> unit_rows([[3.0, 4.0]])
-    array([[0.6, 0.8]])
-    """
+    """(n, d) rows scaled to length 1; they must be finite, none all zero, and `count` where it is given."""
     try:
         rows = np.asarray(embeddings)
     except ValueError as error:
@@ -55,34 +34,17 @@ def unit_rows(embeddings: FloatArray, /, *, count: int | None = None) -> FloatAr
     rows = rows.astype(np.float64, copy=False)
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    if not np.isfinite(lengths).all():
-        bad = int(np.flatnonzero(~np.isfinite(lengths))[0])
-        raise InvalidInputError(f"embeddings must be finite; row {bad} is not")
-    if not (lengths > 0).all():
-        bad = int(np.flatnonzero(lengths <= 0)[0])
-        raise InvalidInputError(f"embeddings must not be all zero; row {bad} is")
+    for bad, fault in (
+        (~np.isfinite(lengths), "be finite; row {} is not"),
+        (lengths <= 0, "not be all zero; row {} is"),
+    ):
+        if bad.any():
+            raise InvalidInputError(f"embeddings must {fault.format(int(np.argmax(bad)))}")
     return np.asarray(rows / lengths[:, None])
 
 
 def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArray:
-    """Rows of length 1 whose inner products are the given similarities.
-
-    Parameters
-    ----------
-    kernel : (n, n) array_like of float
-        Symmetric, positive semi-definite, 1 on the diagonal.
-    count : int, optional
-        The n that is expected.
-
-    Returns
-    -------
-    (n, n) array of float64
-
-    Raises
-    ------
-    InvalidInputError
-        If the kernel is not what is said above.
-    """
+    """(n, n) rows of length 1 whose inner products are a positive semi-definite kernel with diagonal 1."""
     table = np.array(kernel, dtype=np.float64)
     if table.ndim != 2 or table.shape[0] != table.shape[1] or (count is not None and len(table) != count):
         wanted = "n" if count is None else str(count)
@@ -90,9 +52,9 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
     if not np.isfinite(table).all():
         raise InvalidInputError("kernel must be finite; got NaN or infinity")
     if not np.allclose(table, table.T, atol=_TOLERANCE, rtol=0):
-        raise InvalidInputError("kernel must be symmetric; it is not")
+        raise InvalidInputError("kernel is not symmetric")
     if not np.allclose(np.diag(table), 1.0, atol=_TOLERANCE, rtol=0):
-        raise InvalidInputError("kernel must have 1 on its diagonal; it has not")
+        raise InvalidInputError("kernel does not have 1 on its diagonal")
     values, vectors = np.linalg.eigh((table + table.T) / 2)
     if len(values) and values[0] < -_TOLERANCE * len(values):
         raise InvalidInputError(f"kernel must be positive semi-definite; its smallest eigenvalue is {values[0]:.3g}")
@@ -100,24 +62,7 @@ def kernel_rows(kernel: FloatArray, /, *, count: int | None = None) -> FloatArra
 
 
 def von_neumann_entropy(rows: FloatArray, /) -> float:
-    """Entropy of the set's similarities divided by its size, in nats, in [0, ln n].
-
-    Parameters
-    ----------
-    rows : (n, d) array of float
-        Of length 1.
-
-    Returns
-    -------
-    float
-        0 for one passage or for duplicates only. A diagnostic: as a function of the set it is neither monotone
-        nor submodular, so no greedy choice on it has a guarantee.
-
-    Examples
-    --------
-    >>> round(von_neumann_entropy(np.eye(2)), 6)
-    0.693147
-    """
+    """Entropy, in [0, ln n] nats, of the similarities of rows of length 1 divided by their number."""
     if not len(rows):
         return 0.0
     values = _eigenvalues(rows) / len(rows)
@@ -125,43 +70,12 @@ def von_neumann_entropy(rows: FloatArray, /) -> float:
 
 
 def vendi_score(rows: FloatArray, /) -> float:
-    """Effective number of different passages: exp of the entropy.
-
-    Parameters
-    ----------
-    rows : (n, d) array of float
-        Of length 1.
-
-    Returns
-    -------
-    float
-        1 to n; 0 for none.
-
-    References
-    ----------
-    .. [1] Friedman and Dieng, The Vendi score, arXiv:2210.02410.
-
-    Examples
-    --------
-    >>> vendi_score(np.eye(3)).__round__(6)
-    3.0
-    """
+    """Effective number of different rows, 1 to n: exp of the entropy (Friedman and Dieng, arXiv:2210.02410)."""
     return float(np.exp(von_neumann_entropy(rows))) if len(rows) else 0.0
 
 
 def redundancy(rows: FloatArray, /) -> float:
-    """``tr(K ln K)`` of the set's similarities, in nats.
-
-    Parameters
-    ----------
-    rows : (n, d) array of float
-        Of length 1.
-
-    Returns
-    -------
-    float
-        0 if all are orthogonal, 2 ln 2 for a pair of duplicates, n ln n at most.
-    """
+    """``tr(K ln K)`` of rows of length 1, in nats: 0 if all are orthogonal, 2 ln 2 for a pair of duplicates."""
     return float(_x_log_x(_eigenvalues(rows)).sum()) if len(rows) else 0.0
 
 
@@ -179,7 +93,7 @@ _BLOCK = 48
 _TIE = 1e-12
 
 
-class SetFunction(Protocol):
+class _SetFunction(Protocol):
     """A submodular function of a set of rows, known by its marginal gains."""
 
     def first_gains(self) -> FloatArray:
@@ -192,77 +106,55 @@ class SetFunction(Protocol):
         """Add `row` to the set."""
 
 
-@dataclass(frozen=True, slots=True)
-class Picked:
-    """Rows in the order they were picked, with the gain of each."""
-
-    rows: tuple[int, ...]
-    gains: tuple[float, ...]
-
-    @property
-    def value(self) -> float:
-        """Sum of the gains: the set function's value."""
-        return float(sum(self.gains))
+#: Rows in the order they were picked, and the gain of each.
+_Picked: TypeAlias = tuple[list[int], list[float]]
 
 
-def lazy_greedy(
-    function: SetFunction,
+def _greedy(
+    count: int,
     k: int,
-    /,
-    *,
-    costs: FloatArray | None = None,
-    budget: float | None = None,
-    per_cost: bool = False,
-    allow_loss: bool = False,
-) -> Picked:
-    """Pick the row of highest gain until `k` are picked, nothing fits, or every gain is negative.
-
-    Parameters
-    ----------
-    function : SetFunction
-        Nothing picked yet.
-    k : int
-        Most rows to pick.
-    costs : (n,) array of float, optional
-        Positive.
-    budget : float, optional
-        Highest sum of costs; rows that no longer fit are passed over.
-    per_cost : bool, default False
-        Pick by gain divided by cost.
-    allow_loss : bool, default False
-        Go on where every gain is negative.
-
-    Returns
-    -------
-    Picked
-        Among gains that differ by less than 1e-12 the lowest row.
-    """
-    bounds = function.first_gains()
-    scale = costs if per_cost and costs is not None else np.ones(len(bounds))
+    choose: Callable[[IntArray, list[int]], tuple[int, float] | None],
+    costs: FloatArray | None,
+    budget: float | None,
+) -> _Picked:
+    """Pick what ``choose(open rows, picked)`` says until `k` are picked, nothing fits or it says None."""
     left = np.inf if budget is None else budget
     rows: list[int] = []
     gains: list[float] = []
-    open_ = np.ones(len(bounds), dtype=bool)
-    fresh = True
-    while len(rows) < min(k, len(bounds)):
+    open_ = np.ones(count, dtype=bool)
+    while len(rows) < min(k, count):
         if costs is not None:
             open_ &= costs <= left
         queue = np.flatnonzero(open_)
-        if not len(queue):
+        found = choose(queue, rows) if len(queue) else None
+        if found is None:
             break
-        row = _front(function, bounds, scale, queue, fresh)
-        if bounds[row] < 0 and not allow_loss:
-            break
-        function.pick(row)
+        row, gain = found
         rows.append(row)
-        gains.append(float(bounds[row]))
+        gains.append(gain)
         open_[row] = False
-        fresh = False
         left -= 0.0 if costs is None else float(costs[row])
-    return Picked(tuple(rows), tuple(gains))
+    return rows, gains
 
 
-def _front(function: SetFunction, bounds: FloatArray, scale: FloatArray, queue: IntArray, fresh: bool) -> int:
+def _lazy_greedy(
+    function: _SetFunction, k: int, costs: FloatArray | None, budget: float | None, *, per_cost: bool = False
+) -> _Picked:
+    """Pick the row of highest gain (per cost) until none gains; among gains closer than 1e-12 the lowest row."""
+    bounds = function.first_gains()
+    scale = costs if per_cost and costs is not None else np.ones(len(bounds))
+
+    def choose(queue: IntArray, rows: list[int]) -> tuple[int, float] | None:
+        row = _front(function, bounds, scale, queue, fresh=not rows)
+        if bounds[row] < 0:
+            return None
+        function.pick(row)
+        return row, float(bounds[row])
+
+    return _greedy(len(bounds), k, choose, costs, budget)
+
+
+def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue: IntArray, *, fresh: bool) -> int:
     """Row of the highest current gain among `queue`; refreshes `bounds` in place as far as needed."""
     ranked = queue[np.argsort(-bounds[queue] / scale[queue], kind="stable")]
     done, block = 0, _BLOCK
@@ -281,18 +173,8 @@ def _front(function: SetFunction, bounds: FloatArray, scale: FloatArray, queue: 
             return int(seen[values >= best - margin].min())
 
 
-class LogDet:
-    """Relevance plus ``mu / 2 * ln det(I + theta K)``, its gains by an incremental Cholesky factor.
-
-    Parameters
-    ----------
-    relevance : (n,) array of float
-        >= 0.
-    unit : (n, d) array of float
-        Rows of length 1.
-    mu, theta : float
-        >= 0.
-    """
+class _LogDet:
+    """Relevance plus ``mu / 2 * ln det(I + theta K)``, its gains by an incremental Cholesky factor."""
 
     def __init__(self, relevance: FloatArray, unit: FloatArray, *, mu: float, theta: float) -> None:
         self._relevance = relevance
@@ -307,11 +189,9 @@ class LogDet:
         self._stage = np.zeros(len(relevance), dtype=np.intp)
 
     def first_gains(self) -> FloatArray:
-        """(n,) array: relevance plus a constant."""
         return np.asarray(self._relevance + self._mu / 2 * np.log1p(self._theta))
 
     def gains(self, rows: IntArray, /) -> FloatArray:
-        """Relevance plus half of mu times the log of what the picked leave unexplained."""
         if self._mu > 0:
             for step in range(int(self._stage[rows].min()), len(self._picked)):
                 self._advance(rows[self._stage[rows] == step], step)
@@ -319,7 +199,6 @@ class LogDet:
         return np.asarray(self._relevance[rows] + self._mu / 2 * spread)
 
     def pick(self, row: int, /) -> None:
-        """Bring the row's factor up to date and make it the next pivot."""
         self.gains(np.array([row]))
         self._pivots.append(float(np.sqrt(self._variance[row])))
         self._picked.append(row)
@@ -342,18 +221,8 @@ class LogDet:
         self._stage[rows] = step + 1
 
 
-class VonNeumannPenalty:
-    """Relevance minus ``penalty * tr(K ln K)``: submodular, not monotone.
-
-    Parameters
-    ----------
-    relevance : (n,) array of float
-        Finite.
-    unit : (n, d) array of float
-        Rows of length 1.
-    penalty : float
-        >= 0.
-    """
+class _VonNeumannPenalty:
+    """Relevance minus ``penalty * tr(K ln K)``: submodular, not monotone."""
 
     def __init__(self, relevance: FloatArray, unit: FloatArray, *, penalty: float) -> None:
         self._relevance = relevance
@@ -363,11 +232,9 @@ class VonNeumannPenalty:
         self._redundancy = 0.0
 
     def first_gains(self) -> FloatArray:
-        """(n,) array: relevance; one passage alone is not redundant."""
         return self._relevance.copy()
 
     def gains(self, rows: IntArray, /) -> FloatArray:
-        """Relevance minus what each row adds to the redundancy."""
         size = len(self._picked)
         chosen = self._unit[self._picked]
         grams = np.empty((len(rows), size + 1, size + 1))
@@ -377,51 +244,18 @@ class VonNeumannPenalty:
         grams[:, :size, size] = cross
         grams[:, np.arange(size + 1), np.arange(size + 1)] = 1.0
         values = np.maximum(np.linalg.eigvalsh(grams), 0.0)
-        logs = np.log(np.where(values > 0, values, 1.0))
-        added = (values * logs).sum(axis=1) - self._redundancy
+        added = _x_log_x(values).sum(axis=1) - self._redundancy
         return np.asarray(self._relevance[rows] - self._penalty * added)
 
     def pick(self, row: int, /) -> None:
-        """Add the row and measure the redundancy of the set anew."""
         self._picked.append(row)
         self._redundancy = redundancy(self._unit[self._picked])
 
 
-def pick_each(
-    count: int,
-    k: int,
-    score: Callable[[list[int]], FloatArray],
-    /,
-    *,
-    costs: FloatArray | None = None,
-    budget: float | None = None,
-) -> Picked:
-    """Pick the row of highest current score, `k` times or until nothing fits; of equals the lowest row."""
-    left = np.inf if budget is None else budget
-    rows: list[int] = []
-    values: list[float] = []
-    open_: BoolArray = np.ones(count, dtype=bool)
-    while len(rows) < min(k, count):
-        if costs is not None:
-            open_ &= costs <= left
-        if not open_.any():
-            break
-        current = np.where(open_, score(rows), -np.inf)
-        best = float(current.max())
-        row = int(np.argmax(current >= best - 1e-12 * max(1.0, abs(best))))
-        rows.append(row)
-        values.append(float(current[row]))
-        open_[row] = False
-        left -= 0.0 if costs is None else float(costs[row])
-    return Picked(tuple(rows), tuple(values))
+_Score: TypeAlias = Callable[[list[int]], FloatArray]
 
 
-def constant(relevance: FloatArray) -> Callable[[list[int]], FloatArray]:
-    """Score that does not look at what was picked: plain order."""
-    return lambda _: relevance
-
-
-def marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float) -> Callable[[list[int]], FloatArray]:
+def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float) -> _Score:
     """Score of maximal marginal relevance: ``balance * r - (1 - balance) * highest similarity to the picked``."""
     nearest = np.full(len(relevance), -np.inf)
 
@@ -434,11 +268,9 @@ def marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float) 
     return score
 
 
-def legacy_entropy(relevance: FloatArray, penalty: float) -> Callable[[list[int]], FloatArray]:
+def _legacy_entropy(relevance: FloatArray, penalty: float) -> _Score:
     """Score ``P - penalty * H``, H the entropy of the relevances of the set with the candidate in it, normalised.
 
-    Notes
-    -----
     As the quantum document writes it. It contradicts itself: the penalty does not look at content at all, and
     the entropy of normalised relevances *falls* when a passage of low relevance joins, so a large penalty
     prefers the least relevant passage, where the document promises diversity (see the golden numbers in the
@@ -451,14 +283,13 @@ def legacy_entropy(relevance: FloatArray, penalty: float) -> Callable[[list[int]
         table[:, -1] = relevance
         total = table.sum(axis=1, keepdims=True)
         shares = np.divide(table, total, out=np.zeros_like(table), where=total > 0)
-        logs = np.log(np.where(shares > 0, shares, 1.0))
-        return np.asarray(relevance + penalty * (shares * logs).sum(axis=1))
+        return np.asarray(relevance + penalty * _x_log_x(shares).sum(axis=1))
 
     return score
 
 
 Method: TypeAlias = Literal["top", "log_det", "von_neumann", "mmr", "legacy_entropy"]
-METHODS: tuple[Method, ...] = ("top", "log_det", "von_neumann", "mmr", "legacy_entropy")
+METHODS: tuple[Method, ...] = get_args(Method)
 _NEEDS_EMBEDDINGS = frozenset({"log_det", "von_neumann", "mmr"})
 
 
@@ -513,11 +344,6 @@ class SelectionPolicy:
     budget : float, optional
         Highest sum of costs (tokens, say), > 0; then :meth:`select` needs `costs`.
 
-    Raises
-    ------
-    InvalidInputError
-        If a value is outside its range.
-
     Notes
     -----
     The log-determinant is monotone and submodular, so the greedy set under a limit of k is worth at least
@@ -547,16 +373,12 @@ class SelectionPolicy:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise InvalidInputError(f"SelectionPolicy.method must be one of {METHODS}; got {self.method!r}")
-        for name in ("mu", "theta", "penalty", "balance"):
-            _check_number(name, getattr(self, name))
-        if self.balance > 1:
-            raise InvalidInputError(f"SelectionPolicy.balance must be in [0, 1]; got {self.balance!r}")
+        check_choice("SelectionPolicy.method", self.method, METHODS)
+        for name in ("mu", "theta", "penalty"):
+            check_number(f"SelectionPolicy.{name}", getattr(self, name))
+        check_range("SelectionPolicy.balance", self.balance, 0, 1)
         if self.budget is not None:
-            _check_number("budget", self.budget)
-            if self.budget <= 0:
-                raise InvalidInputError(f"SelectionPolicy.budget must be > 0; got {self.budget!r}")
+            check_range("SelectionPolicy.budget", self.budget, ends="(]")
 
     @property
     def needs_embeddings(self) -> bool:
@@ -598,60 +420,50 @@ class SelectionPolicy:
         InvalidInputError
             If something is not what is said above, or the method lacks embeddings.
         """
-        values = self._relevance(relevance)
-        limit = _check_count(k)
+        limit = check_count("k", k)
+        values = check_flat("relevance", relevance)
+        if self.method in ("log_det", "legacy_entropy") and len(values) and values.min() < 0:
+            raise InvalidInputError(f"relevance must be >= 0 for {self.method}; got {values.min():g}")
         spending = self._costs(costs, len(values))
         unit = self._unit(embeddings, kernel, len(values))
-        picked = self._pick(values, unit, limit, spending)
-        rows = np.array(picked.rows, dtype=np.intp)
-        gains = np.array(picked.gains)
+        picked, gained = self._pick(values, unit, limit, spending)
+        rows, gains = np.array(picked, dtype=np.intp), np.array(gained)
         rows.setflags(write=False)
         gains.setflags(write=False)
         return SelectionResult(
             rows,
             gains,
-            picked.value,
+            float(sum(gained)),
             None if unit is None else vendi_score(unit[rows]),
             self.method,
             None if spending is None else float(spending[rows].sum()),
         )
 
-    def _pick(self, values: FloatArray, unit: FloatArray | None, k: int, costs: FloatArray | None) -> Picked:
-        if unit is not None and self.method in ("log_det", "von_neumann"):
-            return self._best_greedy(values, unit, k, costs)
-        score: Callable[[list[int]], FloatArray]
+    def _pick(self, values: FloatArray, unit: FloatArray | None, k: int, costs: FloatArray | None) -> _Picked:
+        score: _Score | None = None  # plain order
         if self.method == "legacy_entropy":
-            score = legacy_entropy(values, self.penalty)
+            score = _legacy_entropy(values, self.penalty)
         elif self.method == "mmr" and unit is not None:
-            score = marginal_relevance(values, unit, self.balance)
-        else:
-            score = constant(values)
-        return pick_each(len(values), k, score, costs=costs, budget=self.budget)
+            score = _marginal_relevance(values, unit, self.balance)
+        elif self.method in ("log_det", "von_neumann") and unit is not None:
+            plain = _lazy_greedy(self._set_function(values, unit), k, costs, self.budget)
+            if costs is None:
+                return plain
+            dense = _lazy_greedy(self._set_function(values, unit), k, costs, self.budget, per_cost=True)
+            return max((dense, plain), key=lambda found: sum(found[1]))
 
-    def _best_greedy(self, values: FloatArray, unit: FloatArray, k: int, costs: FloatArray | None) -> Picked:
-        def function() -> SetFunction:
-            if self.method == "log_det":
-                return LogDet(values, unit, mu=self.mu, theta=self.theta)
-            return VonNeumannPenalty(values, unit, penalty=self.penalty)
+        def choose(queue: IntArray, rows: list[int]) -> tuple[int, float]:
+            current = (values if score is None else score(rows))[queue]
+            best = float(current.max())
+            place = int(np.argmax(current >= best - _TIE * max(1.0, abs(best))))
+            return int(queue[place]), float(current[place])
 
-        plain = lazy_greedy(function(), k, costs=costs, budget=self.budget)
-        if costs is None:
-            return plain
-        dense = lazy_greedy(function(), k, costs=costs, budget=self.budget, per_cost=True)
-        return max((dense, plain), key=lambda found: found.value)
+        return _greedy(len(values), k, choose, costs, self.budget)
 
-    def _relevance(self, relevance: FloatArray) -> FloatArray:
-        try:
-            values = np.array(relevance, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidTypeError(f"relevance must be a flat array of numbers; {error}") from error
-        if values.ndim != 1:
-            raise InvalidInputError(f"relevance must be flat; got shape {values.shape}")
-        if not np.isfinite(values).all():
-            raise InvalidInputError("relevance must be finite; got NaN or infinity")
-        if self.method in ("log_det", "legacy_entropy") and len(values) and values.min() < 0:
-            raise InvalidInputError(f"relevance must be >= 0 for {self.method}; got {values.min():g}")
-        return values
+    def _set_function(self, values: FloatArray, unit: FloatArray) -> _SetFunction:
+        if self.method == "log_det":
+            return _LogDet(values, unit, mu=self.mu, theta=self.theta)
+        return _VonNeumannPenalty(values, unit, penalty=self.penalty)
 
     def _costs(self, costs: FloatArray | None, count: int) -> FloatArray | None:
         if self.budget is None:
@@ -670,7 +482,7 @@ class SelectionPolicy:
             return kernel_rows(kernel, count=count)
         if embeddings is not None:
             return unit_rows(embeddings, count=count)
-        if self.method in _NEEDS_EMBEDDINGS:
+        if self.needs_embeddings:
             raise InvalidInputError(
                 f"selection by {self.method} needs the passages' embeddings (from the source, an embedder or a "
                 f"callable); got none"
@@ -684,12 +496,7 @@ class SelectionPolicy:
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> SelectionPolicy:
         """The value that :meth:`to_dict` wrote."""
-        if not isinstance(data, Mapping):
-            raise InvalidTypeError(f"SelectionPolicy must be read from an object; got {data!r}")
-        unknown = sorted(set(data) - {item.name for item in fields(cls)})
-        if unknown:
-            raise InvalidInputError(f"SelectionPolicy has no field {unknown[0]!r}")
-        return cls(**data)  # type: ignore[arg-type]
+        return cls(**check_keys("SelectionPolicy", data, [item.name for item in fields(cls)]))
 
 
 def scaled_relevance(fused: FloatArray, /) -> FloatArray:
@@ -715,25 +522,8 @@ def scaled_relevance(fused: FloatArray, /) -> FloatArray:
     >>> scaled_relevance([4.0, 2.0, 1.0]), scaled_relevance([1.0, 0.0, -1.0])
     (array([1.  , 0.5 , 0.25]), array([1. , 0.5, 0. ]))
     """
-    values = np.array(fused, dtype=np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all():
-        raise InvalidInputError("fused must be a flat array of finite numbers")
+    values = check_flat("fused", fused)
     if not len(values) or values.max() == values.min():
         return np.ones(len(values))
     low = min(float(values.min()), 0.0)
     return np.asarray((values - low) / (float(values.max()) - low))
-
-
-def _check_number(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InvalidTypeError(f"SelectionPolicy.{name} must be a number; got {value!r}")
-    if not np.isfinite(value) or value < 0:
-        raise InvalidInputError(f"SelectionPolicy.{name} must be finite and >= 0; got {value!r}")
-
-
-def _check_count(k: int) -> int:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise InvalidTypeError(f"k must be an integer; got {k!r}")
-    if k < 0:
-        raise InvalidInputError(f"k must be >= 0; got {k!r}")
-    return int(k)

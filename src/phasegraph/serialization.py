@@ -25,31 +25,7 @@ MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
-    """`body` as a checksummed JSON document.
-
-    Parameters
-    ----------
-    kind : str
-        What it is, such as ``pipeline``.
-    version : int
-        Version of the body's layout, >= 1.
-    body : mapping
-        JSON types only; no NaN or infinity.
-
-    Returns
-    -------
-    bytes
-
-    Raises
-    ------
-    InvalidInputError
-        If `body` holds something that JSON cannot.
-
-    Examples
-    --------
-    >>> decode_document(encode_document("note", 1, {"a": 1}), "note", 1)
-    {'a': 1}
-    """
+    """`body`, of JSON types and finite numbers only, as a checksummed JSON document; `version` is >= 1."""
     try:
         text = _canonical(body)
     except (TypeError, ValueError) as error:
@@ -59,50 +35,33 @@ def encode_document(kind: str, version: int, body: Mapping[str, object]) -> byte
 
 
 def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
-    """Body of a document, after every check.
-
-    Parameters
-    ----------
-    data : bytes
-        What :func:`encode_document` gave.
-    kind : str
-        The kind that is wanted.
-    newest : int
-        Newest version this release understands.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    IntegrityError
-        If it is too large, damaged, foreign, of another kind or newer. Nothing of it is used.
-    """
+    """Body of a document of that kind, of version `newest` at most; IntegrityError where anything is wrong."""
     if len(data) > MAX_DOCUMENT_BYTES:
-        raise IntegrityError(f"a document must be at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
+        raise IntegrityError(f"the file must have at most {MAX_DOCUMENT_BYTES} bytes; got {len(data)}")
     try:
         document = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise IntegrityError("a document must be JSON in UTF-8; it is damaged or foreign") from error
+        raise IntegrityError("this is not JSON in UTF-8: the file is damaged or foreign") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise IntegrityError(f"a document must say format {FORMAT!r}; this file is foreign")
+        raise IntegrityError("this file is foreign: phasegraph did not write it")
     if document.get("kind") != kind:
-        raise IntegrityError(f"a document of kind {kind!r} is wanted; got {str(document.get('kind'))[:80]!r}")
+        raise IntegrityError(f"the file must be of kind {kind!r}; got {str(document.get('kind'))[:80]!r}")
     version = document.get("version")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise IntegrityError(f"version must be an integer >= 1; got {str(version)[:80]!r}")
     if version > newest:
-        raise IntegrityError(f"this release reads {kind} files up to version {newest}; got the newer {version}")
+        raise IntegrityError(
+            f"this release reads {kind} files up to version {newest}, and this one is newer: {version}"
+        )
     body = document.get("body")
     if not isinstance(body, dict):
-        raise IntegrityError("a document must hold a body; it is damaged")
+        raise IntegrityError("the body is missing: the file is damaged")
     try:
         intact = document.get("sha256") == _digest(_canonical(body))
     except (ValueError, RecursionError) as error:
-        raise IntegrityError("a document must hold finite numbers; it is damaged") from error
+        raise IntegrityError("a number is not finite: the file is damaged") from error
     if not intact:
-        raise IntegrityError("the checksum of a document must match its body; it is damaged or was edited")
+        raise IntegrityError("the checksum does not match: the file is damaged or was edited")
     return body
 
 
@@ -156,7 +115,6 @@ MANIFEST = "manifest.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
-_CHUNK = 1 << 22
 
 
 def write_bundle(
@@ -173,14 +131,9 @@ def write_bundle(
     directory : path
         Made if missing. An older bundle in it stays whole until the new one is complete. One writer at a time.
     kind, version, body
-        As in :func:`~phasegraph.serialization.encode_document`.
+        As for :func:`~phasegraph.serialization.encode_document`.
     arrays : mapping of str to array
         Names of lower-case letters, digits and underscores; plain numeric, boolean or byte types.
-
-    Raises
-    ------
-    InvalidInputError
-        If a name or an array's type is not plain.
     """
     target = Path(directory)
     for name, array in arrays.items():
@@ -200,13 +153,13 @@ def write_bundle(
 def read_bundle(
     directory: str | os.PathLike[str], kind: str, newest: int, *, mmap: bool = True, verify: bool = True
 ) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
-    """Read a bundle.
+    """Body and arrays of a bundle; IntegrityError names the file that is missing, damaged, foreign or newer.
 
     Parameters
     ----------
     directory : path
     kind, newest
-        As in :func:`~phasegraph.serialization.decode_document`.
+        As for :func:`~phasegraph.serialization.decode_document`.
     mmap : bool, default True
         Map the arrays read-only in place of copying them into memory.
     verify : bool, default True
@@ -215,12 +168,6 @@ def read_bundle(
     Returns
     -------
     (dict, dict of array)
-        Body and arrays.
-
-    Raises
-    ------
-    IntegrityError
-        If a file is missing, truncated, damaged, foreign or newer; the message names it.
     """
     target = Path(directory)
     if not (target / MANIFEST).is_file():
@@ -260,7 +207,7 @@ def _read_array(target: Path, entry: object, mmap: bool, verify: bool) -> NDArra
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
         raise IntegrityError(f"{file.name}: {entry.get('bytes')!r} bytes are expected; it has {size} (truncated?)")
     if verify and _file_digest(file) != entry.get("sha256"):
-        raise IntegrityError(f"{file.name}: the checksum must match; the file is damaged")
+        raise IntegrityError(f"{file.name}: the checksum does not match; the file is damaged")
     try:
         array: NDArray[np.generic] = np.load(file, mmap_mode="r" if mmap and size > 4096 else None, allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
@@ -272,8 +219,5 @@ def _read_array(target: Path, entry: object, mmap: bool, verify: bool) -> NDArra
 
 
 def _file_digest(file: Path) -> str:
-    digest = hashlib.sha256()
     with file.open("rb") as handle:
-        while chunk := handle.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()

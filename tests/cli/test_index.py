@@ -143,7 +143,7 @@ def _break(folder: Path, tmp: Path, what: str) -> list[object]:
         ("twice", "corpus.jsonl:2: ids must not repeat; 'a' is already on line 1"),
         ("no text", "corpus.jsonl:2: a passage must have a title or a text; 'b'"),
         ("empty", "corpus.jsonl: a corpus must hold at least one passage"),
-        ("triples", "t.jsonl:2: a passage with triples must be in the corpus; 'zz'"),
+        ("triples", "t.jsonl:2: passage 'zz' is not in the corpus"),
         ("rows", "v.npy: must have one row per line of corpus.jsonl (12); got 5"),
         ("nan", "v.npy: embeddings must be finite; row 3"),
         ("no array", "v.npy: must be a complete .npy array"),

@@ -153,7 +153,7 @@ def test_nan_embeddings_are_named_by_row(folder):
 def test_triples_of_an_unknown_passage_and_broken_triples_are_named(folder):
     path = folder / "triples.jsonl"
     for row, message in [
-        ({"id": "p77", "triples": []}, "triples.jsonl:1: a passage with triples must be"),
+        ({"id": "p77", "triples": []}, "triples.jsonl:1: passage 'p77' is not in the corpus"),
         ({"id": "p01", "triples": [["a", "b"]]}, "triples.jsonl:1: a triple must be three texts"),
         ({"id": "p01", "triples": "x"}, "triples.jsonl:1: 'triples' must be a list"),
     ]:

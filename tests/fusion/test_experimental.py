@@ -15,10 +15,13 @@ from phasegraph.fusion import (
     comb_anz,
     comb_med,
     dbsf,
-    gumbel_copula,
-    interference,
     inverse_square_rank,
     linear,
+)
+from phasegraph.fusion.experimental import (
+    copula_theta,
+    gumbel_copula,
+    interference,
     log_linear,
     normal_scores,
     plackett_luce,
@@ -26,7 +29,6 @@ from phasegraph.fusion import (
     tsallis,
     wasserstein_temperature,
 )
-from phasegraph.fusion.experimental import copula_theta
 
 N = np.nan
 IDS = "abcdefg"

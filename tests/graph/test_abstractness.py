@@ -10,7 +10,13 @@ from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import Extraction, graph_from_extractions
-from phasegraph.graph.experimental.semflow import abstractness, entity_relevance, graph_abstractness, truncated_min_max
+from phasegraph.graph.experimental.semflow import (
+    abstractness,
+    best_of,
+    graph_abstractness,
+    members_of,
+    truncated_min_max,
+)
 
 PASSAGES = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])
 MENTIONS = sparse.csr_array([[1, 1, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1], [0, 0, 0, 1]])
@@ -87,9 +93,11 @@ def test_shrinkage_pulls_towards_the_prior_by_the_number_of_passages():
 def test_an_entity_is_as_relevant_as_its_best_passage():
     scores = [0.6, 0.96, 0.8, 0.0, 0.48]
     with_a_stranger = sparse.csr_array(sparse.block_array([[MENTIONS, sparse.csr_array((5, 1))]]))
-    assert entity_relevance(with_a_stranger, scores, normalised=False).tolist() == [0.96, 0.96, 0.8, 0.48, 0]
-    np.testing.assert_allclose(entity_relevance(MENTIONS, scores), [1, 1, 0.659864, 0], atol=1e-6)
-    assert entity_relevance(MENTIONS, np.full(5, -0.5), normalised=False).tolist() == [-0.5] * 4
+    assert best_of(members_of(with_a_stranger, 5), np.array(scores)).tolist() == [0.96, 0.96, 0.8, 0.48, 0]
+    np.testing.assert_allclose(
+        truncated_min_max(best_of(members_of(MENTIONS, 5), np.array(scores))), [1, 1, 0.659864, 0], atol=1e-6
+    )
+    assert best_of(members_of(MENTIONS, 5), np.full(5, -0.5)).tolist() == [-0.5] * 4
 
 
 def test_the_callers_arrays_are_not_changed():

@@ -33,13 +33,13 @@ def exact(graph, query, given, vector=None, follow=0.85):
     reset = np.zeros(graph.size)
     reset[seeds.nodes] = seeds.masses
     reset /= reset.sum()
-    gains = relevance(graph, given.get("vector"), vector)
-    steps = graph.adjacency.toarray().astype(float) * (1.0 if gains is None else gains)
+    node_weights = relevance(graph, given.get("vector"), vector)
+    steps = graph.adjacency.toarray().astype(float) * (1.0 if node_weights is None else node_weights)
     sums = steps.sum(axis=1)
     steps[sums == 0] = reset
     steps[sums > 0] /= sums[sums > 0, None]
     mass = np.linalg.solve(np.eye(graph.size) - follow * steps.T, (1 - follow) * reset)[: len(graph.passages)]
-    return mass if gains is None else (mass + 2e-3) * np.sqrt(gains[: len(mass)])
+    return mass if node_weights is None else (mass + 2e-3) * np.sqrt(node_weights[: len(mass)])
 
 
 def test_it_is_a_source():
@@ -221,7 +221,7 @@ def test_a_published_reset_takes_the_place_of_ours():
 
 
 def test_a_published_reset_needs_facts_and_an_embedder():
-    with pytest.raises(InvalidInputError, match="must come with facts and an embedder"):
+    with pytest.raises(InvalidInputError, match="needs facts= and embedder="):
         GraphSource(GRAPH, reset="hipporag2")
     with pytest.raises(InvalidInputError, match="reset must be None or one of hipporag2"):
         GraphSource(GRAPH, reset="raptor")

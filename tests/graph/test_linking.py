@@ -13,7 +13,7 @@ from phasegraph.graph import Extraction, LinkSettings, build_graph, graph_from_e
 from phasegraph.graph.linking import (
     RESETS,
     FactIndex,
-    RelevanceRows,
+    RelevanceTransitions,
     fact_reset,
     link,
     nearest_entities,
@@ -108,8 +108,8 @@ def test_a_ranking_of_distances_seeds_like_one_of_similarities():
 
 
 def test_relevance_is_the_cosine_where_there_are_embeddings():
-    gains = relevance(GRAPH, None, [3.0, 4.0, 0.0])
-    assert gains.tolist() == pytest.approx([0.6, 0.8, 0.05] + [1.0] * len(GRAPH.entities), rel=1e-6)
+    node_weights = relevance(GRAPH, None, [3.0, 4.0, 0.0])
+    assert node_weights.tolist() == pytest.approx([0.6, 0.8, 0.05] + [1.0] * len(GRAPH.entities), rel=1e-6)
 
 
 def test_relevance_comes_from_the_ranking_where_there_are_none():
@@ -126,7 +126,7 @@ def test_a_query_embedding_that_does_not_fit_is_refused(vector):
 def test_a_pushed_row_and_a_whole_product_spread_alike():
     rng = np.random.default_rng(5)
     graph = WalkOperator.from_adjacency(GRAPH.adjacency)
-    rows = RelevanceRows(graph, rng.uniform(0.1, 1, graph.size))
+    rows = RelevanceTransitions(graph, rng.uniform(0.1, 1, graph.size))
     amounts = rng.uniform(0, 1, graph.size)
     targets, values = rows.spread(np.arange(graph.size), amounts)
     spread = np.bincount(targets, weights=values, minlength=graph.size)
@@ -138,7 +138,9 @@ def test_a_pushed_row_and_a_whole_product_spread_alike():
 def test_equal_relevance_is_no_preference():
     graph = WalkOperator.from_adjacency(GRAPH.adjacency)
     amounts = np.arange(1.0, graph.size + 1)
-    np.testing.assert_allclose(RelevanceRows(graph, np.full(graph.size, 0.3)).sweep(amounts), graph.pull() @ amounts)
+    np.testing.assert_allclose(
+        RelevanceTransitions(graph, np.full(graph.size, 0.3)).sweep(amounts), graph.pull() @ amounts
+    )
 
 
 def test_the_reset_of_semflowrag_is_the_golden_one():

@@ -11,7 +11,7 @@ from scipy import sparse
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, NotConvergedError
 from phasegraph.graph.experimental.semflow import FlowParameters
 from phasegraph.graph.pagerank import PushWorkspace, WalkOperator, personalized_pagerank
-from phasegraph.graph.pagerank.kernels import _machine
+from phasegraph.graph.pagerank.kernels import _load_kernels
 
 RING = sparse.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
 PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
@@ -110,14 +110,14 @@ def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_e
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "phasegraph.graph.pagerank._numba_kernels", raising=False)
     monkeypatch.delattr("phasegraph.graph.pagerank._numba_kernels", raising=False)
-    _machine.cache_clear()
+    _load_kernels.cache_clear()
     try:
         walk = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push")
         assert walk.mass.sum() + walk.residual == pytest.approx(1.0)
         with pytest.raises(MissingDependencyError, match=r"phasegraph\[graph\]"):
             personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push", kernel="compiled")
     finally:
-        _machine.cache_clear()
+        _load_kernels.cache_clear()
 
 
 @pytest.mark.parametrize("method", ["power", "chebyshev", "push"])

@@ -8,9 +8,10 @@ import pytest
 
 from phasegraph import Ranking
 from phasegraph.graph import GraphSource, build_graph
-from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph, prepare
+from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.experimental.semflow import SemFlowSource
 from phasegraph.graph.linking import FactIndex
+from phasegraph.graph.source import prepare
 
 PASSAGES = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang to Cy."}]
 
@@ -72,11 +73,11 @@ def test_nothing_is_compiled_by_the_first_search():
     code = """
 from phasegraph import Ranking
 from phasegraph.graph import GraphSource, build_graph
-from phasegraph.graph.pagerank import _numba_kernels as machine
-from phasegraph.graph.chunk_graph import prepare
+from phasegraph.graph.pagerank import _numba_kernels as kernels
+from phasegraph.graph.source import prepare
 passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang to Cy."}]
 source = GraphSource(build_graph(passages))
-compiled = lambda: {n: len(f.signatures) for n, f in vars(machine).items() if hasattr(f, "signatures")}
+compiled = lambda: {n: len(f.signatures) for n, f in vars(kernels).items() if hasattr(f, "signatures")}
 cold = compiled()
 prepare(source)
 warm = compiled()

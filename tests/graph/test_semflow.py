@@ -16,7 +16,7 @@ from phasegraph.graph.experimental.semflow import (
     abstractness,
     truncated_min_max,
 )
-from phasegraph.graph.linking import RelevanceRows
+from phasegraph.graph.linking import RelevanceTransitions
 from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.graph.pagerank.push import as_seeds
 from phasegraph.graph.pagerank.solve import push_settings, run_push
@@ -233,11 +233,11 @@ def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(tolerance
     rng = np.random.default_rng(3)
     half = sparse.random_array((5000, 5000), density=0.001, rng=rng, dtype=np.float32)
     graph = WalkOperator.from_adjacency(half + half.T)
-    gains = rng.uniform(0.2, 3.0, graph.size)
+    node_weights = rng.uniform(0.2, 3.0, graph.size)
     seeds = as_seeds(([1, 2, 3], [1.0, 2.0, 0.5]), graph.size)
     plain, fast = (
         run_push(
-            RelevanceRows(graph, gains),
+            RelevanceTransitions(graph, node_weights),
             graph.pool,
             seeds,
             push_settings(0.75, tolerance, 0, None, kernel),

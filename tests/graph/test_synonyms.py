@@ -119,7 +119,7 @@ def test_half_precision_input_and_the_callers_array_is_unchanged():
         ([[1.0]], {"threshold": np.nan}, InvalidInputError, "threshold"),
         ([[1.0]], {"start": 2}, InvalidInputError, "start"),
         ([[1.0]], {"max_pairs": -1}, InvalidInputError, "max_pairs"),
-        (np.ones((30, 2)), {"max_pairs": 10}, InvalidInputError, "at most 10 pairs"),
+        (np.ones((30, 2)), {"max_pairs": 10}, InvalidInputError, "more than max_pairs=10 pairs"),
     ],
 )
 def test_bad_input_is_refused(vectors, options, error, words):

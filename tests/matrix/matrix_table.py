@@ -128,8 +128,8 @@ again and fail where a line no longer holds.
   first. Some stores' turn the order round, others leave the range of 0 to 1, so phasegraph never asks it.
 - **Id** is where the id of a hit is found. Sources meet by id: give the same passage the same id in every store.
 - **What phasegraph does** says how the direction came to be known, as the source's report does: it is declared
-  (`HitFields(higher_is_better=...)`), else known for the store's class, else inferred once from the order of an answer; else only the
-  ranks count."""
+  (`HitFields(higher_is_better=...)`), else known for the store's class, else inferred once from the order of an
+  answer; else only the ranks count."""
 
 GRAPHS = """\
 Knowledge-graph retrievers return passages, triples or one text of everything they found. A triple leads to the passage
@@ -167,7 +167,8 @@ NOTES = """\
 ## Notes
 
 - Qdrant takes UUIDs and whole numbers as ids, LangChain's `PGVectorStore` UUIDs unless its id column is made otherwise.
-  Where a store has to have other ids than the rest, `SourceSpec(fields=HitFields(id=...))` reads the shared one out of the metadata.
+  Where a store has to have other ids than the rest, `SourceSpec(fields=HitFields(id=...))` reads the shared one out of
+  the metadata.
 - LangChain's `PGVector` keeps one table for all collections, and an id belongs to one of them: the same id written to
   a second collection is not found there.
 - LangChain's `LanceDB` searches by squared distance whatever `distance` says.

@@ -21,15 +21,14 @@ from langchain_core.documents import Document  # noqa: E402
 from langchain_core.retrievers import BaseRetriever  # noqa: E402
 
 from langchain_phasegraph import PhaseGraphRetriever  # noqa: E402
-from langchain_phasegraph.conversion import Reader  # noqa: E402
-from phasegraph import Context, FusionPipeline  # noqa: E402
-from phasegraph.retrieval import Direction, provenance  # noqa: E402
-from phasegraph.retrieval.source_config import Reading  # noqa: E402
+from langchain_phasegraph.conversion import ranking_of, reader_of  # noqa: E402
+from phasegraph import FusionPipeline  # noqa: E402
+from phasegraph.retrieval import HitFields  # noqa: E402
 
 TEXT = "A passage of about eight hundred characters, as passages are. " * 13
 BARS = {
-    "sync invoke, two no-op sources of 50": 2.5,
-    "ainvoke, two no-op sources of 50": 1.6,
+    "sync invoke, two no-op sources of 50": 1.8,
+    "ainvoke, two no-op sources of 50": 1.4,
     "sync invoke, two sources of 5 ms": 0.6,
     "rankings from documents and decide, 200 + 2000": 0.4,
 }
@@ -139,14 +138,14 @@ def fusing_ratios() -> None:
     pairs = [[(document, 1.0 - i / 3000) for i, document in enumerate(documents)] for documents in lists]
     legs = [Fixed(documents=[]), Fixed(documents=[])]
     ensemble = EnsembleRetriever(retrievers=legs)
-    readers = [Reader(name, Reading(), Direction(True)) for name in ("first", "second")]
+    readers = [reader_of(name, HitFields(higher_is_better=True)) for name in ("first", "second")]
     pipeline = FusionPipeline()
 
     def build(given: Sequence[Sequence[object]]) -> list[object]:
-        return [reader.ranking(hits, None, []) for reader, hits in zip(readers, given, strict=True)]
+        return [ranking_of(reader, hits, None, []) for reader, hits in zip(readers, given, strict=True)]
 
     def whole(given: Sequence[Sequence[object]]) -> object:
-        return provenance(pipeline.decide(build(given), Context()))  # type: ignore[arg-type]
+        return pipeline.decide(build(given))  # type: ignore[arg-type]
 
     ready = build(pairs)
     times = interleaved(
@@ -154,7 +153,7 @@ def fusing_ratios() -> None:
             lambda: whole(pairs),
             lambda: whole(lists),
             lambda: build(pairs),
-            lambda: pipeline.decide(ready, Context()),  # type: ignore[arg-type]
+            lambda: pipeline.decide(ready),  # type: ignore[arg-type]
             lambda: ensemble.weighted_reciprocal_rank(lists),
         ],
         200,

@@ -74,7 +74,7 @@ def test_a_copy_answers_the_same(name, way):
     assert before
     assert ask(way(retriever), QUESTION) == before
     if isinstance(retriever, PhaseGraphRetriever):
-        assert way(retriever).fitted_pipeline == retriever.fitted_pipeline
+        assert way(retriever).fitted_pipeline.to_dict() == retriever.fitted_pipeline.to_dict()
         assert way(retriever).explain(QUESTION).scores.tolist() == retriever.explain(QUESTION).scores.tolist()
 
 

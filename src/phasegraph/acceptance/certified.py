@@ -1,4 +1,7 @@
-"""Thresholds with a promise about queries nobody has judged: certified, and conformal."""
+"""Thresholds with a promise about queries nobody has judged: certified, and conformal.
+
+Each refuses scores that fall where relevance rises (:func:`~phasegraph.acceptance.check_orientation`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from typing import Literal
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.acceptance.fitting import reference_of
+from phasegraph._validation import check_choice, check_range
+from phasegraph.acceptance.fitting import fitted
 from phasegraph.acceptance.judged import JudgedScores, Risk, check_orientation, query_losses, require_separate
 from phasegraph.acceptance.thresholds import NO_PROMISE, Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
@@ -44,7 +48,7 @@ def hoeffding_bentkus(losses: FloatArray, level: float, /) -> FloatArray:
     """
     from scipy.special import bdtr
 
-    check_level("level", level)
+    _check_level("level", level)
     counted = ~np.isnan(losses)
     count = counted.sum(axis=0)
     total = np.where(counted, losses, 0.0).sum(axis=0)
@@ -61,10 +65,8 @@ def betting(losses: FloatArray, level: float, /) -> FloatArray:
 
     Parameters
     ----------
-    losses : (n, t) array of float
-        In [0, 1]; NaN where the row does not count in that column.
-    level : float
-        In (0, 1).
+    losses, level
+        As for :func:`hoeffding_bentkus`.
 
     Returns
     -------
@@ -82,7 +84,7 @@ def betting(losses: FloatArray, level: float, /) -> FloatArray:
     ----------
     .. [1] Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, arXiv:2010.09686.
     """
-    check_level("level", level)
+    _check_level("level", level)
     gains = np.where(np.isnan(losses), 0.0, (level - losses) / (1 - level))
     wealth = np.stack([np.log1p(bet * gains).sum(axis=0) for bet in _BETS])
     best = wealth.max(axis=0)
@@ -117,18 +119,16 @@ def queries_needed(level: float, delta: float, /, *, risk: float = 0.0) -> int:
     >>> [queries_needed(level, 0.05) for level in (0.2, 0.1, 0.05, 0.01)]
     [14, 29, 59, 299]
     """
-    check_level("level", level)
-    check_level("delta", delta)
+    _check_level("level", level)
+    _check_level("delta", delta)
     if not 0 <= risk < level:
         raise InvalidInputError(f"risk must be in [0, {level!r}); got {risk!r}")
     divergence = float(_divergence(np.array([risk]), level)[0])
     return max(1, math.ceil(math.log(1 / delta) / divergence - 1e-9))
 
 
-def check_level(name: str, value: float) -> None:
-    """Refuse a level that is not strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0 < value < 1:
-        raise InvalidInputError(f"{name} must be in (0, 1); got {value!r}")
+def _check_level(name: str, value: float) -> None:
+    check_range(name, value, 0, 1, ends="()")
 
 
 def _divergence(mean: FloatArray, level: float) -> FloatArray:
@@ -213,8 +213,7 @@ def certify_threshold(
     InsufficientDataError
         If nothing can be certified; the message says how many queries it would take. Nothing is chosen then.
     InvalidInputError
-        If a level is outside (0, 1), a name is unknown or `ordering` shares a query with `judged`; if relevant hits
-        score lower than the others (:func:`check_orientation`).
+        If `ordering` shares a query with `judged`.
 
     Notes
     -----
@@ -229,7 +228,8 @@ def certify_threshold(
     .. [1] Angelopoulos et al., Learn then test, arXiv:2110.01052.
     .. [2] Bates et al., Distribution-free, risk-controlling prediction sets, arXiv:2101.02703.
     """
-    _check_names(risk, bound)
+    check_choice("risk", risk, _PROMISES)
+    check_choice("bound", bound, _BOUNDS)
     if ordering is not None:
         require_separate(ordering, judged)
     halves = 2 if risk == "wrong" and ordering is None else 1
@@ -243,17 +243,15 @@ def certify_threshold(
     if choice.value is None:
         raise InsufficientDataError(_shortfall(choice, judged, alpha, delta, halves))
     sentence = _PROMISES[risk].format(alpha=alpha)
-    return Threshold(
+    return fitted(
+        judged,
         choice.value,
         method=f"certified-{risk}/{bound}",
         level=alpha,
         confidence=1 - delta,
-        queries=judged.query_count,
-        hits=len(judged),
         promise=f"{sentence}, with probability at least {1 - delta:g} over the draw of the judged queries.",
         sources=sources,
         statistics={"observed_risk": choice.risk, "share_of_queries": choice.share},
-        reference=reference_of(judged),
     )
 
 
@@ -273,16 +271,12 @@ def certify_sources(
     ----------
     judged : mapping of str to JudgedScores
         By source name.
-    risk : {"wrong", "missed"}, default "wrong"
-        As in :func:`certify_threshold`.
+    risk, bound, rng
+        As for :func:`certify_threshold`.
     alpha : float
         Highest risk of each source, in (0, 1).
     delta : float, default 0.05
         Probability that any of the risks is higher, in (0, 1); each source gets its share of it.
-    bound : {"hoeffding-bentkus", "betting"}, default "hoeffding-bentkus"
-        As in :func:`certify_threshold`.
-    rng : int, default 0
-        Draws the halves.
 
     Returns
     -------
@@ -303,14 +297,9 @@ def certify_sources(
     for name in sorted(judged):
         check_orientation(judged[name], name)
         try:
+            share = delta / len(judged)
             out[name] = certify_threshold(
-                judged[name],
-                risk=risk,
-                alpha=alpha,
-                delta=delta / len(judged),
-                bound=bound,
-                sources=(name,),
-                rng=rng,
+                judged[name], risk=risk, alpha=alpha, delta=share, bound=bound, sources=(name,), rng=rng
             )
         except InsufficientDataError as error:
             raise InsufficientDataError(f"source {name!r}: {error}") from error
@@ -365,16 +354,9 @@ def _described(losses: FloatArray, value: float | None) -> _Choice:
     return _Choice(value, float(counted.mean()) if len(counted) else math.nan, share)
 
 
-def _check_names(risk: str, bound: str) -> None:
-    if risk not in _PROMISES:
-        raise InvalidInputError(f"risk must be 'wrong' or 'missed'; got {risk!r}")
-    if bound not in _BOUNDS:
-        raise InvalidInputError(f"bound must be one of {sorted(_BOUNDS)}; got {bound!r}")
-
-
 def _require_enough(judged: JudgedScores, alpha: float, delta: float, halves: int) -> None:
-    check_level("alpha", alpha)
-    check_level("delta", delta)
+    _check_level("alpha", alpha)
+    _check_level("delta", delta)
     least = halves * queries_needed(alpha, delta)
     if judged.query_count < least:
         raise InsufficientDataError(
@@ -441,9 +423,6 @@ def conformal_threshold(
     ------
     InsufficientDataError
         If n is too small for `miss_rate`; the message says how many it takes.
-    InvalidInputError
-        If `miss_rate` is outside (0, 1) or `unit` is unknown; if relevant hits score lower than the others
-        (:func:`check_orientation`).
 
     References
     ----------
@@ -456,17 +435,15 @@ def conformal_threshold(
     >>> conformal_threshold(judged, miss_rate=0.2, unit="passage").value
     0.3
     """
-    check_level("miss_rate", miss_rate)
-    if unit not in _PROMISE:
-        raise InvalidInputError(f"unit must be 'query' or 'passage'; got {unit!r}")
+    _check_level("miss_rate", miss_rate)
+    check_choice("unit", unit, _PROMISE)
     check_orientation(judged)
     value = _by_passage(judged, miss_rate) if unit == "passage" else _by_query(judged, miss_rate)
-    return Threshold(
+    return fitted(
+        judged,
         value,
         method=f"conformal-{unit}",
         level=miss_rate,
-        queries=judged.query_count,
-        hits=len(judged),
         promise=_PROMISE[unit].format(rate=miss_rate, kept=1 - miss_rate),
         sources=sources,
         statistics={
@@ -474,7 +451,6 @@ def conformal_threshold(
             "observed_recall": float((judged.scores[judged.labels] >= value).mean()),
             "observed_rejection": float((judged.scores[~judged.labels] < value).mean()),
         },
-        reference=reference_of(judged),
     )
 
 
@@ -501,7 +477,8 @@ def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
     >>> band.floor, band.value, band.certified
     (0.2, 0.6, False)
     """
-    sources = tuple(sorted({*floor.sources, *accept.sources}))
+    parts = (("Accepted", accept), ("Not rejected", floor))
+    promises = [f"{what}: {one.promise}" for what, one in parts if one.promises]
     return Threshold(
         accept.value,
         lower=floor.value if floor.value < accept.value else None,
@@ -510,8 +487,8 @@ def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
         confidence=accept.confidence,
         queries=min(floor.queries, accept.queries),
         hits=min(floor.hits, accept.hits),
-        promise=_both(accept, floor),
-        sources=sources,
+        promise=" ".join(promises) or NO_PROMISE,
+        sources=tuple({*floor.sources, *accept.sources}),
         statistics={
             **{f"floor_{name}": number for name, number in floor.statistics.items()},
             **{f"accept_{name}": number for name, number in accept.statistics.items()},
@@ -519,12 +496,6 @@ def three_way(floor: Threshold, accept: Threshold, /) -> Threshold:
         reference=accept.reference,
         revoked=accept.revoked or floor.revoked,
     )
-
-
-def _both(accept: Threshold, floor: Threshold) -> str:
-    """The promises of the parts that make one."""
-    parts = (("Accepted", accept), ("Not rejected", floor))
-    return " ".join(f"{what}: {one.promise}" for what, one in parts if one.promises) or NO_PROMISE
 
 
 def _by_passage(judged: JudgedScores, miss_rate: float) -> float:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.acceptance.certified import check_level
-from phasegraph.acceptance.judged import number_queries
+from phasegraph._validation import check_flat, check_range
+from phasegraph.acceptance.judged import number_queries, per_query
 from phasegraph.acceptance.thresholds import Threshold
 from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, PhasegraphWarning
 
@@ -88,19 +88,22 @@ def check_drift(
     ----------
     .. [1] Smirnov, 1948, doi:10.1214/aoms/1177730256
     """
-    check_level("level", level)
+    check_range("level", level, 0, 1, ends="()")
     if threshold.reference is None:
         raise InvalidInputError("check_drift needs a fitted threshold; this one keeps no judged queries")
-    columns = _per_query(scores, queries, labels)
-    count = len(columns["best score"])
+    values = check_flat("scores", scores)
+    if len(queries) != len(values):
+        raise InvalidInputError(f"scores must have one query each; got {len(values)} for {len(queries)}")
+    flags = None if labels is None else np.asarray(labels)
+    if flags is not None and (flags.shape != values.shape or not np.isin(flags, (0, 1)).all()):
+        raise InvalidInputError("labels must hold one 0 or 1 per score; got something else")
+    names, groups = number_queries(queries)
+    count = len(names)
     if count < _LEAST:
         raise InsufficientDataError(f"a drift test needs at least {_LEAST} new queries; got {count}")
+    columns = per_query(values, groups, count, flags)
     reference = threshold.reference
-    known = {
-        "best score": reference.tops,
-        "mean score": reference.means,
-        "prevalence": reference.prevalence,
-    }
+    known = {"best score": reference.tops, "mean score": reference.means, "prevalence": reference.prevalence}
     compared = {name: _two_sample(np.array(known[name]), column) for name, column in columns.items()}
     p_values = {name: found[1] for name, found in compared.items()}
     worst = min(p_values, key=lambda name: p_values[name])
@@ -131,16 +134,8 @@ def revoke_on_drift(
 
     Parameters
     ----------
-    threshold : Threshold
-        A fitted one.
-    scores : (n,) array_like of float
-        Of new hits, in the same unit; finite.
-    queries : (n,) sequence of hashable
-        The query of each hit.
-    labels : (n,) sequence of {0, 1}, optional
-        As in :func:`check_drift`.
-    level : float, default 0.01
-        As in :func:`check_drift`.
+    threshold, scores, queries, labels, level
+        As for :func:`check_drift`.
     strict : bool, default False
         Raise instead of warn.
 
@@ -167,30 +162,6 @@ def revoke_on_drift(
         raise DegradedError(message)
     warnings.warn(message, PhasegraphWarning, stacklevel=2)
     return threshold.revoke(report.sentence)
-
-
-def _per_query(
-    scores: Sequence[float] | FloatArray, queries: Sequence[object], labels: Sequence[int] | None
-) -> dict[str, FloatArray]:
-    values = np.array(scores, dtype=np.float64)
-    if values.ndim != 1 or len(queries) != len(values):
-        raise InvalidInputError(f"scores must be flat with one query each; got {values.shape} for {len(queries)}")
-    if not np.isfinite(values).all():
-        raise InvalidInputError("scores must be finite; got NaN or infinity")
-    rows, groups = number_queries(queries)
-    sizes = np.maximum(np.bincount(groups, minlength=len(rows)), 1)
-    tops = np.full(len(rows), -np.inf)
-    np.maximum.at(tops, groups, values)
-    columns = {
-        "best score": tops,
-        "mean score": np.bincount(groups, weights=values, minlength=len(rows)) / sizes,
-    }
-    if labels is not None:
-        flags = np.asarray(labels)
-        if flags.shape != values.shape or not np.isin(flags, (0, 1)).all():
-            raise InvalidInputError("labels must hold one 0 or 1 per score; got something else")
-        columns["prevalence"] = np.bincount(groups, weights=flags.astype(float), minlength=len(rows)) / sizes
-    return columns
 
 
 def _two_sample(first: FloatArray, second: FloatArray) -> tuple[float, float]:

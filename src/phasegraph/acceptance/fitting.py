@@ -1,19 +1,23 @@
-"""Thresholds fitted to judged hits: the published recipes, exact optima, and one level for all sources."""
+"""Thresholds fitted to judged hits: the published recipes, exact optima, and one level for all sources.
+
+Each refuses scores that fall where relevance rises (:func:`~phasegraph.acceptance.check_orientation`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from phasegraph._typing import BoolArray, FloatArray
-from phasegraph.acceptance.judged import JudgedScores, check_orientation
+from phasegraph._typing import FloatArray
+from phasegraph._validation import check_choice, check_count, check_number, check_range
+from phasegraph.acceptance.judged import JudgedScores, check_orientation, per_query
 from phasegraph.acceptance.thresholds import DriftReference, Threshold
 from phasegraph.errors import InsufficientDataError, InvalidInputError
-from phasegraph.ranking import is_number
 
 Objective: TypeAlias = Literal["youden", "f1", "recall", "precision"]
+_OPTIMA = {"youden": "balanced_accuracy", "f1": "f1"}
 
 
 def sscc_threshold(tau_0: float, alpha: float, *, bi_encoder: bool) -> Threshold:
@@ -43,9 +47,8 @@ def sscc_threshold(tau_0: float, alpha: float, *, bi_encoder: bool) -> Threshold
     >>> round(sscc_threshold(0.132, 4.28, bi_encoder=True).value, 5)
     0.69696
     """
-    for name, number in (("tau_0", tau_0), ("alpha", alpha)):
-        if not is_number(number) or not np.isfinite(number):
-            raise InvalidInputError(f"{name} must be finite; got {number!r}")
+    check_number("tau_0", tau_0, minimum=None)
+    check_number("alpha", alpha, minimum=None)
     return Threshold(tau_0 * (1 + alpha) if bi_encoder else tau_0, method="sscc-formula")
 
 
@@ -64,11 +67,6 @@ def fit_grid(judged: JudgedScores, /, *, points: int = 100) -> Threshold:
     Threshold
         With no promise; `statistics` holds the balanced accuracy.
 
-    Raises
-    ------
-    InvalidInputError
-        If `points` is no integer >= 2, or relevant hits score lower than the others (:func:`check_orientation`).
-
     Notes
     -----
     The code returns the median for labels of one kind and 0 for no labels; here both are an error, because
@@ -79,14 +77,14 @@ def fit_grid(judged: JudgedScores, /, *, points: int = 100) -> Threshold:
     >>> fit_grid(JudgedScores([0.0, 0.4, 0.6, 1.0], [0, 0, 1, 1]), points=11).value
     0.5
     """
-    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
-        raise InvalidInputError(f"points must be an integer >= 2; got {points!r}")
+    check_count("points", points, minimum=2)
     check_orientation(judged)
     grid = np.linspace(judged.scores.min(), judged.scores.max(), points)
     true_rate, false_rate = _rates(judged, grid)
     balanced = (true_rate + 1 - false_rate) / 2
     best = int(np.argmax(balanced))
-    return fitted(judged, float(grid[best]), f"grid-{points}", None, {"balanced_accuracy": balanced[best]})
+    observed = {"balanced_accuracy": balanced[best], "positives": judged.positives}
+    return fitted(judged, float(grid[best]), method=f"grid-{points}", statistics=observed)
 
 
 def fit_threshold(
@@ -121,9 +119,6 @@ def fit_threshold(
 
     Raises
     ------
-    InvalidInputError
-        If `target` is missing, not wanted or outside its range, or relevant hits score lower than the others
-        (:func:`check_orientation`).
     InsufficientDataError
         If no threshold reaches the target precision.
 
@@ -142,23 +137,12 @@ def fit_threshold(
     if midway and row > 0:
         value = midpoint(float(scores[row - 1]), value)
     observed = {name: float(column[row]) for name, column in table.items()}
-    observed["auc"] = area_under_curve(judged)
-    return fitted(judged, value, objective, target, observed)
+    observed |= {"auc": area_under_curve(judged), "positives": judged.positives}
+    return fitted(judged, value, method=objective, level=target, statistics=observed)
 
 
 def area_under_curve(judged: JudgedScores, /) -> float:
-    """Probability that a relevant hit outscores an irrelevant one, ties counting half.
-
-    Parameters
-    ----------
-    judged : JudgedScores
-        Hits of all queries together.
-
-    Returns
-    -------
-    float
-        In [0, 1].
-    """
+    """Probability that a relevant hit outscores an irrelevant one, ties counting half; over the hits of all queries."""
     _, inverse, counts = np.unique(judged.scores, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
     positives = judged.positives
@@ -166,14 +150,11 @@ def area_under_curve(judged: JudgedScores, /) -> float:
     return above / (positives * (len(judged) - positives))
 
 
-def reference_of(judged: JudgedScores, /) -> DriftReference:
-    """Per-query best score, mean score and share of relevant hits, each ascending."""
-    sizes = np.bincount(judged.groups, minlength=judged.query_count)
-    tops = np.full(judged.query_count, -np.inf)
-    np.maximum.at(tops, judged.groups, judged.scores)
-    means = np.bincount(judged.groups, weights=judged.scores) / sizes
-    shares = np.bincount(judged.groups, weights=judged.labels.astype(np.float64)) / sizes
-    return DriftReference(*(tuple(np.sort(column).tolist()) for column in (tops, means, shares)))
+def fitted(judged: JudgedScores, value: float, **about: Any) -> Threshold:
+    """A threshold fitted on `judged`, whose queries it remembers; `about` are further fields."""
+    columns = per_query(judged.scores, judged.groups, judged.query_count, judged.labels)
+    reference = DriftReference(*(tuple(np.sort(column).tolist()) for column in columns.values()))
+    return Threshold(value, queries=judged.query_count, hits=len(judged), reference=reference, **about)
 
 
 def midpoint(lower: float, upper: float) -> float:
@@ -205,45 +186,24 @@ def _table(judged: JudgedScores, scores: FloatArray) -> dict[str, FloatArray]:
 
 
 def _best_row(table: Mapping[str, FloatArray], objective: str, target: float) -> int:
-    if objective == "youden":
-        return int(np.argmax(table["balanced_accuracy"]))
-    if objective == "f1":
-        return int(np.argmax(table["f1"]))
-    reached: BoolArray = table[objective] >= target - 1e-12
-    if not reached.any():
+    if objective in _OPTIMA:
+        return int(np.argmax(table[_OPTIMA[objective]]))
+    rows = np.flatnonzero(table[objective] >= target - 1e-12)
+    if not len(rows):
         best = float(table[objective].max())
         raise InsufficientDataError(
             f"no threshold reaches {objective} {target:g} on these hits; the best is {best:.4f}"
         )
-    rows = np.flatnonzero(reached)
     return int(rows[-1]) if objective == "recall" else int(rows[0])
 
 
 def _check_target(objective: str, target: float | None) -> float:
-    if objective not in ("youden", "f1", "recall", "precision"):
-        raise InvalidInputError(f"objective must be 'youden', 'f1', 'recall' or 'precision'; got {objective!r}")
-    if objective in ("youden", "f1"):
+    check_choice("objective", objective, get_args(Objective))
+    if objective in _OPTIMA:
         if target is not None:
             raise InvalidInputError(f"target is for 'recall' and 'precision' only; got {target!r}")
         return 0.0
-    if not is_number(target) or target is None or not 0 < target <= 1:
-        raise InvalidInputError(f"target must be in (0, 1] for objective {objective!r}; got {target!r}")
-    return float(target)
-
-
-def fitted(
-    judged: JudgedScores, value: float, method: str, level: float | None, statistics: Mapping[str, float]
-) -> Threshold:
-    """A threshold with no promise, and what it was fitted on."""
-    return Threshold(
-        value,
-        method=method,
-        level=level,
-        queries=judged.query_count,
-        hits=len(judged),
-        statistics={**statistics, "positives": judged.positives},
-        reference=reference_of(judged),
-    )
+    return check_range(f"target of objective {objective!r}", target, 0, 1, ends="(]")
 
 
 def fit_global_threshold(
@@ -285,8 +245,10 @@ def fit_global_threshold(
     out = {}
     for name in names:
         value = _quantile_for(references[name], level.value)
-        statistics = {"level": level.value, **level.statistics}
-        out[name] = fitted(judged[name], value, f"pooled-ecdf/{level.method}", level.value, statistics)
+        observed = {"level": level.value, **level.statistics, "positives": judged[name].positives}
+        out[name] = fitted(
+            judged[name], value, method=f"pooled-ecdf/{level.method}", level=level.value, statistics=observed
+        )
     return out
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph._validation import check_choice
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking
 
 
 class Scored(Protocol):
-    """Ids with a score each: a Ranking (one source's scores) or a Result (published scores)."""
+    """Ids with a score each, higher is better: a Ranking (one source's scores) or a Result (published scores)."""
 
     @property
     def ids(self) -> Sequence[str]:
@@ -22,7 +23,7 @@ class Scored(Protocol):
 
     @property
     def scores(self) -> FloatArray:
-        """(n,) scores, higher is better."""
+        """(n,) scores."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +82,13 @@ class JudgedScores:
             raise InsufficientDataError("JudgedScores needs at least one judged hit; got none")
         if not np.isfinite(scores).all():
             raise InvalidInputError("JudgedScores.scores must be finite; got NaN or infinity")
-        _check_labels(labels)
+        if labels.dtype.kind not in "biuf" or not ((labels == 0) | (labels == 1)).all():
+            raise InvalidInputError("JudgedScores.labels must be 0 or 1; got something else")
+        if labels.all() or not labels.any():
+            kind = "relevant" if labels.all() else "not relevant"
+            raise InsufficientDataError(
+                f"a threshold needs relevant and irrelevant hits to tell apart; all {len(labels)} are {kind}"
+            )
         queries = range(len(scores)) if self.queries is None else self.queries
         if len(queries) != len(scores):
             raise InvalidInputError(
@@ -89,12 +96,10 @@ class JudgedScores:
             )
         rows, groups = number_queries(queries)
         flags = labels.astype(bool)
-        for array in (scores, flags, groups):
+        for name, array in (("scores", scores), ("labels", flags), ("groups", groups)):
             array.setflags(write=False)
-        object.__setattr__(self, "scores", scores)
-        object.__setattr__(self, "labels", flags)
+            object.__setattr__(self, name, array)
         object.__setattr__(self, "queries", None)
-        object.__setattr__(self, "groups", groups)
         object.__setattr__(self, "names", rows)
 
     def __len__(self) -> int:
@@ -111,74 +116,20 @@ class JudgedScores:
         return int(self.labels.sum())
 
     def only(self, kept: BoolArray, /) -> JudgedScores:
-        """The hits of some of the queries.
-
-        Parameters
-        ----------
-        kept : (q,) array of bool
-            One flag per query, in the order of `names`.
-
-        Returns
-        -------
-        JudgedScores
-
-        Raises
-        ------
-        InsufficientDataError
-            If no hit is left, or labels of one kind only.
-        """
+        """The hits of the queries flagged in `kept`, (q,) bools in the order of `names`."""
         rows = np.flatnonzero(kept[self.groups])
-        renumbered = np.cumsum(kept) - 1
-        arrays = {
-            "scores": self.scores[rows],
-            "labels": self.labels[rows],
-            "groups": np.asarray(renumbered[self.groups[rows]]),
-        }
-        if not len(rows):
-            raise InsufficientDataError("JudgedScores needs at least one judged hit; got none")
-        _check_labels(arrays["labels"])
-        part = object.__new__(JudgedScores)
-        for name, array in arrays.items():
-            array.setflags(write=False)
-            object.__setattr__(part, name, array)
-        object.__setattr__(part, "queries", None)
-        object.__setattr__(part, "source", self.source)
+        part = JudgedScores(self.scores[rows], self.labels[rows], self.groups[rows], self.source)
         object.__setattr__(part, "names", tuple(self.names[row] for row in np.flatnonzero(kept).tolist()))
         return part
 
     def split(self, *, rng: int | np.random.Generator = 0) -> tuple[JudgedScores, JudgedScores]:
-        """Two halves of the queries; no query is in both.
-
-        Parameters
-        ----------
-        rng : int or numpy.random.Generator, default 0
-            Draws the halves.
-
-        Returns
-        -------
-        (JudgedScores, JudgedScores)
-
-        Raises
-        ------
-        InsufficientDataError
-            If there is one query only, or a half holds labels of one kind only.
-        """
+        """Two halves of the queries, drawn by `rng`; no query is in both."""
         if self.query_count < 2:
             raise InsufficientDataError(f"a split by query needs 2 queries; got {self.query_count}")
         order = np.random.default_rng(rng).permutation(self.query_count)
         kept = np.zeros(self.query_count, dtype=bool)
         kept[order[: self.query_count // 2]] = True
         return self.only(kept), self.only(~kept)
-
-
-def _check_labels(labels: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> None:
-    if labels.dtype.kind not in "biuf" or not ((labels == 0) | (labels == 1)).all():
-        raise InvalidInputError("JudgedScores.labels must be 0 or 1; got something else")
-    if labels.all() or not labels.any():
-        kind = "relevant" if labels.all() else "not relevant"
-        raise InsufficientDataError(
-            f"a threshold needs relevant and irrelevant hits to tell apart; all {len(labels)} are {kind}"
-        )
 
 
 def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]], /) -> JudgedScores:
@@ -225,13 +176,7 @@ def judge(answers: Mapping[str, Scored], relevant: Mapping[str, Collection[str]]
 
 
 def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[object, ...], IntArray]:
-    """Distinct queries in order of first appearance, and the row of each entry among them.
-
-    Raises
-    ------
-    InvalidTypeError
-        If a query cannot be a key.
-    """
+    """Distinct queries in order of first appearance, and the row of each entry among them."""
     if isinstance(queries, np.ndarray) and queries.ndim == 1 and queries.dtype.kind in "iu":
         values, first, inverse = np.unique(queries, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -247,13 +192,7 @@ def number_queries(queries: Sequence[object] | IntArray, /) -> tuple[tuple[objec
 
 
 def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
-    """Refuse two parts that share a query.
-
-    Raises
-    ------
-    InvalidInputError
-        If a query has hits in both, because the second part would then confirm what it has already seen.
-    """
+    """Refuse two parts that share a query: the second would confirm what it has already seen."""
     shared = set(first.names) & set(second.names)
     if shared:
         example = sorted(map(repr, shared))[0]
@@ -262,24 +201,26 @@ def require_separate(first: JudgedScores, second: JudgedScores, /) -> None:
         )
 
 
+def per_query(
+    scores: FloatArray, groups: IntArray, count: int, labels: BoolArray | None = None
+) -> dict[str, FloatArray]:
+    """Best and mean score of each of `count` queries, and its share of relevant hits where there are labels."""
+    sizes = np.maximum(np.bincount(groups, minlength=count), 1)
+    tops = np.full(count, -np.inf)
+    np.maximum.at(tops, groups, scores)
+    columns = {"best score": tops, "mean score": np.bincount(groups, weights=scores, minlength=count) / sizes}
+    if labels is not None:
+        columns["prevalence"] = np.bincount(groups, weights=labels.astype(np.float64), minlength=count) / sizes
+    return columns
+
+
 LEVEL = 0.999
 LEAST_QUERIES = 10
 _LEAST_HITS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """Spearman's correlation of scores with relevance.
-
-    Parameters
-    ----------
-    value : float
-        In [-1, 1].
-    low, high : float
-        Its 99.9 % confidence interval.
-    queries : int
-        Queries that it comes from.
-    """
+class Correlation(NamedTuple):
+    """Spearman's correlation of scores with relevance, its 99.9 % confidence interval, and the queries behind it."""
 
     value: float
     low: float
@@ -290,33 +231,17 @@ class Correlation:
 def rank_correlation(judged: JudgedScores, /) -> Correlation | None:
     """Spearman's correlation of scores with relevance inside a query, averaged over queries.
 
-    Parameters
-    ----------
-    judged : JudgedScores
-
-    Returns
-    -------
-    Correlation or None
-        None where too little is judged to tell: fewer than 10 queries with relevant and irrelevant hits of different
-        scores.
-
-    Notes
-    -----
-    Queries differ in how high they score, so hits are compared with those of their own query only, and the query is
-    the unit of the interval (Student's t over the queries' correlations). Where every query has a single hit, the
-    correlation is that over all hits, with Fisher's interval in Bonett and Wright's form; from 20 hits on.
-
-    References
-    ----------
-    .. [1] Bonett and Wright, "Sample size requirements for estimating Pearson, Kendall and Spearman correlations",
-       Psychometrika 2000, doi:10.1007/BF02294183
+    None where too little is judged to tell: fewer than 10 queries with relevant and irrelevant hits of different
+    scores. Queries differ in how high they score, so hits are compared with those of their own query only, and the
+    query is the unit of the interval (Student's t over the queries' correlations). Where every query has a single
+    hit, the correlation is that over all hits (at least 20), with Fisher's interval in the form of Bonett and Wright,
+    Psychometrika 2000, doi:10.1007/BF02294183.
 
     Examples
     --------
     >>> judged = JudgedScores([0.9, 0.4, 0.1] * 10, [0, 0, 1] * 10, np.repeat(np.arange(10), 3))
-    >>> found = rank_correlation(judged)
-    >>> round(found.value, 3), found.queries
-    (-0.866, 10)
+    >>> round(rank_correlation(judged).value, 3)
+    -0.866
     """
     if judged.query_count == len(judged):
         if len(judged) < _LEAST_HITS:
@@ -371,11 +296,6 @@ def check_orientations(
         Of any number of sources. Ranks without scores are passed over.
     relevant : mapping of str to collection of str
         By query, the ids of its relevant passages; queries that it lacks are not judged.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        Naming the source; or if `relevant` is no such mapping.
     """
     gold = check_relevant(relevant)
     scores: dict[str, list[FloatArray]] = {}
@@ -396,7 +316,7 @@ def check_orientations(
 def check_relevant(relevant: Mapping[str, Collection[str]], /) -> dict[str, frozenset[str]]:
     """Ids of relevant passages by query, or InvalidTypeError that says what is wrong."""
     if not isinstance(relevant, Mapping):
-        raise InvalidTypeError(f"relevant must map queries to ids of passages; got {type(relevant).__name__}")
+        raise InvalidTypeError(f"relevant must be a mapping of queries to ids; got {type(relevant).__name__}")
     for query, ids in relevant.items():
         if isinstance(ids, str) or not isinstance(ids, Collection) or not all(isinstance(one, str) for one in ids):
             raise InvalidTypeError(f"relevant[{query!r}] must be a collection of ids of passages; got {ids!r:.80}")
@@ -459,26 +379,19 @@ def query_losses(judged: JudgedScores, thresholds: FloatArray, /, *, risk: Risk)
     (q, t) array of float
         In [0, 1] or NaN.
     """
+    check_choice("risk", risk, ("wrong", "missed"))
     width = len(thresholds) + 1
     passed = np.searchsorted(thresholds, judged.scores, side="right")
     cells = judged.groups * width + passed
     total = judged.query_count * width
-    accepted = _counts_at_or_above(np.bincount(cells, minlength=total), width)
-    relevant = _counts_at_or_above(np.bincount(cells[judged.labels], minlength=total), width)
+    relevant = _at_or_above(np.bincount(cells[judged.labels], minlength=total), width)
     if risk == "wrong":
-        kept = accepted[:, 1:].astype(np.float64)
-        return _share(kept - relevant[:, 1:], kept)
-    if risk != "missed":
-        raise InvalidInputError(f"risk must be 'wrong' or 'missed'; got {risk!r}")
-    owned = np.repeat(relevant[:, :1], width - 1, axis=1).astype(np.float64)
-    return _share(owned - relevant[:, 1:], owned)
+        whole = _at_or_above(np.bincount(cells, minlength=total), width)[:, 1:].astype(np.float64)
+    else:
+        whole = np.repeat(relevant[:, :1], width - 1, axis=1).astype(np.float64)
+    return np.asarray(np.where(whole > 0, (whole - relevant[:, 1:]) / np.maximum(whole, 1.0), np.nan))
 
 
-def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
-    """`part` / `whole`, NaN where `whole` is 0."""
-    return np.asarray(np.where(whole > 0, part / np.maximum(whole, 1.0), np.nan))
-
-
-def _counts_at_or_above(cells: IntArray, width: int) -> IntArray:
+def _at_or_above(cells: IntArray, width: int) -> IntArray:
     table = cells.reshape(-1, width)
     return np.ascontiguousarray(np.cumsum(table[:, ::-1], axis=1)[:, ::-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, TypeAlias, cast
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
-from phasegraph.acceptance.thresholds import Threshold, check_keys
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph._validation import check_choice, check_count, check_keys, check_mapping, check_rows
+from phasegraph.acceptance.thresholds import Threshold
+from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Candidates, by_fields, top_order
 
 Verdicts: TypeAlias = NDArray[np.int8]
@@ -71,36 +72,14 @@ class AcceptanceOutcome:
         return self.reason == "all_below_threshold"
 
 
-def check_certificate(
-    name: str,
-    threshold: Threshold,
-    answered: Sequence[str],
-    /,
-    *,
-    overruled: bool,
-    narrowed: bool,
-    exact: bool,
+def _certificate(
+    name: str, threshold: Threshold, answered: Sequence[str], *, overruled: bool, narrowed: bool, exact: bool
 ) -> Certificate:
     """Whether `threshold`'s promise holds for an answer of the sources `answered`.
 
-    Parameters
-    ----------
-    name : str
-        Of the certificate.
-    threshold : Threshold
-        With a promise.
-    answered : sequence of str
-        Sources that answered.
-    overruled : bool
-        Whether something below the threshold was kept all the same.
-    narrowed : bool
-        Whether another threshold removed something that this one accepts.
-    exact : bool
-        Whether the sources must be the same, not only include those it was fitted with.
-
-    Returns
-    -------
-    Certificate
+    It was `overruled` where something below it was kept all the same, and `narrowed` where another threshold removed
+    something that it accepts; `exact` means that the sources must be the same, not only include those it was fitted
+    with.
     """
     absent = sorted(set(threshold.sources) - set(answered))
     extra = sorted(set(answered) - set(threshold.sources)) if exact and threshold.sources else []
@@ -141,11 +120,6 @@ class AcceptancePolicy:
     unknown_source : {"accept", "reject"}, default "accept"
         Verdict of a source that `thresholds` does not name, where it names any.
 
-    Raises
-    ------
-    InvalidInputError
-        If a value is outside its range.
-
     Notes
     -----
     The verdict of a candidate is the lowest of the three (per source, common, final), so that raising any
@@ -169,25 +143,19 @@ class AcceptancePolicy:
     unknown_source: Literal["accept", "reject"] = "accept"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.thresholds, Mapping):
-            raise InvalidTypeError(f"thresholds must map source names to them; got {self.thresholds!r}")
-        strange = [name for name in self.thresholds if not isinstance(name, str)]
-        if strange:
-            raise InvalidTypeError(f"thresholds must be named by source; got the name {strange[0]!r}")
-        named = {name: _threshold(self.thresholds[name]) for name in sorted(self.thresholds)}
-        object.__setattr__(self, "thresholds", MappingProxyType(named))
+        put = object.__setattr__
+        named = check_mapping("thresholds", self.thresholds)
+        put(self, "thresholds", MappingProxyType({name: _threshold(given) for name, given in named.items()}))
         for name in ("final", "common"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _threshold(getattr(self, name)))
+                put(self, name, _threshold(getattr(self, name)))
         final = self._final
         if final is not None and not (final.floor >= 0 and final.value <= 1):
             raise InvalidInputError(f"final must be in [0, 1], like the scores; got {final.value!r}")
-        if isinstance(self.min_keep, bool) or not isinstance(self.min_keep, int) or self.min_keep < 0:
-            raise InvalidInputError(f"min_keep must be an integer >= 0; got {self.min_keep!r}")
-        if not callable(self.on_empty) and self.on_empty not in ("abstain", "best"):
-            raise InvalidInputError(f"on_empty must be 'abstain', 'best' or callable; got {self.on_empty!r}")
-        if self.unknown_source not in ("accept", "reject"):
-            raise InvalidInputError(f"unknown_source must be 'accept' or 'reject'; got {self.unknown_source!r}")
+        check_count("min_keep", self.min_keep)
+        if not callable(self.on_empty):
+            check_choice("on_empty, where it is not callable,", self.on_empty, ("abstain", "best"))
+        check_choice("unknown_source", self.unknown_source, ("accept", "reject"))
 
     __reduce__ = by_fields
 
@@ -226,10 +194,19 @@ class AcceptancePolicy:
         by_common = self._by_common(calibrated, ~np.isnan(raw))
         by_final = _compare(scores, self._final)
         verdicts = np.minimum(np.minimum(by_source, by_common), by_final)
-        judged, reason = self._fill(candidates, scores, verdicts)
-        certificates = self._certificates(answered, verdicts, by_common, by_final, judged)
-        judged.setflags(write=False)
-        return AcceptanceOutcome(judged, reason, certificates)
+        filled, reason = self._fill(candidates, scores, verdicts)
+        overruled = bool((filled != verdicts).any())
+        certificates = [
+            _certificate(name, threshold, answered, overruled=overruled, narrowed=False, exact=False)
+            for name, threshold in self._named.items()
+            if name in answered and threshold.promises
+        ]
+        for name, whole, own in (("common", self._common, by_common), ("final", self._final, by_final)):
+            if whole is not None and whole.promises:
+                cut = bool(((own == ACCEPT) & (verdicts != ACCEPT)).any())
+                certificates.append(_certificate(name, whole, answered, overruled=overruled, narrowed=cut, exact=True))
+        filled.setflags(write=False)
+        return AcceptanceOutcome(filled, reason, tuple(certificates))
 
     def _by_source(self, candidates: Candidates, raw: FloatArray) -> Verdicts:
         if not self.thresholds:
@@ -267,26 +244,6 @@ class AcceptancePolicy:
         out[rows] = ACCEPT
         return out, "callback" if len(rows) else "all_below_threshold"
 
-    def _certificates(
-        self,
-        answered: tuple[str, ...],
-        verdicts: Verdicts,
-        by_common: Verdicts,
-        by_final: Verdicts,
-        judged: Verdicts,
-    ) -> tuple[Certificate, ...]:
-        kept = bool((judged != verdicts).any())
-        out = []
-        for name, threshold in self._named.items():
-            if name in answered and threshold.promises:
-                found = check_certificate(name, threshold, answered, overruled=kept, narrowed=False, exact=False)
-                out.append(found)
-        for name, whole, own in (("common", self._common, by_common), ("final", self._final, by_final)):
-            if whole is not None and whole.promises:
-                narrowed = bool(((own == ACCEPT) & (verdicts != ACCEPT)).any())
-                out.append(check_certificate(name, whole, answered, overruled=kept, narrowed=narrowed, exact=True))
-        return tuple(out)
-
     @property
     def _named(self) -> Mapping[str, Threshold]:
         return cast("Mapping[str, Threshold]", self.thresholds)
@@ -300,13 +257,7 @@ class AcceptancePolicy:
         return cast("Threshold | None", self.common)
 
     def to_dict(self) -> dict[str, object]:
-        """Plain JSON types.
-
-        Raises
-        ------
-        InvalidInputError
-            If `on_empty` is a callable, which cannot be stored.
-        """
+        """Plain JSON types; an `on_empty` that is callable cannot be stored."""
         if callable(self.on_empty):
             raise InvalidInputError("an on_empty callable cannot be stored; store 'abstain' or 'best'")
         return {
@@ -321,16 +272,13 @@ class AcceptancePolicy:
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> AcceptancePolicy:
         """The value that :meth:`to_dict` wrote."""
-        check_keys("AcceptancePolicy", data, set(cls.__dataclass_fields__))
-        values = dict(data)
-        named = values.get("thresholds", {})
-        if not isinstance(named, Mapping):
-            raise InvalidTypeError(f"AcceptancePolicy.thresholds must be an object; got {named!r}")
-        values["thresholds"] = {str(name): Threshold.from_dict(found) for name, found in named.items()}
+        values = check_keys("AcceptancePolicy", data, cls.__dataclass_fields__)
+        named = check_mapping("AcceptancePolicy.thresholds", values.get("thresholds", {}))
+        values["thresholds"] = {name: Threshold.from_dict(found) for name, found in named.items()}
         for name in ("final", "common"):
             if values.get(name) is not None:
-                values[name] = Threshold.from_dict(cast("Mapping[str, object]", values[name]))
-        return cls(**values)  # type: ignore[arg-type]
+                values[name] = Threshold.from_dict(values[name])
+        return cls(**values)
 
 
 def _threshold(given: Threshold | float) -> Threshold:
@@ -346,11 +294,9 @@ def _compare(values: FloatArray, threshold: Threshold | None, *, otherwise: int 
 
 
 def _rows_of(candidates: Candidates, ids: Sequence[str]) -> IntArray:
-    if isinstance(ids, str) or not isinstance(ids, Iterable):
-        raise InvalidTypeError(f"on_empty must return a sequence of ids; got {type(ids).__name__}")
-    ids = list(ids)
     where = {name: row for row, name in enumerate(candidates.ids)}
-    unknown = [name for name in ids if name not in where]
-    if unknown:
-        raise InvalidInputError(f"on_empty must return ids of the candidates; got {unknown[0]!r}")
-    return np.array([where[name] for name in ids], dtype=np.intp)
+    chosen = list(check_rows("what on_empty returns", ids))
+    for name in chosen:
+        if name not in where:
+            raise InvalidInputError(f"on_empty must return ids of the candidates; got {name!r}")
+    return np.array([where[name] for name in chosen], dtype=np.intp)

@@ -9,10 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
+from typing import Any
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph._validation import (
+    check_count,
+    check_flat,
+    check_keys,
+    check_names,
+    check_number,
+    check_range,
+    check_real,
+    check_text,
+)
+from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import by_fields
 
 NO_PROMISE = "No promise for new queries: the value was given or fitted to the queries at hand."
@@ -37,10 +48,10 @@ class DriftReference:
 
     def __post_init__(self) -> None:
         for name in ("tops", "means", "prevalence"):
-            values = tuple(float(value) for value in getattr(self, name))
-            if not values or not all(math.isfinite(value) for value in values):
-                raise InvalidInputError(f"DriftReference.{name} must hold finite numbers, at least one")
-            object.__setattr__(self, name, values)
+            values = check_flat(f"DriftReference.{name}", getattr(self, name))
+            if not len(values):
+                raise InvalidInputError(f"DriftReference.{name} must hold at least one number")
+            object.__setattr__(self, name, tuple(values.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +84,6 @@ class Threshold:
     revoked : str
         Why the promise no longer holds; empty while it does.
 
-    Raises
-    ------
-    InvalidInputError
-        If a number is outside its range.
-
     Examples
     --------
     >>> Threshold(0.3).accepts(0.31), Threshold(0.3).certified
@@ -98,24 +104,27 @@ class Threshold:
     revoked: str = ""
 
     def __post_init__(self) -> None:
-        value = _number("Threshold.value", self.value)
+        put = object.__setattr__
+        value = check_real("Threshold.value", self.value)
         if math.isnan(value) or value == math.inf:
             raise InvalidInputError(f"Threshold.value must be finite or minus infinity; got {self.value!r}")
-        object.__setattr__(self, "value", value)
+        put(self, "value", value)
         if self.lower is not None:
-            lower = _number("Threshold.lower", self.lower)
+            lower = check_real("Threshold.lower", self.lower)
             if math.isnan(lower) or lower > value:
                 raise InvalidInputError(f"Threshold.lower must be at most value {value!r}; got {lower!r}")
-            object.__setattr__(self, "lower", lower)
-        if self.confidence is not None and not 0 < _number("Threshold.confidence", self.confidence) < 1:
-            raise InvalidInputError(f"Threshold.confidence must be in (0, 1); got {self.confidence!r}")
-        if self.level is not None and not math.isfinite(_number("Threshold.level", self.level)):
-            raise InvalidInputError(f"Threshold.level must be finite; got {self.level!r}")
-        if self.queries < 0 or self.hits < 0:
-            raise InvalidInputError(f"Threshold.queries and hits must be >= 0; got {self.queries!r} and {self.hits!r}")
-        object.__setattr__(self, "sources", tuple(sorted(self.sources)))
-        copied = {str(name): float(number) for name, number in self.statistics.items()}
-        object.__setattr__(self, "statistics", MappingProxyType(copied))
+            put(self, "lower", lower)
+        if self.confidence is not None:
+            check_range("Threshold.confidence", self.confidence, 0, 1, ends="()")
+        if self.level is not None:
+            check_number("Threshold.level", self.level, minimum=None)
+        for name in ("queries", "hits"):
+            check_count(f"Threshold.{name}", getattr(self, name))
+        for name in ("method", "promise", "revoked"):
+            check_text(f"Threshold.{name}", getattr(self, name))
+        put(self, "sources", tuple(sorted(check_names("Threshold.sources", self.sources))))
+        copied = {name: check_real(f"Threshold.statistics[{name}]", one) for name, one in self.statistics.items()}
+        put(self, "statistics", MappingProxyType(copied))
 
     __reduce__ = by_fields
 
@@ -139,117 +148,41 @@ class Threshold:
         return score >= self.value
 
     def revoke(self, reason: str, /) -> Threshold:
-        """The same threshold with its promise withdrawn.
-
-        Parameters
-        ----------
-        reason : str
-            Not blank.
-
-        Returns
-        -------
-        Threshold
-
-        Raises
-        ------
-        InvalidInputError
-            If `reason` is blank.
-        """
+        """The same threshold with its promise withdrawn, for a reason that is not blank."""
         if not reason.strip():
             raise InvalidInputError("Threshold.revoke needs a reason that is not blank")
         return replace(self, revoked=reason)
 
     def to_dict(self) -> dict[str, object]:
         """Plain JSON types; minus infinity is written as ``"-inf"``."""
-        out: dict[str, object] = {}
-        for name in (item.name for item in fields(self)):
-            out[name] = getattr(self, name)
-        out["value"] = _jsonable(self.value)
-        out["lower"] = None if self.lower is None else _jsonable(self.lower)
+        out = {item.name: getattr(self, item.name) for item in fields(self)}
+        out["value"], out["lower"] = _to_json(self.value), _to_json(self.lower)
         out["sources"] = list(self.sources)
-        out["statistics"] = {name: _jsonable(number) for name, number in self.statistics.items()}
+        out["statistics"] = {name: _to_json(number) for name, number in self.statistics.items()}
         if self.reference is not None:
-            out["reference"] = {
-                "tops": list(self.reference.tops),
-                "means": list(self.reference.means),
-                "prevalence": list(self.reference.prevalence),
-            }
+            out["reference"] = {name: list(values) for name, values in asdict(self.reference).items()}
         return out
 
     @classmethod
     def from_dict(cls, data: Mapping[str, object], /) -> Threshold:
-        """The value that :meth:`to_dict` wrote.
-
-        Raises
-        ------
-        InvalidInputError
-            If a key is unknown or a value is not what :meth:`to_dict` writes.
-        """
-        known = {item.name for item in fields(cls)}
-        check_keys("Threshold", data, known, required=("value",))
-        values = dict(data)
-        for name in ("value", "lower"):
-            if values.get(name) is not None:
-                values[name] = _from_json(f"Threshold.{name}", values[name])
-        values["sources"] = tuple(_texts("Threshold.sources", values.get("sources", ())))
-        values["statistics"] = _numbers("Threshold.statistics", values.get("statistics", {}))
-        reference = values.get("reference")
-        if reference is not None:
-            if not isinstance(reference, Mapping):
-                raise InvalidTypeError(f"Threshold.reference must be an object; got {reference!r}")
-            names = ("tops", "means", "prevalence")
-            check_keys("DriftReference", reference, set(names), required=names)
-            try:
-                values["reference"] = DriftReference(*(tuple(map(float, reference[name])) for name in names))
-            except (TypeError, ValueError) as error:
-                raise InvalidInputError("Threshold.reference must hold lists of finite numbers") from error
-        for name in ("method", "promise", "revoked"):
-            if not isinstance(values.get(name, ""), str):
-                raise InvalidTypeError(f"Threshold.{name} must be text; got {values[name]!r}")
-        for name in ("queries", "hits"):
-            if isinstance(values.get(name, 0), bool) or not isinstance(values.get(name, 0), int):
-                raise InvalidTypeError(f"Threshold.{name} must be an integer; got {values[name]!r}")
-        return cls(**values)  # type: ignore[arg-type]
+        """The value that :meth:`to_dict` wrote; InvalidInputError where a key is unknown or a value does not fit."""
+        values = check_keys("Threshold", data, [item.name for item in fields(cls)], required=("value",))
+        values["value"], values["lower"] = _from_json(values["value"]), _from_json(values.get("lower"))
+        statistics = values.get("statistics", {})
+        statistics = check_keys("Threshold.statistics", statistics, statistics)
+        values["statistics"] = {name: _from_json(number) for name, number in statistics.items()}
+        if values.get("reference") is not None:
+            names = [item.name for item in fields(DriftReference)]
+            values["reference"] = DriftReference(
+                **check_keys("DriftReference", values["reference"], names, required=names)
+            )
+        return cls(**values)
 
 
-def check_keys(owner: str, data: Mapping[str, object], known: set[str], *, required: tuple[str, ...] = ()) -> None:
-    """Refuse keys that are unknown and required keys that are missing."""
-    if not isinstance(data, Mapping):
-        raise InvalidTypeError(f"{owner} must be read from an object; got {data!r}")
-    unknown = sorted(set(data) - known)
-    if unknown:
-        raise InvalidInputError(f"{owner} has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    missing = [name for name in required if name not in data]
-    if missing:
-        raise InvalidInputError(f"{owner} needs the field {missing[0]!r}; it was not given")
+def _to_json(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else str(value)
 
 
-def _number(name: str, value: object) -> float:
-    if isinstance(value, bool | str | bytes) or value is None:
-        raise InvalidTypeError(f"{name} must be a number; got {value!r}")
-    try:
-        return float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise InvalidTypeError(f"{name} must be a number; got {value!r}") from error
-
-
-def _jsonable(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
-
-
-def _from_json(name: str, value: object) -> float:
-    return -math.inf if value == "-inf" else _number(name, value)
-
-
-def _texts(name: str, value: object) -> list[str]:
-    if isinstance(value, str) or not isinstance(value, list | tuple):
-        raise InvalidTypeError(f"{name} must be a list of text; got {value!r}")
-    if not all(isinstance(item, str) for item in value):
-        raise InvalidTypeError(f"{name} must be a list of text; got {value!r}")
-    return list(value)
-
-
-def _numbers(name: str, value: object) -> dict[str, float]:
-    if not isinstance(value, Mapping):
-        raise InvalidTypeError(f"{name} must be an object of numbers; got {value!r}")
-    return {str(key): _from_json(f"{name}[{key}]", number) for key, number in value.items()}
+def _from_json(value: Any) -> Any:
+    """What :func:`_to_json` wrote as a number; anything else is left for the checks of :class:`Threshold`."""
+    return -math.inf if value == "-inf" else value

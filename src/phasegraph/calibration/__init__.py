@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from phasegraph._validation import check_choice
 from phasegraph.calibration.background import BackgroundCalibrator
 from phasegraph.calibration.per_list import (
+    LIST_CALIBRATORS,
     ListCalibrator,
     log_z_score,
     max_normalise,
@@ -20,9 +22,8 @@ from phasegraph.calibration.per_list import (
     theoretical_min_max,
     z_score,
 )
-from phasegraph.calibration.protocol import Calibrated, Calibrator, order_statistic
+from phasegraph.calibration.protocol import Calibrated, Calibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
-from phasegraph.errors import InvalidInputError
 
 __all__ = [
     "CALIBRATORS",
@@ -36,7 +37,6 @@ __all__ = [
     "log_z_score",
     "max_normalise",
     "min_max",
-    "order_statistic",
     "percentile_rank",
     "theoretical_min_max",
     "z_score",
@@ -44,43 +44,16 @@ __all__ = [
 
 
 def calibrator_from_dict(state: Mapping[str, object]) -> Calibrator:
-    """Rebuild a calibrator from its ``to_dict`` state.
-
-    Parameters
-    ----------
-    state : mapping
-        With a registered ``name``.
-
-    Returns
-    -------
-    Calibrator
-
-    Raises
-    ------
-    InvalidInputError
-        If the name is unknown or the state does not fit.
-
-    Examples
-    --------
-    >>> calibrator_from_dict({"name": "percentile"})
-    ListCalibrator(name='percentile', options=mappingproxy({}))
-    """
+    """Rebuild a calibrator from its ``to_dict`` state; InvalidInputError where it does not fit."""
     name = state.get("name")
-    if not isinstance(name, str) or name not in CALIBRATORS:
-        raise InvalidInputError(f"calibrator name must be one of {sorted(CALIBRATORS)}; got {name!r}")
-    return CALIBRATORS[name](state)
+    check_choice("calibrator name", name, CALIBRATORS)
+    return CALIBRATORS[str(name)](state)
 
 
 CALIBRATORS: Mapping[str, Callable[[Mapping[str, object]], Calibrator]] = MappingProxyType(
     {
         "background": BackgroundCalibrator.from_dict,
         "reference_ecdf": ReferenceECDF.from_dict,
-        "percentile": ListCalibrator.from_dict,
-        "min_max": ListCalibrator.from_dict,
-        "theoretical_min_max": ListCalibrator.from_dict,
-        "max": ListCalibrator.from_dict,
-        "z_score": ListCalibrator.from_dict,
-        "log_z_score": ListCalibrator.from_dict,
-        "raw": ListCalibrator.from_dict,
+        **dict.fromkeys(LIST_CALIBRATORS, ListCalibrator.from_dict),
     }
 )

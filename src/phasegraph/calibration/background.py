@@ -15,8 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count
 from phasegraph.calibration.protocol import Calibrated, order_statistic, order_statistics
-from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Ranking, tied_ranks
 
 ASSUMED_SIZE = 1_000_000
@@ -26,31 +26,26 @@ _SHARED_RANKS = 20
 
 @dataclass(frozen=True, slots=True)
 class BackgroundCalibrator:
-    """Standard deviations above the source's background, stated or recovered from the list.
+    """Standard deviations above the source's background, declared or recovered from the list.
 
     Parameters
     ----------
     assumed_size : int, default 1,000,000
         Size of the collection where the source does not state it; never guessed from other sources. At least 1.
 
-    Raises
-    ------
-    InvalidInputError
-        If `assumed_size` is not a positive integer.
-
     Notes
     -----
-    *Stated*: the source's own :class:`~phasegraph.Background`. *List*: the scores s_1 >= s_2 >= ... are regressed on
-    the expected normal order statistics of ranks 1 to n of N draws, and standardised with that line. A list of
-    fewer than five hits, or with one distinct value, is *uninformative*: its members share the mean expected order
-    statistic of ranks 1 to max(n, 20), so membership counts and it adds no order of its own. A rank-only list takes
-    the expected order statistic of each rank.
+    *Declared*: the source's own :class:`~phasegraph.Background`. *Per list*: the scores s_1 >= s_2 >= ... are
+    regressed on the expected normal order statistics of ranks 1 to n of N draws, and standardised with that line. A
+    list of fewer than five hits, or with one distinct value, is *uninformative*: its members share the mean expected
+    order statistic of ranks 1 to max(n, 20), so membership counts and it adds no order of its own. A rank-only list
+    takes the expected order statistic of each rank.
 
     A candidate that the list lacks takes the lower of the list's lowest value and the expected order statistic of
     the rank below it; never 0, which would be the background's mean.
 
-    The list tier is invariant to affine transforms of the scores, and for that reason cannot tell a poor list from a
-    rich one: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]`` get the same values. Its values also move with the
+    The per-list tier is invariant to affine transforms of the scores, and for that reason cannot tell a poor list
+    from a rich one: ``[.1, .2, .3, .4, .5]`` and ``[1, 2, 3, 4, 5]`` get the same values. Its values also move with the
     length of the list. Neither is true of the declared tier. Raising one hit of a list of five to eight can, in about
     one random case in a thousand, lower it against a candidate that the list lacks, because the line moves too.
 
@@ -70,9 +65,7 @@ class BackgroundCalibrator:
     assumed_size: int = ASSUMED_SIZE
 
     def __post_init__(self) -> None:
-        size = self.assumed_size
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise InvalidInputError(f"assumed_size must be a positive integer; got {size!r}")
+        check_count("assumed_size", self.assumed_size, minimum=1)
 
     @property
     def bounded(self) -> bool:

@@ -1,4 +1,8 @@
-"""Normalisations of one list by itself, as most fusion libraries have them, and as calibrators by name."""
+"""Normalisations of one list by itself, as most fusion libraries have them, and as calibrators by name.
+
+Each takes ``scores``, an (n,) array of finite numbers in any order, higher is better, and raises InvalidInputError
+for anything else. An empty list gives an empty one.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from types import MappingProxyType
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_choice, check_flat, check_mapping, check_number, check_range, check_real
 from phasegraph.calibration.protocol import Calibrated
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Ranking, by_fields
 
 
@@ -20,17 +25,12 @@ def percentile_rank(scores: FloatArray, /) -> FloatArray:
     Parameters
     ----------
     scores : (n,) array of float
-        Finite, higher is better, in any order.
+        Finite.
 
     Returns
     -------
     (n,) array of float
         In [1/n, 1]; the best hit has exactly 1. Not a probability of relevance.
-
-    Raises
-    ------
-    InvalidInputError
-        If a score is NaN or infinite.
 
     Notes
     -----
@@ -48,7 +48,7 @@ def percentile_rank(scores: FloatArray, /) -> FloatArray:
     >>> percentile_rank(np.array([0.5, 0.5, 0.2])).round(4)
     array([1.    , 1.    , 0.3333])
     """
-    values = _finite(scores)
+    values = check_flat("scores", scores)
     if not len(values):
         return values
     return np.searchsorted(np.sort(values), values, side="right") / len(values)
@@ -69,19 +69,13 @@ def min_max(scores: FloatArray, /, *, constant: float = 1.0) -> FloatArray:
     (n,) array of float
         In [0, 1].
 
-    Raises
-    ------
-    InvalidInputError
-        If a score is not finite or `constant` is outside [0, 1].
-
     Examples
     --------
     >>> min_max(np.array([3.0, 2.0, 1.0]))
     array([1. , 0.5, 0. ])
     """
-    if not 0.0 <= constant <= 1.0:
-        raise InvalidInputError(f"constant must be in [0, 1]; got {constant!r}")
-    values = _finite(scores)
+    check_range("constant", constant, 0, 1)
+    values = check_flat("scores", scores)
     if not len(values):
         return values
     low, high = float(values.min()), float(values.max())
@@ -106,11 +100,6 @@ def theoretical_min_max(scores: FloatArray, /, *, infimum: float) -> FloatArray:
     (n,) array of float
         In [0, 1]; all 0 where the best score equals the infimum.
 
-    Raises
-    ------
-    InvalidInputError
-        If a score is not finite or lies below `infimum`.
-
     References
     ----------
     .. [1] Bruch, Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", arXiv:2210.11934
@@ -120,9 +109,8 @@ def theoretical_min_max(scores: FloatArray, /, *, infimum: float) -> FloatArray:
     >>> theoretical_min_max(np.array([0.8, 0.2]), infimum=-1.0).round(4)
     array([1.    , 0.6667])
     """
-    if not np.isfinite(infimum):
-        raise InvalidInputError(f"infimum must be finite; got {infimum!r}")
-    values = _finite(scores)
+    check_number("infimum", infimum, minimum=None)
+    values = check_flat("scores", scores)
     if not len(values):
         return values
     if values.min() < infimum:
@@ -144,25 +132,18 @@ def max_normalise(scores: FloatArray, /) -> FloatArray:
     (n,) array of float
         In [0, 1].
 
-    Raises
-    ------
-    InvalidInputError
-        If a score is not finite, negative, or none is positive.
-
     Examples
     --------
     >>> max_normalise(np.array([4.0, 1.0]))
     array([1.  , 0.25])
     """
-    values = _finite(scores)
+    values = check_flat("scores", scores)
     if not len(values):
         return values
-    if values.min() < 0 or values.max() <= 0:
-        raise InvalidInputError(
-            "max normalisation needs scores >= 0 with at least one positive; "
-            f"got a range of {float(values.min())!r} to {float(values.max())!r}"
-        )
-    return np.asarray(values / values.max())
+    low, high = float(values.min()), float(values.max())
+    if low < 0 or high <= 0:
+        raise InvalidInputError(f"max normalisation needs scores >= 0, one > 0; got a range of {low!r} to {high!r}")
+    return np.asarray(values / high)
 
 
 def z_score(scores: FloatArray, /) -> FloatArray:
@@ -178,17 +159,12 @@ def z_score(scores: FloatArray, /) -> FloatArray:
     (n,) array of float
         Unbounded, mean 0.
 
-    Raises
-    ------
-    InvalidInputError
-        If a score is not finite.
-
     Examples
     --------
     >>> z_score(np.array([3.0, 2.0, 1.0])).round(4)
     array([ 1.2247,  0.    , -1.2247])
     """
-    values = _finite(scores)
+    values = check_flat("scores", scores)
     if not len(values):
         return values
     spread = float(values.std())
@@ -210,51 +186,35 @@ def log_z_score(scores: FloatArray, /, *, floor: float = 1e-4) -> FloatArray:
     (n,) array of float
         Unbounded, mean 0.
 
-    Raises
-    ------
-    InvalidInputError
-        If a score is negative or not finite, or `floor` is not positive.
-
     Examples
     --------
     >>> log_z_score(np.array([0.1, 0.01, 0.001, 0.0001]), floor=1e-9).round(4)
     array([ 1.3416,  0.4472, -0.4472, -1.3416])
     """
-    if not (np.isfinite(floor) and floor > 0):
-        raise InvalidInputError(f"floor must be finite and positive; got {floor!r}")
-    values = _finite(scores)
+    check_range("floor", floor, ends="(]")
+    values = check_flat("scores", scores)
     if len(values) and values.min() < 0:
         raise InvalidInputError(f"log z-score needs scores >= 0; got {float(values.min())!r}")
     return z_score(np.log(values + floor))
-
-
-def _finite(scores: FloatArray) -> FloatArray:
-    values = np.asarray(scores, dtype=np.float64)
-    if values.ndim != 1:
-        raise InvalidInputError(f"scores must be one-dimensional; got shape {values.shape}")
-    if not np.isfinite(values).all():
-        raise InvalidInputError(f"scores must be finite; got {values[~np.isfinite(values)][0]!r}")
-    return values
-
-
-_UNBOUNDED = frozenset({"z_score", "log_z_score", "raw"})
 
 
 def _raw(scores: FloatArray, /) -> FloatArray:
     return np.asarray(scores, dtype=np.float64)
 
 
-_FUNCTIONS: Mapping[str, tuple[Callable[..., FloatArray], frozenset[str]]] = MappingProxyType(
+_UNBOUNDED = frozenset({"z_score", "log_z_score", "raw"})
+_FUNCTIONS: Mapping[str, tuple[Callable[..., FloatArray], tuple[str, ...]]] = MappingProxyType(
     {
-        "percentile": (percentile_rank, frozenset()),
-        "min_max": (min_max, frozenset({"constant"})),
-        "theoretical_min_max": (theoretical_min_max, frozenset({"infimum"})),
-        "max": (max_normalise, frozenset()),
-        "z_score": (z_score, frozenset()),
-        "log_z_score": (log_z_score, frozenset({"floor"})),
-        "raw": (_raw, frozenset()),
+        "percentile": (percentile_rank, ()),
+        "min_max": (min_max, ("constant",)),
+        "theoretical_min_max": (theoretical_min_max, ("infimum",)),
+        "max": (max_normalise, ()),
+        "z_score": (z_score, ()),
+        "log_z_score": (log_z_score, ("floor",)),
+        "raw": (_raw, ()),
     }
 )
+LIST_CALIBRATORS = tuple(_FUNCTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,22 +248,19 @@ class ListCalibrator:
     options: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or self.name not in _FUNCTIONS:
-            raise InvalidInputError(f"calibrator name must be one of {sorted(_FUNCTIONS)}; got {self.name!r}")
-        if not isinstance(self.options, Mapping):
-            raise InvalidTypeError(f"options of calibrator {self.name!r} must be a mapping; got {self.options!r}")
-        allowed = _FUNCTIONS[self.name][1]
-        unknown = [name for name in self.options if name not in allowed]
+        check_choice("calibrator name", self.name, _FUNCTIONS)
+        owner = f"calibrator {self.name!r}"
+        function, allowed = _FUNCTIONS[self.name]
+        options = check_mapping(f"options of {owner}", self.options)
+        unknown = [name for name in options if name not in allowed]
         if unknown:
-            raise InvalidInputError(
-                f"options of calibrator {self.name!r} must be among {sorted(allowed)}; got {unknown}"
-            )
-        if self.name == "theoretical_min_max" and "infimum" not in self.options:
-            raise InvalidInputError("calibrator 'theoretical_min_max' needs the option 'infimum'; got none")
-        checked = {name: _checked(self.name, name, value) for name, value in self.options.items()}
+            raise InvalidInputError(f"options of {owner} must be among {sorted(allowed)}; got {unknown}")
+        if self.name == "theoretical_min_max" and "infimum" not in options:
+            raise InvalidInputError(f"{owner} needs the option 'infimum'; got none")
+        checked = {name: check_real(f"option {name!r} of {owner}", value) for name, value in options.items()}
         object.__setattr__(self, "options", MappingProxyType(checked))
         lowest = checked.get("infimum", 0.0)
-        _FUNCTIONS[self.name][0](np.array([lowest + 1.0, lowest]), **checked)  # refuses what it would refuse later
+        function(np.array([lowest + 1.0, lowest]), **checked)  # refuses what it would refuse later
 
     __reduce__ = by_fields
 
@@ -325,13 +282,4 @@ class ListCalibrator:
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> ListCalibrator:
         """Rebuild from :meth:`to_dict`."""
-        name, options = state.get("name"), state.get("options", {})
-        if not isinstance(name, str) or not isinstance(options, Mapping):
-            raise InvalidInputError(f"a list calibrator needs a name and a mapping of options; got {state!r}")
-        return cls(name, options)
-
-
-def _checked(calibrator: str, option: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise InvalidTypeError(f"option {option!r} of calibrator {calibrator!r} must be a number; got {value!r}")
-    return float(value)
+        return cls(state.get("name"), state.get("options", {}))  # type: ignore[arg-type]

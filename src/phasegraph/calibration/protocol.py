@@ -60,29 +60,7 @@ def normal_quantile(levels: FloatArray, /) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def order_statistic(rank: int, size: int, /) -> float:
-    """Expected value of the `rank`-th largest of `size` standard normal draws (Blom's approximation).
-
-    Parameters
-    ----------
-    rank : int
-        From 1.
-    size : int
-        At least `rank`.
-
-    Returns
-    -------
-    float
-        ``PhiInv(1 - (rank - 0.375) / (size + 0.25))``.
-
-    References
-    ----------
-    .. [1] Blom, "Statistical Estimates and Transformed Beta-Variables", 1958
-
-    Examples
-    --------
-    >>> round(order_statistic(1, 1_000_000), 3)
-    4.848
-    """
+    """Expected value of the `rank`-th largest (from 1) of `size` standard normal draws: Blom's approximation, 1958."""
     return float(order_statistics(rank, size)[rank - 1])
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count, check_flag, check_flat, check_keys, check_range, check_text
 from phasegraph.calibration.protocol import Calibrated, normal_quantile, order_statistic
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking
@@ -57,24 +58,17 @@ class ReferenceECDF:
     tier: str = field(default="fitted", init=False)
 
     def __post_init__(self) -> None:
-        knots = np.array(self.knots, dtype=np.float64)
-        levels = np.array(self.levels, dtype=np.float64)
-        if knots.ndim != 1 or knots.shape != levels.shape or len(knots) < 2:
+        knots, levels = check_flat("knots", self.knots), check_flat("levels", self.levels)
+        if knots.shape != levels.shape or len(knots) < 2:
             raise InvalidInputError(
                 f"knots and levels must be two equal rows of >= 2 values; got {knots.shape}, {levels.shape}"
             )
-        rising = (np.diff(knots) > 0).all() and (np.diff(levels) > 0).all() and np.isfinite(knots).all()
-        if not (rising and levels[0] > 0 and levels[-1] < 1):
-            raise InvalidInputError("knots and levels must be finite and strictly ascending, levels in (0, 1)")
-        number = isinstance(self.fraction, int | float | np.floating) and not isinstance(self.fraction, bool)
-        if not (number and 0 < self.fraction <= 1):
-            raise InvalidInputError(f"fraction must be in (0, 1]; got {self.fraction!r}")
-        if not isinstance(self.normal_scores, bool):
-            raise InvalidTypeError(f"normal_scores must be True or False; got {self.normal_scores!r}")
-        if isinstance(self.size, bool) or not isinstance(self.size, int | np.integer) or self.size < 1:
-            raise InvalidInputError(f"size must be a positive integer; got {self.size!r}")
-        if not isinstance(self.fingerprint, str):
-            raise InvalidTypeError(f"fingerprint must be text; got {self.fingerprint!r:.80}")
+        if not ((np.diff(knots) > 0).all() and (np.diff(levels) > 0).all() and levels[0] > 0 and levels[-1] < 1):
+            raise InvalidInputError("knots and levels must be strictly ascending, levels in (0, 1)")
+        check_range("fraction", self.fraction, 0, 1, ends="(]")
+        check_flag("normal_scores", self.normal_scores)
+        check_count("size", self.size, minimum=1)
+        check_text("fingerprint", self.fingerprint)
         for name, array in (("knots", knots), ("levels", levels)):
             array.setflags(write=False)
             object.__setattr__(self, name, array)
@@ -93,28 +87,20 @@ class ReferenceECDF:
         >>> ecdf.transform(np.array([-5.0, 0.0, 49.5, 99.0, 500.0])).round(3)
         array([0.004, 0.005, 0.5  , 0.995, 1.   ])
         """
-        values = np.asarray(scores, dtype=np.float64)
-        if not np.isfinite(values).all():
-            raise InvalidInputError("scores must be finite; got NaN or infinity")
+        values = check_flat("scores", scores)
+        low, high = self.knots[0], self.knots[-1]
         if self.normal_scores:
-            return self._normal(values)
-        low, high, slope = self.knots[0], self.knots[-1], self._slope()
+            grid = normal_quantile(1.0 - self.fraction * (1.0 - self.levels))
+            gain = max(float(grid[-1] - grid[0]), 1e-9) / float(high - low)
+            out = np.interp(values, self.knots, grid)
+            out += gain * (np.minimum(values - low, 0.0) + np.maximum(values - high, 0.0))
+            return out
+        slope = float(high - low) / 4.0
         out = np.interp(values, self.knots, self.levels)
         below, above = values < low, values > high
         out[below] = self.levels[0] / (1.0 + (low - values[below]) / slope)
         out[above] = 1.0 - (1.0 - self.levels[-1]) / (1.0 + (values[above] - high) / slope)
         return out
-
-    def _normal(self, values: FloatArray) -> FloatArray:
-        grid = normal_quantile(1.0 - self.fraction * (1.0 - self.levels))
-        low, high = self.knots[0], self.knots[-1]
-        gain = max(float(grid[-1] - grid[0]), 1e-9) / float(high - low)
-        out = np.interp(values, self.knots, grid)
-        out += gain * (np.minimum(values - low, 0.0) + np.maximum(values - high, 0.0))
-        return out
-
-    def _slope(self) -> float:
-        return float(self.knots[-1] - self.knots[0]) / 4.0
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
         """Calibrated hits, and what a candidate that the list lacks takes (see :class:`Calibrated`)."""
@@ -154,15 +140,9 @@ class ReferenceECDF:
     @classmethod
     def from_dict(cls, state: Mapping[str, object]) -> ReferenceECDF:
         """Rebuild from :meth:`to_dict`; InvalidInputError names what does not fit."""
-        fraction, size, normal = state.get("fraction"), state.get("size"), state.get("normal_scores")
-        if not isinstance(fraction, float | int) or not isinstance(size, int) or not isinstance(normal, bool):
-            raise InvalidInputError("reference_ecdf needs numbers `fraction`, `size` and a flag `normal_scores`")
-        try:
-            knots = np.array(state["knots"], dtype=np.float64)
-            levels = np.array(state["levels"], dtype=np.float64)
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInputError("reference_ecdf needs lists of numbers `knots` and `levels`") from error
-        return cls(knots, levels, fraction, normal, size, state.get("fingerprint", ""))  # type: ignore[arg-type]
+        needed = ("knots", "levels", "fraction", "normal_scores", "size")
+        check_keys("reference_ecdf", state, state, required=needed)
+        return cls(*(state[name] for name in needed), state.get("fingerprint", ""))  # type: ignore[arg-type, call-arg]
 
 
 def fit_reference_ecdf(
@@ -196,7 +176,7 @@ def fit_reference_ecdf(
     InsufficientDataError
         If fewer than 20 finite values, or fewer than two distinct ones, are given.
     InvalidTypeError
-        If `samples` holds something else than numbers.
+        If `samples` holds anything but numbers.
 
     Examples
     --------

@@ -57,6 +57,10 @@ def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, Fl
     after : mapping of str to array of float
         Calibrated values of the same sources.
 
+    Returns
+    -------
+    Figure
+
     Raises
     ------
     InvalidInputError
@@ -94,6 +98,10 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
     labels : mapping of str to str, optional
         Text shown for an id; default the id.
 
+    Returns
+    -------
+    Figure
+
     Raises
     ------
     InvalidInputError
@@ -127,6 +135,10 @@ def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline
     wins, losses : mapping of str to int
         By system, in the order to be shown.
     baseline, measure : str
+
+    Returns
+    -------
+    Figure
     """
     names = [name for name in wins if name != baseline]
     if not names:
@@ -159,6 +171,10 @@ def system_bars(
         In [0, 1].
     intervals : mapping of str to (float, float)
     measure, baseline : str
+
+    Returns
+    -------
+    Figure
     """
     names = list(means)
     if not names:
@@ -190,6 +206,10 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
         Whether that result is right.
     label : str
         Name of the axis.
+
+    Returns
+    -------
+    Figure
 
     Raises
     ------

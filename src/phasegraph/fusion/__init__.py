@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from inspect import signature
 from types import MappingProxyType
 from typing import Literal
 
 from phasegraph._typing import FloatArray
-from phasegraph.fusion.experimental import (
-    gumbel_copula,
-    interference,
-    log_linear,
-    normal_scores,
-    plackett_luce,
-    power_mean,
-    tsallis,
-    wasserstein_temperature,
-)
+from phasegraph.fusion import experimental
 from phasegraph.fusion.rules import (
     boltzmann,
     boltzmann_temperature,
@@ -44,21 +37,10 @@ __all__ = [
     "comb_mnz",
     "comb_sum",
     "dbsf",
-    "gumbel_copula",
-    "interference",
     "inverse_square_rank",
     "linear",
-    "log_linear",
-    "normal_scores",
-    "plackett_luce",
-    "power_mean",
     "reciprocal_rank",
-    "tsallis",
-    "wasserstein_temperature",
 ]
-
-
-Expects = Literal["calibrated", "bounded", "percentile", "order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +60,6 @@ class FusionRule:
         The fused value is a sum of one term per source.
     row_wise : bool
         A candidate's fused value depends on its own row only, not on the rest of the lists.
-    options : tuple of str
-        Keyword options beyond weights and missing.
     experimental : bool
         The formula is reconstructed, or nothing shows that it helps.
     reference : str
@@ -88,146 +68,50 @@ class FusionRule:
         ``terms(filled, weights) -> (n, m)`` parts that add up to the function's value, from values without NaN and
         weights that are known to be right, or ``terms(column, weight)`` of one source: what the pipeline uses in
         place of the function where there is one.
+
+    Attributes
+    ----------
+    options : tuple of str
+        Keyword options of the function beyond weights and missing.
     """
 
     name: str
     function: Callable[..., FloatArray]
-    expects: Expects = "calibrated"
+    expects: Literal["calibrated", "bounded", "percentile", "order"] = "calibrated"
     additive: bool = True
     row_wise: bool = True
-    options: tuple[str, ...] = ()
     experimental: bool = False
     reference: str = ""
     terms: Callable[[FloatArray, FloatArray | float], FloatArray] | None = None
+    options: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = [name for name in signature(self.function).parameters if name not in ("values", "weights", "missing")]
+        object.__setattr__(self, "options", tuple(own))
 
 
+_FOX_SHAW = "Fox and Shaw, TREC-2, 1994"
+_reconstructed = partial(FusionRule, experimental=True, reference="PhaseGraph, arXiv:2603.28886, appendix C")
 _RULES = (
     FusionRule("linear", linear, reference="weighted sum of calibrated values", terms=linear_terms),
+    FusionRule("rrf", reciprocal_rank, "order", row_wise=False, reference="Cormack, Clarke, Büttcher, SIGIR 2009"),
+    FusionRule("comb_sum", comb_sum, "bounded", reference=_FOX_SHAW),
+    FusionRule("comb_mnz", comb_mnz, "bounded", additive=False, reference=_FOX_SHAW),
+    FusionRule("comb_anz", comb_anz, "bounded", additive=False, reference=_FOX_SHAW),
+    FusionRule("comb_med", comb_med, "bounded", additive=False, reference=_FOX_SHAW),
+    FusionRule("boltzmann", boltzmann, "percentile", row_wise=False, reference="PhaseGraph, arXiv:2603.28886"),
     FusionRule(
-        "rrf",
-        reciprocal_rank,
-        expects="order",
-        row_wise=False,
-        options=("rank_constant",),
-        reference="Cormack, Clarke, Büttcher, SIGIR 2009",
+        "isr", inverse_square_rank, "order", False, row_wise=False, reference="Mourão, Martins, Magalhães, 2015"
     ),
-    FusionRule("comb_sum", comb_sum, expects="bounded", reference="Fox and Shaw, TREC-2, 1994"),
-    FusionRule("comb_mnz", comb_mnz, expects="bounded", additive=False, reference="Fox and Shaw, TREC-2, 1994"),
-    FusionRule(
-        "boltzmann",
-        boltzmann,
-        expects="percentile",
-        row_wise=False,
-        options=("epsilon", "temperature_factor", "temperature", "norm"),
-        reference="PhaseGraph, arXiv:2603.28886",
-    ),
-    FusionRule(
-        "comb_anz",
-        comb_anz,
-        expects="bounded",
-        additive=False,
-        reference="Fox and Shaw, TREC-2, 1994",
-    ),
-    FusionRule(
-        "comb_med",
-        comb_med,
-        expects="bounded",
-        additive=False,
-        reference="Fox and Shaw, TREC-2, 1994",
-    ),
-    FusionRule(
-        "isr",
-        inverse_square_rank,
-        expects="order",
-        additive=False,
-        row_wise=False,
-        reference="Mourão, Martins, Magalhães, 2015",
-    ),
-    FusionRule(
-        "borda",
-        borda,
-        expects="order",
-        row_wise=False,
-        reference="Aslam and Montague, SIGIR 2001",
-    ),
-    FusionRule(
-        "dbsf",
-        dbsf,
-        row_wise=False,
-        reference="Mazzeschi, Distribution-based score fusion, 2023",
-    ),
-    FusionRule(
-        "log_linear",
-        log_linear,
-        expects="percentile",
-        row_wise=False,
-        options=("epsilon",),
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
-    FusionRule(
-        "power_mean",
-        power_mean,
-        expects="percentile",
-        additive=False,
-        options=("exponent",),
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
-    FusionRule(
-        "tsallis",
-        tsallis,
-        expects="percentile",
-        row_wise=False,
-        options=("q", "epsilon"),
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
-    FusionRule(
-        "gumbel_copula",
-        gumbel_copula,
-        expects="percentile",
-        additive=False,
-        row_wise=False,
-        options=("theta",),
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
-    FusionRule(
-        "interference",
-        interference,
-        expects="percentile",
-        additive=False,
-        row_wise=False,
-        options=("phase", "epsilon"),
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
-    FusionRule(
-        "normal_scores",
-        normal_scores,
-        expects="order",
-        row_wise=False,
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
-    FusionRule(
-        "wasserstein_temperature",
-        wasserstein_temperature,
-        additive=False,
-        row_wise=False,
-        options=("strength",),
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
-    FusionRule(
-        "plackett_luce",
-        plackett_luce,
-        expects="order",
-        row_wise=False,
-        options=("prior", "tolerance", "iterations"),
-        experimental=True,
-        reference="PhaseGraph, arXiv:2603.28886, appendix C",
-    ),
+    FusionRule("borda", borda, "order", row_wise=False, reference="Aslam and Montague, SIGIR 2001"),
+    FusionRule("dbsf", dbsf, row_wise=False, reference="Mazzeschi, Distribution-based score fusion, 2023"),
+    _reconstructed("log_linear", experimental.log_linear, "percentile", row_wise=False),
+    _reconstructed("power_mean", experimental.power_mean, "percentile", additive=False),
+    _reconstructed("tsallis", experimental.tsallis, "percentile", row_wise=False),
+    _reconstructed("gumbel_copula", experimental.gumbel_copula, "percentile", additive=False, row_wise=False),
+    _reconstructed("interference", experimental.interference, "percentile", additive=False, row_wise=False),
+    _reconstructed("normal_scores", experimental.normal_scores, "order", row_wise=False),
+    _reconstructed("wasserstein_temperature", experimental.wasserstein_temperature, additive=False, row_wise=False),
+    _reconstructed("plackett_luce", experimental.plackett_luce, "order", row_wise=False),
 )
 FUSION_RULES: Mapping[str, FusionRule] = MappingProxyType({rule.name: rule for rule in _RULES})

@@ -26,30 +26,12 @@ _FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
 def equal_weights(rankings: Sequence[Ranking], /) -> FloatArray:
-    """The same weight for every source: (m,) ones."""
+    """Weight 1 for every source."""
     return np.ones(len(rankings))
 
 
 def role_weights(rankings: Sequence[Ranking], /) -> FloatArray:
-    """Vector .25 and graph .75 where a source named ``graph`` states its background; otherwise all equal.
-
-    Parameters
-    ----------
-    rankings : sequence of Ranking
-        One per source that answered.
-
-    Returns
-    -------
-    (m,) array of float
-        Positive.
-
-    Examples
-    --------
-    >>> from phasegraph import Background
-    >>> stated = Ranking("graph", ["a"], [0.5], background=Background(-9.0, 1.0, "log", 1e-4))
-    >>> role_weights([stated, Ranking("vector", ["a"], [0.5])])
-    array([0.75, 0.25])
-    """
+    """Vector .25 and graph .75 where a source named ``graph`` declares its background; otherwise all equal."""
     if _walk_of(rankings) is None:
         return equal_weights(rankings)
     own = {VECTOR: FIXED_VECTOR_WEIGHT, GRAPH: 1.0 - FIXED_VECTOR_WEIGHT}
@@ -124,22 +106,7 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
 
 
 def support(one: Ranking, other: Ranking, /) -> float:
-    """Rank-biased overlap of the first 20 hits of two rankings, mapped from [.2, .4] to [0, 1].
-
-    Parameters
-    ----------
-    one, other : Ranking
-
-    Returns
-    -------
-    float
-        In [0, 1]; symmetric.
-
-    Examples
-    --------
-    >>> support(Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "y"], [9.0, 3.0]))
-    1.0
-    """
+    """Rank-biased overlap of the first 20 hits of two rankings, mapped from [.2, .4] to [0, 1]; symmetric."""
     deepest = min(len(one), len(other), DEPTH)
     if not deepest:
         return 0.0
@@ -157,25 +124,7 @@ def support(one: Ranking, other: Ranking, /) -> float:
 
 
 def effective_number(walk: Ranking, /) -> float:
-    """Exponential of the entropy of the shares of the 20 largest masses: 1 (one passage) to 20 (flat).
-
-    Parameters
-    ----------
-    walk : Ranking
-        Scores are masses; where its background is not one of logarithms, what stands above its location counts.
-
-    Returns
-    -------
-    float
-        In [1, 20].
-
-    Examples
-    --------
-    >>> from phasegraph import Background
-    >>> flat = Ranking("graph", list("abcd"), [0.1] * 4, background=Background(-9.0, 1.0, "log", 1e-4))
-    >>> round(effective_number(flat), 6)
-    4.0
-    """
+    """Exponential of the entropy of the shares of the 20 largest masses: 1 (one passage) to 20 (flat)."""
     masses = walk.scores[:DEPTH]
     if walk.background is not None and walk.background.transform == "identity":
         masses = masses - walk.background.location

@@ -1,17 +1,25 @@
-"""The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both."""
+"""The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both.
 
-from phasegraph.graph.building import build_graph, graph_of_documents, read_openie
-from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph, not_a_graph, prepare
+What is imported as itself serves the integrations, which import nothing deeper.
+"""
+
+from phasegraph.graph.building import build_graph, read_openie
+from phasegraph.graph.building import graph_of_documents as graph_of_documents
+from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import SemFlowSource
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.linking import LinkSettings
 from phasegraph.graph.rules import RuleExtractor
-from phasegraph.graph.source import GraphSource, WalkSettings, passage_ids
+from phasegraph.graph.source import GraphSource, WalkSettings
+from phasegraph.graph.source import not_a_graph as not_a_graph
+from phasegraph.graph.source import passage_ids as passage_ids
+from phasegraph.graph.source import prepare as prepare
 from phasegraph.graph.storage import DirectoryStore, load_graph, save_graph
 from phasegraph.graph.synonyms import NameSynonyms
-from phasegraph.graph.words import Gazetteer, normalise_name
+from phasegraph.graph.words import Gazetteer
+from phasegraph.graph.words import normalise_name as normalise_name
 
 __all__ = [
     "ChunkGraphSource",
@@ -32,12 +40,7 @@ __all__ = [
     "build_graph",
     "extract_with_model",
     "graph_from_extractions",
-    "graph_of_documents",
     "load_graph",
-    "normalise_name",
-    "not_a_graph",
-    "passage_ids",
-    "prepare",
     "read_openie",
     "save_graph",
 ]

@@ -18,6 +18,7 @@ from phasegraph.graph.entity_graph import (
     Extractor,
     Synonyms,
     Triple,
+    check_kind,
     graph_from_extractions,
 )
 from phasegraph.graph.rules import RuleExtractor
@@ -36,7 +37,7 @@ def build_graph(
     synonyms: Synonyms | None = None,
     weights: EdgeWeights | None = None,
 ) -> EntityGraph:
-    """Build the entity graph of a corpus.
+    """Build the entity graph of a corpus, in time linear in its length.
 
     Parameters
     ----------
@@ -65,20 +66,10 @@ def build_graph(
         Naming the row or the passage: for an empty corpus, ids that repeat or are missing, passages without
         text, triples that do not have three parts or belong to no passage, embeddings that do not fit.
 
-    Notes
-    -----
-    Linear in the length of the corpus. The order of the passages decides their rows and nothing else.
-
-    References
-    ----------
-    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
-
     Examples
     --------
-    >>> graph = build_graph(
-    ...     [{"id": "1", "text": "Ada Lovelace met Charles Babbage."}],
-    ...     triples={"1": [("Ada Lovelace", "met", "Charles Babbage")]},
-    ... )
+    >>> passages = [{"id": "1", "text": "Ada Lovelace met Charles Babbage."}]
+    >>> graph = build_graph(passages, triples={"1": [("Ada Lovelace", "met", "Charles Babbage")]})
     >>> graph.entities, graph.facts.nnz
     (('ada lovelace', 'charles babbage'), 2)
     """
@@ -95,22 +86,7 @@ def build_graph(
 
 
 def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
-    """Check passages.
-
-    Parameters
-    ----------
-    passages : iterable of mapping or object
-        As for :func:`build_graph`.
-
-    Returns
-    -------
-    list of (id, title, text)
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        As for :func:`build_graph`.
-    """
+    """Check passages, given as for :func:`build_graph`; returns a list of (id, title, text)."""
     rows: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
     for number, passage in enumerate(check_rows("passages", passages)):
@@ -150,7 +126,7 @@ def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str
     for record in as_extractions(triples) if triples is not None else ():
         if record.passage_id not in known:
             raise InvalidInputError(
-                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
             )
         out[record.passage_id] = (*out.get(record.passage_id, ()), record)
     return out
@@ -159,13 +135,10 @@ def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str
 def in_normal_form(record: Extraction) -> Extraction:
     """A record from elsewhere with its names as the graph compares them; those without a letter or digit left out.
 
-    Examples
-    --------
     >>> in_normal_form(Extraction("1", ["Ada Lovelace", "!"], lead="Ada L.")).entities
     ('ada lovelace',)
     """
-    if not isinstance(record, Extraction):
-        raise InvalidTypeError(f"an extraction must be an Extraction; got {type(record).__name__}")
+    check_kind("an extraction", record, Extraction)
     both = record.entities, record.titles
     entities, titles = ([form for name in names if (form := normalise_name(name))] for names in both)
     return Extraction(record.passage_id, entities, record.triples, titles, normalise_name(record.lead))
@@ -176,16 +149,9 @@ _FIELDS = {"lines": ("entities", "triples"), "docs": ("extracted_entities", "ext
 
 @dataclass(frozen=True, slots=True)
 class OpenieFile:
-    """What a file of extractions holds.
+    """What a file of extractions holds: one per passage and entry, in its order, and how many items were left out.
 
-    Parameters
-    ----------
-    extractions : tuple of Extraction
-        One per passage and entry, in the order of the file; entity names are normalised.
-    malformed_triples : int
-        Triples left out because they are not three strings, or name nothing at one end.
-    malformed_entities : int
-        Entities left out because they are no names.
+    `malformed_triples` are not three strings, or have no name at one end; `malformed_entities` are no names.
     """
 
     extractions: tuple[Extraction, ...]
@@ -218,8 +184,8 @@ def read_openie(
     Raises
     ------
     InvalidInputError
-        Naming file and line, or file and entry: for what is not JSON of that form, ids that repeat, and entries
-        that belong to no passage; where `strict`, for a triple that is not three strings.
+        Naming file and line or entry: for what is not JSON of that form, ids that repeat, and entries that belong to
+        no passage.
 
     Notes
     -----
@@ -243,15 +209,20 @@ def read_openie(
     """
     file = Path(path)
     rows = read_passages(passages)
-    data = _bytes_of(file)
+    if not file.is_file():
+        raise InvalidInputError(f"{file}: the file does not exist")
+    data = file.read_bytes()
     docs = _docs(file, data)
     records: list[Extraction] = []
     bad_triples = bad_entities = 0
     for ids, where, entry, fields in _by_line(file, data, rows) if docs is None else _by_entry(file, docs, rows):
         names, lost_names = entity_names(_listed(where, entry, fields[0]) if entities else [])
         stated = _listed(where, entry, fields[1])
-        if strict:
-            _check_shapes(where, stated)
+        wrong = [item for item in stated if not isinstance(item, list) or list(map(type, item)) != [str] * 3]
+        if strict and wrong:
+            raise InvalidInputError(
+                f"{where}: a triple must be three texts [subject, predicate, object]; got {wrong[0]!r}"
+            )
         triples, lost_triples = sound_triples(stated)
         bad_entities, bad_triples = bad_entities + lost_names, bad_triples + lost_triples
         records += [Extraction(name, names, triples) for name in ids]
@@ -261,8 +232,6 @@ def read_openie(
 def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
     """The triples that are three strings with a name at both ends, and how many others there were.
 
-    Examples
-    --------
     >>> sound_triples([["Ada", "met", "Bo"], ["Ada"], ["?", "met", "Bo"], "Ada met Bo"])
     ([('Ada', 'met', 'Bo')], 3)
     """
@@ -280,8 +249,6 @@ def sound_triples(given: Iterable[object]) -> tuple[list[Triple], int]:
 def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
     """Different normalised names in order, and how many items were none.
 
-    Examples
-    --------
     >>> entity_names(["Ada Lovelace", "ada lovelace", "", None])
     (['ada lovelace'], 2)
     """
@@ -307,9 +274,9 @@ def _by_line(file: Path, data: bytes, rows: list[tuple[str, str, str]]) -> Itera
         if not isinstance(name, str) or not name:
             raise InvalidInputError(f"{where}: 'id' must be text that is not blank; got {name!r}")
         if name in seen:
-            raise InvalidInputError(f"{where}: ids must not repeat; {name!r} is already on line {seen[name]}")
+            raise InvalidInputError(f"{where}: id {name!r} is already on line {seen[name]}")
         if name not in known:
-            raise InvalidInputError(f"{where}: a passage with triples must be in the corpus; {name!r} is not")
+            raise InvalidInputError(f"{where}: passage {name!r} is not in the corpus")
         seen[name] = number
         yield (name,), where, entry, _FIELDS["lines"]
 
@@ -331,12 +298,11 @@ def _by_entry(file: Path, docs: list[object], rows: list[tuple[str, str, str]]) 
         ids = (idx,) if isinstance(idx, str) and idx in known else tuple(by_text.get(text, ()) if text else ())
         if not ids:
             raise InvalidInputError(
-                f"{where}: an entry must belong to a passage of the corpus; idx {idx!r:.80} is no id of it and "
-                f"passage {passage!r:.80} no text"
+                f"{where}: idx {idx!r:.80} is no id of the corpus, and passage {passage!r:.80} is no text of it"
             )
         twice = next((name for name in ids if name in seen), None)
         if twice is not None:
-            raise InvalidInputError(f"{where}: passages must not repeat; {twice!r} is already docs[{seen[twice]}]")
+            raise InvalidInputError(f"{where}: passage {twice!r} is already in docs[{seen[twice]}]")
         seen.update(dict.fromkeys(ids, number))
         yield ids, where, entry, _FIELDS["docs"]
 
@@ -345,7 +311,7 @@ def _docs(file: Path, data: bytes) -> list[object] | None:
     """The entries of a file in HippoRAG's format; None for one of lines."""
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     if not first:
-        raise InvalidInputError(f"{file}: there must be at least one passage's extraction; the file is empty")
+        raise InvalidInputError(f"{file}: the file is empty")
     try:
         whole = json.loads(first)
     except (ValueError, RecursionError):
@@ -358,12 +324,6 @@ def _docs(file: Path, data: bytes) -> list[object] | None:
     if not isinstance(docs, list) or not docs:
         raise InvalidInputError(f"{file}: 'docs' must be a list of at least one entry; got {docs!r:.80}")
     return docs
-
-
-def _bytes_of(file: Path) -> bytes:
-    if not file.is_file():
-        raise InvalidInputError(f"{file}: the file must exist; there is none")
-    return file.read_bytes()
 
 
 def _parsed(where: str, data: bytes) -> Any:
@@ -382,12 +342,6 @@ def _listed(where: str, entry: Mapping[str, object], name: str) -> list[object]:
     return value
 
 
-def _check_shapes(where: str, stated: list[object]) -> None:
-    for item in stated:
-        if not (isinstance(item, list) and len(item) == 3 and all(isinstance(part, str) for part in item)):
-            raise InvalidInputError(f"{where}: a triple must be three texts [subject, predicate, object]; got {item!r}")
-
-
 def _squeezed(text: str) -> str:
     return " ".join(text.split())
 
@@ -401,26 +355,11 @@ def graph_of_documents(
     vectors: Any = None,
     **options: Any,
 ) -> EntityGraph:
-    """Build the graph of documents, which are embedded where there is something to embed them and no vectors.
+    """Build the graph of (id, metadata, text) documents.
 
-    Parameters
-    ----------
-    documents : iterable of (id, metadata, text)
-    title_key : str, default "title"
-        Metadata key of the title.
-    embed : callable, optional
-        ``embed(texts)`` gives their vectors.
-    vectors : (P, d) array_like, optional
-        In place of `embed`.
-    **options
-        ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`.
+    Their title is ``metadata[title_key]``; their `vectors` are given, or made by ``embed(texts)``. Other options as for
+    :func:`build_graph`.
 
-    Returns
-    -------
-    EntityGraph
-
-    Examples
-    --------
     >>> graph = graph_of_documents([("1", {"title": "Ada"}, "She met Bo.")], embed=lambda texts: [[0.6, 0.8]])
     >>> graph.entities, graph.embeddings.shape
     (('ada', 'bo'), (1, 2))

@@ -8,27 +8,32 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import Float32Array
+from phasegraph._validation import check_count, check_flag, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
-from phasegraph.graph.entity_graph import EntityGraph, checked_embeddings
-from phasegraph.graph.experimental.semflow import SemFlowSource
+from phasegraph.graph.entity_graph import (
+    Csr,
+    EntityGraph,
+    check_kind,
+    checked_embeddings,
+    read_only_matrix,
+)
 from phasegraph.graph.linking import LinkSettings
-from phasegraph.graph.source import GraphSource, RestrictedGraphSource, WalkPath, WalkPaths, WalkSettings
+from phasegraph.graph.source import GraphSource, GraphWalker, WalkPath, WalkPaths, WalkSettings
 from phasegraph.graph.synonyms import synonym_pairs
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, by_fields
 from phasegraph.sources.protocol import Upstream
 
-Csr = Any
 Pairs = Iterable[tuple[int, int]]
 _REFERENCE = re.compile(r"\b(section|sec|figure|fig|table|chapter|equation|eq)s?\.?\s*\(?(\d+(?:\.\d+)*[a-z]?)\b", re.I)
 _CITATION = re.compile(r"\[(\d{1,3}(?:\s*[,–-]\s*\d{1,3})*)\]")
@@ -51,39 +56,36 @@ _KEYWORDS = frozenset(_PLAIN.split())
 def sequential(documents: Sequence[str], positions: Sequence[float]) -> Pairs:
     """Chunks that follow each other in a document, as (earlier, later) rows.
 
-    Examples
-    --------
     >>> list(sequential(["a", "b", "a", "a"], [0, 0, 2, 1]))
     [(0, 3), (3, 2)]
     """
-    for rows in members(documents).values():
+    members: dict[str, list[int]] = {}
+    for row, name in enumerate(documents):
+        members.setdefault(name, []).append(row)
+    for rows in members.values():
         yield from pairwise(sorted(rows, key=lambda row: (positions[row], row)))
 
 
 def references(texts: Sequence[str], documents: Sequence[str], *, across: bool = False) -> Pairs:
-    """Chunks with the same marker: "Section 2.1", "Fig. 3", "[7]".
+    """Chunks with the same marker ("Section 2.1", "Fig. 3", "[7]") in one document, or `across` all of them.
 
-    Parameters
-    ----------
-    texts, documents : sequences of str
-    across : bool
-        Whether markers mean the same in all documents.
-
-    Notes
-    -----
     A marker that more than a hundred chunks hold joins none.
 
-    Examples
-    --------
     >>> list(references(["See Fig. 3.", "Figure 3: growth [2]", "[1, 2]"], ["a", "a", "a"]))
     [(0, 1), (1, 2)]
     """
+    named = ["" if across else name for name in documents]
+    return _sharing(map(markers, texts), named, 2, _COMMON)
+
+
+def _sharing(words: Iterable[Iterable[str]], documents: Sequence[str], fewest: int, most: int) -> Pairs:
+    """Pairs of rows of one document with the same word, where between `fewest` and `most` hold it."""
     holders: dict[tuple[str, str], list[int]] = {}
-    for row, text in enumerate(texts):
-        for marker in dict.fromkeys(markers(text)):
-            holders.setdefault(("" if across else documents[row], marker), []).append(row)
+    for row, own in enumerate(words):
+        for word in dict.fromkeys(own):
+            holders.setdefault((documents[row], word), []).append(row)
     for rows in holders.values():
-        if len(rows) <= _COMMON:
+        if fewest <= len(rows) <= most:
             yield from combinations(rows, 2)
 
 
@@ -100,28 +102,17 @@ def markers(text: str) -> Iterator[str]:
 def identifiers(texts: Sequence[str], documents: Sequence[str], code: Sequence[bool], fewest: int, most: int) -> Pairs:
     """Chunks of code of one document with the same identifier, where between `fewest` and `most` hold it.
 
-    Examples
-    --------
     >>> texts = ["def read_file(path): ...", "read_file(name)", "x = read_file"]
     >>> list(identifiers(texts, ["a", "a", "b"], [True, True, True], 2, 12))
     [(0, 1)]
     """
-    holders: dict[tuple[str, str], list[int]] = {}
-    for row, text in enumerate(texts):
-        if code[row]:
-            for word in dict.fromkeys(_IDENTIFIER.findall(text)):
-                if word not in _KEYWORDS:
-                    holders.setdefault((documents[row], word), []).append(row)
-    for rows in holders.values():
-        if fewest <= len(rows) <= most:
-            yield from combinations(rows, 2)
+    words = (_IDENTIFIER.findall(text) if is_code else () for text, is_code in zip(texts, code, strict=True))
+    return _sharing(([word for word in own if word not in _KEYWORDS] for own in words), documents, fewest, most)
 
 
 def looks_like_code(text: str) -> bool:
     """Whether brackets (round ones apart), underscores and assignments make up more than a fiftieth of a text.
 
-    Examples
-    --------
     >>> looks_like_code("if (n == 0) { return f(n); }"), looks_like_code("Ada met Bo (in Paris) and sang.")
     (True, False)
     """
@@ -132,8 +123,6 @@ def looks_like_code(text: str) -> bool:
 def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
     """(P, P) symmetric csr of cosines above `threshold`, where either is among the other's `nearest`.
 
-    Examples
-    --------
     >>> semantic(np.array([[1, 0], [1, 0.1], [0, 1]], dtype=np.float32), 0.7, 16).nnz
     2
     """
@@ -153,21 +142,12 @@ def semantic(embeddings: Float32Array, threshold: float, nearest: int) -> Csr:
 def matrix(pairs: Pairs, size: int) -> Csr:
     """(P, P) symmetric csr of how often each pair is given, without a diagonal."""
     counted = Counter((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
-    left = np.fromiter((pair[0] for pair in counted), dtype=np.int32, count=len(counted))
-    right = np.fromiter((pair[1] for pair in counted), dtype=np.int32, count=len(counted))
-    counts = np.fromiter(counted.values(), dtype=np.float32, count=len(counted))
+    left, right = np.array(list(counted), dtype=np.int32).reshape(-1, 2).T
+    counts = np.array(list(counted.values()), dtype=np.float32)
     half = sparse.csr_array((counts, (left, right)), shape=(size, size))
     whole = (half + half.T).tocsr()
     whole.sort_indices()
     return whole
-
-
-def members(documents: Sequence[str]) -> dict[str, list[int]]:
-    """Rows by document, in order of appearance."""
-    rows: dict[str, list[int]] = {}
-    for row, name in enumerate(documents):
-        rows.setdefault(name, []).append(row)
-    return rows
 
 
 KINDS = ("sequential", "semantic", "reference", "identifier")
@@ -190,11 +170,6 @@ class ChunkSettings:
         An identifier counts where so many chunks of its document hold it.
     across : bool, default False
         Whether references mean the same in all documents.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        Naming the field that is out of range.
     """
 
     sequential: float = 1.0
@@ -208,35 +183,35 @@ class ChunkSettings:
     across: bool = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.across, bool):
-            raise InvalidTypeError(f"ChunkSettings.across must be true or false; got {self.across!r}")
-        for one in fields(self)[:-1]:
-            value, whole = getattr(self, one.name), one.name in ("nearest", "fewest", "most")
-            if isinstance(value, bool) or not isinstance(value, int if whole else int | float | np.floating):
-                raise InvalidTypeError(f"ChunkSettings.{one.name} must be a number; got {value!r}")
-            least = 1 if whole else 0
-            if not least <= value < np.inf or (one.name == "threshold" and not 0 < value <= 1):
-                raise InvalidInputError(f"ChunkSettings.{one.name} must be finite and at least {least}; got {value!r}")
+        check_flag("ChunkSettings.across", self.across)
+        for name in KINDS:
+            check_range(f"ChunkSettings.{name}", getattr(self, name))
+        check_range("ChunkSettings.threshold", self.threshold, 0, 1, ends="(]")
+        for name in ("nearest", "fewest", "most"):
+            check_count(f"ChunkSettings.{name}", getattr(self, name), minimum=1)
 
 
 @dataclass(frozen=True, eq=False)
 class ChunkGraph:
     """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
 
-    Parameters
-    ----------
-    passages : tuple of str
-        The P ids.
-    links : mapping of str to (P, P) csr array of float32
-        Symmetric, without a diagonal, weights included; keys are "sequential", "semantic", "reference" and
-        "identifier", those without an edge left out.
-    embeddings : (P, d) array of float32, optional
-        L2-normalised.
+    `passages` are the P ids; `links` (P, P) float32 matrices by kind of edge ("sequential", "semantic", "reference",
+    "identifier"; those without an edge left out), symmetric, without a diagonal, weights included; `embeddings` (P, d)
+    float32, L2-normalised.
     """
 
     passages: tuple[str, ...]
     links: Mapping[str, Csr]
     embeddings: Float32Array | None = field(default=None, repr=False)
+
+    __reduce__ = by_fields
+
+    def __post_init__(self) -> None:
+        links = {kind: read_only_matrix(link.tocsr().astype(np.float32)) for kind, link in self.links.items()}
+        object.__setattr__(self, "links", MappingProxyType(links))
+        if self.embeddings is not None:
+            vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
+            object.__setattr__(self, "embeddings", vectors)
 
     def counts(self) -> dict[str, int]:
         """How many edges there are of each kind, an edge counted once."""
@@ -247,7 +222,7 @@ class ChunkGraph:
         rows = self.walkable.passage_rows
         unknown = next((name for name in (one, other) if name not in rows), None)
         if unknown is not None:
-            raise InvalidInputError(f"a chunk must be in the graph; {unknown!r} is not")
+            raise InvalidInputError(f"chunk {unknown!r} is not in the graph")
         found = [(-float(link[rows[one], rows[other]]), kind) for kind, link in self.links.items()]
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
 
@@ -255,13 +230,9 @@ class ChunkGraph:
     def walkable(self) -> EntityGraph:
         """The same as a graph without entities, for walks."""
         count = len(self.passages)
-        total: Csr = sparse.csr_array((count, count), dtype=np.float32)
-        for link in self.links.values():
-            total = total + link
-        nothing = sparse.csr_array((count, 0), dtype=np.int32)
-        return _Linked(
-            self.passages, (), nothing, nothing.astype(np.int8), embeddings=self.embeddings, total=total.tocsr()
-        )
+        total = sum(self.links.values(), start=sparse.csr_array((count, count), dtype=np.float32)).tocsr()
+        nothing = sparse.csr_array((count, 0), dtype=np.int8)
+        return _Linked(self.passages, (), nothing, nothing, embeddings=self.embeddings, total=total)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,11 +275,6 @@ def build_chunk_graph(
     -------
     ChunkGraph
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        As :func:`~phasegraph.graph.build_graph`, and for sequences that do not have one item per passage.
-
     Notes
     -----
     The kinds of edges are those of GAHR; there references join chunks of all documents, here those of one unless
@@ -338,17 +304,15 @@ def build_chunk_graph(
     vectors = None if embeddings is None else checked_embeddings("embeddings", embeddings, count)
     links: dict[str, Csr] = {}
     if chosen.sequential:
-        links["sequential"] = matrix(sequential(where, places), count) * np.float32(chosen.sequential)
+        links["sequential"] = matrix(sequential(where, places), count)
     if chosen.semantic and vectors is not None:
-        links["semantic"] = semantic(vectors, chosen.threshold, chosen.nearest) * np.float32(chosen.semantic)
+        links["semantic"] = semantic(vectors, chosen.threshold, chosen.nearest)
     if chosen.reference:
-        shared = matrix(references(texts, where, across=chosen.across), count)
-        links["reference"] = shared.sqrt() * np.float32(chosen.reference)
+        links["reference"] = matrix(references(texts, where, across=chosen.across), count).sqrt()
     if chosen.identifier:
-        shared = matrix(identifiers(texts, where, coded, chosen.fewest, chosen.most), count)
-        links["identifier"] = shared.sqrt() * np.float32(chosen.identifier)
-    held = {kind: _frozen(links[kind]) for kind in KINDS if kind in links and links[kind].nnz}
-    return ChunkGraph(ids, MappingProxyType(held), vectors)
+        links["identifier"] = matrix(identifiers(texts, where, coded, chosen.fewest, chosen.most), count).sqrt()
+    weighted = {kind: link * np.float32(getattr(chosen, kind)) for kind, link in links.items() if link.nnz}
+    return ChunkGraph(ids, weighted, vectors)
 
 
 def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any]:
@@ -363,13 +327,6 @@ def _fitting(name: str, given: Sequence[Any], count: int, kind: Any) -> list[Any
     return values
 
 
-def _frozen(link: Csr) -> Csr:
-    whole = link.tocsr().astype(np.float32)
-    for part in (whole.data, whole.indices, whole.indptr):
-        part.flags.writeable = False
-    return whole
-
-
 SEEDS = LinkSettings(seed_passages=20, sharpness=10.0)
 WALK = WalkSettings(follow_probability=0.5)
 
@@ -378,14 +335,8 @@ WALK = WalkSettings(follow_probability=0.5)
 class ChunkPath:
     """Why a chunk was found.
 
-    Parameters
-    ----------
-    seeds : tuple of (str, float)
-        Ids where the walk restarted, with each one's share of the mass, greatest first.
-    path : tuple of str
-        Ids from a seed to the chunk.
-    kinds : tuple of tuple of str
-        What joins each chunk of the path to the next, the heaviest kind of edge first.
+    `seeds` are ids where the walk restarted with each one's share of the mass, greatest first; `path` leads from a seed
+    to the chunk; `kinds` says what joins each chunk of it to the next, the heaviest kind of edge first.
     """
 
     seeds: tuple[tuple[str, float], ...]
@@ -398,7 +349,7 @@ class ChunkPath:
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkGraphSource:
+class ChunkGraphSource(GraphWalker):
     """A source that ranks chunks by a walk from the best hits of another source.
 
     Parameters
@@ -408,27 +359,21 @@ class ChunkGraphSource:
     depends_on : sequence of str, default ("vector",)
         Rankings to take seeds from, the first of them that there is; without any, nothing is found.
     embedder : callable, optional
-        ``embedder(query) -> (d,) vector``; as for :class:`~phasegraph.graph.GraphSource`.
     linking : LinkSettings
         Only what it says of passages matters.
     walk : WalkSettings
 
     Notes
     -----
-    Scores and background are those of :class:`~phasegraph.graph.GraphSource`. A passage's payload is its
+    `embedder`, scores and background are those of :class:`~phasegraph.graph.GraphSource`. A passage's payload is its
     :class:`ChunkPath`.
 
     Examples
     --------
     >>> from phasegraph.graph.chunk_graph import build_chunk_graph
-    >>> graph = build_chunk_graph(
-    ...     [
-    ...         {"id": "1", "text": "See Table 2."},
-    ...         {"id": "2", "text": "Prices."},
-    ...         {"id": "3", "text": "Table 2: 4 EUR"},
-    ...     ],
-    ...     documents=["a", "b", "a"],
-    ... )
+    >>> texts = {"1": "See Table 2.", "2": "Prices.", "3": "Table 2: 4 EUR"}
+    >>> passages = [{"id": name, "text": text} for name, text in texts.items()]
+    >>> graph = build_chunk_graph(passages, documents=["a", "b", "a"])
     >>> ranking = ChunkGraphSource(graph).search("price?", 10, {"vector": Ranking("vector", ["1"], [0.9])})
     >>> ranking.ids, str(ranking.payloads["3"])
     (('1', '3'), '[1] —sequential+reference> [3]')
@@ -442,16 +387,15 @@ class ChunkGraphSource:
     walk: WalkSettings = field(default=WALK)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.graph, ChunkGraph):
-            raise InvalidTypeError(f"graph must be a ChunkGraph; got {type(self.graph).__name__}")
+        check_kind("graph", self.graph, ChunkGraph)
         object.__setattr__(self, "depends_on", self._walker.depends_on)
 
     @cached_property
     def _walker(self) -> GraphSource:
         return GraphSource(self.graph.walkable, self.name, self.depends_on, self.embedder, self.linking, self.walk)
 
-    def prepare(self) -> ChunkGraphSource:
-        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+    def prepare(self) -> Self:
+        """As :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walker.prepare()
         return self
 
@@ -460,64 +404,28 @@ class ChunkGraphSource:
         ranking = self._walker.search(query, limit, upstream)
         if not len(ranking):
             return ranking
-        trails = ranking.payloads
-        return replace(ranking, payloads=_ChunkTrails(self.graph, trails) if isinstance(trails, WalkPaths) else trails)
+        paths = ranking.payloads
+        return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
 
 
 @dataclass(frozen=True, eq=False)
-class _ChunkTrails(Mapping[str, ChunkPath]):
-    """Trails with the kinds of their edges, each worked out when it is asked for."""
+class _ChunkPaths(Mapping[str, ChunkPath]):
+    """Paths with the kinds of their edges, each worked out when it is asked for; copied as a dict."""
 
     graph: ChunkGraph = field(repr=False)
-    trails: Mapping[str, WalkPath]
+    paths: Mapping[str, WalkPath]
 
     def __getitem__(self, passage_id: str) -> ChunkPath:
-        found = self.trails[passage_id]
+        found = self.paths[passage_id]
         path = tuple(step.name for step in found.path)
         kinds = tuple(self.graph.kinds(one, other) for one, other in pairwise(path))
         return ChunkPath(tuple((step.name, share) for step, share in found.seeds), path, kinds)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.trails)
+        return iter(self.paths)
 
     def __len__(self) -> int:
-        return len(self.trails)
+        return len(self.paths)
 
-
-def prepare(source: object, /) -> None:
-    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
-
-    Parameters
-    ----------
-    source : object
-        What a retriever walks.
-
-    Examples
-    --------
-    >>> from phasegraph.graph import build_graph
-    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
-    >>> prepare(GraphSource(graph))
-    >>> "operator" in vars(graph)
-    True
-    """
-    if isinstance(source, GraphSource | RestrictedGraphSource | SemFlowSource | ChunkGraphSource):
-        source.prepare()
-
-
-def not_a_graph(given: object, /) -> str:
-    """What to say to somebody who gave something else than a graph, and what to do with it.
-
-    Parameters
-    ----------
-    given : object
-        In place of a graph or a source.
-
-    Examples
-    --------
-    >>> not_a_graph("corpus.jsonl")
-    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
-    """
-    kind = type(given).__name__
-    if kind in ("GraphIndex", "GraphRecords"):
-        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
-    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)

@@ -22,8 +22,16 @@ from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.words import normalise_name
+from phasegraph.ranking import by_fields
 
 Triple: TypeAlias = tuple[str, str, str]
+
+
+def check_kind(name: str, value: object, kind: type) -> None:
+    """Refuse what is no instance of `kind`."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InvalidTypeError(f"{name} must be {article} {kind.__name__}; got {type(value).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +49,6 @@ class Extraction:
         Names of what the whole passage is about: its title and the title's other forms.
     lead : str
         The name the passage starts with ("Ada Lovelace was …"): what it is probably about.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        Naming the passage: for names that are not text, and triples that do not have three of them.
 
     Examples
     --------
@@ -124,16 +127,6 @@ class EdgeWeights:
         Weight of an entity-to-entity edge per triple that joins the two.
     synonym : float, default 1
         Weight of a synonym edge of similarity 1; others in proportion.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        For a value that is no number, or out of range.
-
-    Examples
-    --------
-    >>> EdgeWeights().home
-    30.0
     """
 
     home: float = 30.0
@@ -150,11 +143,6 @@ class EdgeWeights:
             check_range(f"EdgeWeights.{one.name}", getattr(self, one.name), 0, most)
 
 
-def document_frequency(mentions: Csr) -> Int32Array:
-    """(E,) array of int32: how many passages mention each entity."""
-    return np.bincount(mentions.indices, minlength=mentions.shape[1]).astype(np.int32)
-
-
 def rarity(frequency: Int32Array, passages: int) -> Float32Array:
     """(E,) array of float32 in (0, 1]: log(1 + N / df), 1 for an entity of a single passage."""
     if not passages:
@@ -163,33 +151,31 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
     return values
 
 
-def usable(
-    frequency: Int32Array, homes: Csr, passages: int, weights: EdgeWeights
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """(E,) array of bool: entities that have edges at all."""
-    anchored = np.bincount(homes.indices, minlength=homes.shape[1]) > 0
-    most = max(weights.common_share * passages, FEWEST_COMMON)
-    return (frequency <= most) | anchored
-
-
 def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: EdgeWeights) -> Csr:
     """The (P + E, P + E) matrix of edge weights, passages first; row = where an edge starts.
 
-    Notes
-    -----
-    An entity of a single passage gets no edge from there, which would only lead back; as a seed it still
-    leads to the passage.
+    An entity of a single passage gets no edge from there, which would only lead back; as a seed it still leads to it.
     """
     passages = mentions.shape[0]
-    frequency = document_frequency(mentions)
-    kept = usable(frequency, homes, passages, weights)
-    outward = _to_entities(mentions, frequency, kept & (frequency > 1), weights)
-    inward = _to_passages(mentions, homes, kept, weights)
+    frequency = _column_counts(mentions)
+    # Entities that are too common, and that no passage is about, have no edges.
+    kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (_column_counts(homes) > 0)
+    rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0).astype(np.float32)
+    outward = sparse.csr_array((rare[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
+    counted = count_weights(mentions.data, weights)
+    counted *= kept[mentions.indices]
+    plain = sparse.csr_array((counted, mentions.indices, mentions.indptr), shape=mentions.shape)
+    at_home = sparse.csr_array((home_weights(homes.data, weights), homes.indices, homes.indptr), shape=homes.shape)
+    inward = (plain + at_home).T.tocsr()
     across = across_weights(facts, synonyms, weights).tocsr()
     whole = sparse.block_array([[None, outward], [inward, across]], format="csr", dtype=np.float32)
     whole.eliminate_zeros()
     whole.sort_indices()
     return whole
+
+
+def _column_counts(matrix: Csr) -> Int32Array:
+    return np.bincount(matrix.indices, minlength=matrix.shape[1]).astype(np.int32)
 
 
 def rarity_weights(frequency: Any, passages: int, weights: EdgeWeights) -> Any:
@@ -214,24 +200,12 @@ def across_weights(facts: Any, synonyms: Any, weights: EdgeWeights) -> Any:
     return facts.astype(np.float32) * np.float32(weights.fact) + synonyms * np.float32(weights.synonym)
 
 
-def _to_entities(mentions: Csr, frequency: Int32Array, kept: Any, weights: EdgeWeights) -> Csr:
-    gains = np.where(kept, rarity_weights(frequency, mentions.shape[0], weights), 0.0).astype(np.float32)
-    return sparse.csr_array((gains[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
-
-
-def _to_passages(mentions: Csr, homes: Csr, kept: Any, weights: EdgeWeights) -> Csr:
-    counted = count_weights(mentions.data, weights)
-    counted *= kept[mentions.indices]
-    plain = sparse.csr_array((counted, mentions.indices, mentions.indptr), shape=mentions.shape)
-    at_home = sparse.csr_array((home_weights(homes.data, weights), homes.indices, homes.indptr), shape=homes.shape)
-    return (plain + at_home).T.tocsr()
-
-
 @dataclass(frozen=True, eq=False)
 class EntityGraph:
     """Passages, entities, and the counts that join them.
 
-    Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only.
+    Made by :func:`phasegraph.graph.build_graph`; matrices are CSR with int32 indices and are read-only. A node is a
+    passage (0 to P - 1) or an entity (P to P + E - 1).
 
     Parameters
     ----------
@@ -250,16 +224,6 @@ class EntityGraph:
     weights : EdgeWeights
     embeddings : (P, d) array of float32, optional
         L2-normalised, row i = passage i.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If ids repeat, shapes do not fit, or embeddings hold NaN or infinity (naming the row).
-
-    Notes
-    -----
-    A node is a passage (0 to P - 1) or an entity (P to P + E - 1). With embeddings, the entities' abstractness is
-    :func:`~phasegraph.graph.experimental.semflow.graph_abstractness`.
 
     Examples
     --------
@@ -280,17 +244,15 @@ class EntityGraph:
     weights: EdgeWeights = field(default_factory=EdgeWeights)
     embeddings: Float32Array | None = None
 
+    __reduce__ = by_fields
+
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:
             raise InvalidInputError("passages must hold at least one; got none")
-        wanted = (
-            ("mentions", np.int32, shape),
-            ("homes", np.int8, shape),
-            ("facts", np.int32, square),
-            ("synonyms", np.float32, square),
-        )
-        for name, dtype, size in wanted:
+        types = {"mentions": np.int32, "homes": np.int8, "facts": np.int32, "synonyms": np.float32}
+        for name, dtype in types.items():
+            size = shape if name in ("mentions", "homes") else square
             object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size))
         if self.embeddings is not None:
             vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
@@ -304,7 +266,7 @@ class EntityGraph:
     @cached_property
     def adjacency(self) -> Csr:
         """(P + E, P + E) csr array of float32: the weight of the edge from row to column."""
-        return _frozen(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
+        return read_only_matrix(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
 
     @cached_property
     def operator(self) -> WalkOperator:
@@ -314,14 +276,14 @@ class EntityGraph:
     @cached_property
     def frequency(self) -> Int32Array:
         """(E,) array of int32: how many passages mention each entity."""
-        counts = document_frequency(self.mentions)
+        counts = _column_counts(self.mentions)
         counts.flags.writeable = False
         return counts
 
     @cached_property
     def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """(E,) array of bool: whether some passage is about the entity."""
-        has_home = np.bincount(self.homes.indices, minlength=len(self.entities)) > 0
+        has_home = _column_counts(self.homes) > 0
         has_home.flags.writeable = False
         return has_home
 
@@ -338,17 +300,17 @@ class EntityGraph:
 
 def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int]) -> Csr:
     if given is None:
-        return _frozen(sparse.coo_array(shape, dtype=dtype).tocsr())
+        return read_only_matrix(sparse.coo_array(shape, dtype=dtype).tocsr())
     matrix: Any = given
     if not sparse.issparse(given):
         raise InvalidTypeError(f"{name} must be a scipy sparse matrix; got {type(given).__name__}")
     if matrix.shape != shape:
         raise InvalidInputError(f"{name} must have shape {shape}; got {matrix.shape}")
-    return _frozen(matrix.tocsr().astype(dtype, copy=False))
+    return read_only_matrix(matrix.tocsr().astype(dtype, copy=False))
 
 
-def _frozen(matrix: Csr) -> Csr:
-    """A matrix of the same arrays with int32 indices, none of which can be written to."""
+def read_only_matrix(matrix: Csr) -> Csr:
+    """A CSR matrix of the same arrays with int32 indices, none of which can be written to."""
     out = sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
     out.data = _read_only(matrix.data)
     out.indices = _read_only(matrix.indices.astype(np.int32, copy=False))
@@ -363,25 +325,7 @@ def _read_only(array: Any) -> Any:
 
 
 def checked_embeddings(name: str, given: Any, rows: int) -> Float32Array:
-    """Embeddings as normalised float32, read-only.
-
-    Parameters
-    ----------
-    name : str
-        For messages.
-    given : (rows, d) array_like of float
-    rows : int
-
-    Returns
-    -------
-    (rows, d) array of float32
-        A copy, unless it was normalised float32 before. Rows of zeros stay zero.
-
-    Raises
-    ------
-    InvalidInputError
-        For another number of rows, no columns, or NaN and infinity (naming the row).
-    """
+    """Embeddings as read-only (rows, d) float32 of length 1 (zeros stay zero); `name` is what an error calls them."""
     try:
         vectors = np.asarray(given, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -445,18 +389,14 @@ def graph_from_extractions(
     if len(rows) != len(ids):
         twice = next(name for row, name in enumerate(ids) if rows[name] != row)
         raise InvalidInputError(f"passage ids must be unique; {twice!r} is given more than once")
-    mentioned: list[Counter[str]] = [Counter() for _ in ids]
-    at_home: list[dict[str, int]] = [{} for _ in ids]
-    facts: Counter[tuple[str, str]] = Counter()
+    records: dict[str, list[Extraction]] = {}
     for record in extractions:
-        row = rows.get(record.passage_id)
-        if row is None:
+        if record.passage_id not in rows:
             raise InvalidInputError(
-                f"an extraction must belong to a passage; {record.passage_id!r} is not in the corpus"
+                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
             )
-        count_record(record, mentioned[row], at_home[row], facts)
-    for counts, own in zip(mentioned, at_home, strict=True):
-        settle_counts(counts, own)
+        records.setdefault(record.passage_id, []).append(record)
+    mentioned, at_home, facts = _counted(ids, records)
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
     shape, square = (len(ids), len(entities)), (len(entities), len(entities))
@@ -477,41 +417,40 @@ def _synonym_edges(synonyms: Synonyms | None, entities: tuple[str, ...], place: 
         return None if synonyms is None else synonyms(entities)
     if not isinstance(synonyms, Mapping):
         raise InvalidTypeError(f"synonyms must be a mapping of pairs to numbers or a callable; got {synonyms!r:.80}")
-    return symmetric(_similar(synonyms), place, (len(entities), len(entities)), np.float32)
-
-
-def _similar(synonyms: Mapping[tuple[str, str], float]) -> dict[tuple[str, str], float]:
-    """Similarities of pairs, checked."""
     checked: dict[tuple[str, str], float] = {}
     for pair, value in synonyms.items():
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(name, str) for name in pair):
             raise InvalidTypeError(f"synonyms must have pairs of names as keys; got {pair!r:.80}")
         checked[pair] = check_range(f"the similarity of {pair!r:.120}", value, 0, 1, ends="(]")
-    return checked
+    return symmetric(checked, place, (len(entities), len(entities)), np.float32)
 
 
-def count_record(
-    record: Extraction, mentioned: Counter[str], at_home: dict[str, int], facts: Counter[tuple[str, str]]
-) -> None:
-    """Add one record to the counts of its passage, whose names of triples are counted 0 times so far."""
-    mentioned.update(record.entities)
-    for subject, _, obj in record.triples:
-        ends = normalise_name(subject), normalise_name(obj)
-        for name in ends:
-            if name:
-                mentioned.setdefault(name, 0)
-        if all(ends) and ends[0] != ends[1]:
-            facts[ends if ends[0] < ends[1] else ends[::-1]] += 1
-    if record.lead:
-        at_home.setdefault(record.lead, HOME_LEAD)
-    for name in record.titles:
-        at_home[name] = HOME_TITLE
+Records = Mapping[str, Sequence[Extraction]]
 
 
-def settle_counts(mentioned: Counter[str], at_home: Mapping[str, int]) -> None:
-    """Once all records of a passage are in: what it only states a fact of, or only is about, it mentions once."""
-    for name in (*at_home, *(name for name, count in mentioned.items() if count == 0)):
-        mentioned[name] = max(mentioned[name], 1)
+def _counted(
+    ids: Sequence[str], records: Records
+) -> tuple[list[Counter[str]], list[dict[str, int]], Counter[tuple[str, str]]]:
+    """Mentions and homes of each passage, and facts; nothing for a passage without records."""
+    mentioned: list[Counter[str]] = [Counter() for _ in ids]
+    at_home: list[dict[str, int]] = [{} for _ in ids]
+    facts: Counter[tuple[str, str]] = Counter()
+    for counts, homes, name in zip(mentioned, at_home, ids, strict=True):
+        for record in records.get(name, ()):
+            counts.update(record.entities)
+            for subject, _, obj in record.triples:
+                ends = normalise_name(subject), normalise_name(obj)
+                for end in filter(None, ends):
+                    counts.setdefault(end, 0)
+                if all(ends) and ends[0] != ends[1]:
+                    facts[ends if ends[0] < ends[1] else ends[::-1]] += 1
+            if record.lead:
+                homes.setdefault(record.lead, HOME_LEAD)
+            homes.update(dict.fromkeys(record.titles, HOME_TITLE))
+        # What the passage only states a fact of, or only is about, it mentions once.
+        for end in (*homes, *(end for end, count in counts.items() if count == 0)):
+            counts[end] = max(counts[end], 1)
+    return mentioned, at_home, facts
 
 
 def count_rows(rows: Sequence[Mapping[str, int]], place: Mapping[str, int], shape: tuple[int, int], dtype: Any) -> Csr:
@@ -530,15 +469,11 @@ def symmetric(
     pairs: Mapping[tuple[str, str], Any], place: Mapping[str, int], shape: tuple[int, int], dtype: Any
 ) -> Csr:
     """Both directions of every pair of two different entities."""
-    kept = [
-        (place[one], place[other], value)
-        for (one, other), value in pairs.items()
-        if one != other and one in place and other in place
-    ]
     best: dict[tuple[int, int], Any] = {}
-    for one, other, value in kept:
-        key = (min(one, other), max(one, other))
-        best[key] = max(best.get(key, value), value)
+    for (one, other), value in pairs.items():
+        if one != other and one in place and other in place:
+            key = (min(place[one], place[other]), max(place[one], place[other]))
+            best[key] = max(best.get(key, value), value)
     first = np.fromiter((key[0] for key in best), dtype=np.int32, count=len(best))
     second = np.fromiter((key[1] for key in best), dtype=np.int32, count=len(best))
     values = np.fromiter(best.values(), dtype=dtype, count=len(best))
@@ -548,60 +483,33 @@ def symmetric(
     return matrix
 
 
-Records = Mapping[str, Sequence[Extraction]]
-
-
 def replace_passages(
     graph: EntityGraph, passages: Sequence[str], *, before: Records, after: Records, embeddings: Any = None
 ) -> EntityGraph:
-    """The graph of other passages, most of which are those of a graph that is there.
+    """The graph of other `passages`, most of which are those of `graph`, to the bit as if built from all records.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-        Left as it is.
-    passages : sequence of str
-        Ids of the new graph, in order.
-    before : mapping of str to sequence of Extraction
-        The records that the passages which leave or change had in `graph`.
-    after : mapping of str to sequence of Extraction
-        The records of the passages that come or change.
-    embeddings : (P, d) array_like of float, optional
-        One row per new passage.
-
-    Returns
-    -------
-    EntityGraph
-        To the bit what building from all records would give.
-
-    Raises
-    ------
-    InvalidInputError
-        If a passage is neither in `graph` nor in `after`, or an id repeats, or the graph has synonyms (their
-        similarities belong to names that may come and go: ``GraphIndex`` updates both, for embedded names).
-
-    Notes
-    -----
-    Python works on the records given; everything else is copied by array operations.
+    `before` holds the records that the passages which leave or change had in `graph`, `after` those of the passages
+    that come or change; `embeddings` has one row per new passage. Python works on these records, array operations copy
+    the rest. A graph with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex``
+    updates both, for embedded names).
     """
     if graph.synonyms.nnz:
-        raise InvalidInputError("a graph with synonym edges cannot be updated; update it first and add them again")
+        raise InvalidInputError(
+            "a graph with synonym edges cannot be updated: update it without them and add them again"
+        )
     ids = tuple(passages)
     if len(set(ids)) != len(ids):
         raise InvalidInputError("passage ids must be unique; one is given more than once")
     old_rows = graph.passage_rows
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
-        raise InvalidInputError(f"a new passage must have a record; {lacking!r} has none")
+        raise InvalidInputError(f"passage {lacking!r} is new and has no record")
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
     mentioned, at_home, gained = _counted(ids, after)
     entities, moved = _entities(graph, kept, mentioned)
     place = {name: row for row, name in enumerate(entities)}
     shape = (len(ids), len(entities))
-    lost: Counter[tuple[str, str]] = Counter()
-    for records in before.values():
-        for record in records:
-            count_record(record, Counter(), {}, lost)
+    _, _, lost = _counted(tuple(before), before)
     return EntityGraph(
         ids,
         entities,
@@ -612,20 +520,6 @@ def replace_passages(
         graph.weights,
         embeddings,
     )
-
-
-def _counted(
-    ids: Sequence[str], after: Records
-) -> tuple[list[Counter[str]], list[dict[str, int]], Counter[tuple[str, str]]]:
-    """Counts of the changed passages; an empty mapping for every other one."""
-    mentioned: list[Counter[str]] = [Counter() for _ in ids]
-    at_home: list[dict[str, int]] = [{} for _ in ids]
-    facts: Counter[tuple[str, str]] = Counter()
-    for row, name in enumerate(ids):
-        for record in after.get(name, ()):
-            count_record(record, mentioned[row], at_home[row], facts)
-        settle_counts(mentioned[row], at_home[row])
-    return mentioned, at_home, facts
 
 
 def _entities(

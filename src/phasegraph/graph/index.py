@@ -28,9 +28,11 @@ from phasegraph.graph.rules import RuleExtractor, title_names
 from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed, unpacked
 from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
 from phasegraph.graph.words import Gazetteer, normalise_name, split_words
+from phasegraph.ranking import by_fields
 from phasegraph.serialization import read_bundle, write_bundle
 
 Row = tuple[str, str, str]
+_FIELDS = ("entities", "triples", "titles", "lead")
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +54,8 @@ class GraphIndex:
 
     Notes
     -----
-    What the rules find in a passage depends on its text and on the names that stand in it, and those are the
-    titles of the corpus and the user's. A new title is therefore looked up in all passages, and only those in
-    which it stands are read again.
+    What the rules find in a passage depends on its text and on the known names in it: the titles of the corpus and the
+    user's names. A new title is therefore looked up in all passages, and only those in which it stands are read again.
 
     Examples
     --------
@@ -72,6 +73,8 @@ class GraphIndex:
     gazetteer: frozenset[str] = field(repr=False)
     graph: EntityGraph = field(repr=False)
     synonyms: NameSynonyms | None = field(default=None, repr=False)
+
+    __reduce__ = by_fields
 
     @classmethod
     def build(
@@ -109,65 +112,33 @@ class GraphIndex:
         embeddings: Any = None,
         name_embeddings: NameVectors | None = None,
     ) -> GraphIndex:
-        """Add passages at the end.
+        """A new index with passages added at the end, its graph equal to the bit to that of all passages built at once.
 
-        Parameters
-        ----------
-        passages : iterable of mapping or object
-            As for :meth:`build`; their ids must be new.
-        triples : mapping or iterable of Extraction, optional
-            Of the new passages.
-        embeddings : (n, d) array_like of float, optional
-            One row per new passage; needed exactly where the index has embeddings.
-        name_embeddings : mapping of str to (d,) array_like, or callable, optional
-            Of new names, as for :meth:`NameSynonyms.of`, where the index has synonyms. An index that was built with
-            a callable goes on with that; after loading, it has to be given again once.
-
-        Returns
-        -------
-        GraphIndex
-            Its graph is, to the bit, that of building all passages at once. This index is left as it is.
-
-        Raises
-        ------
-        InvalidInputError
-            For an id that is there already, triples of other passages, or embeddings that are missing or too many.
+        The ids must be new, `triples` and `embeddings` are of the new passages; the latter are needed exactly where the
+        index has embeddings. `name_embeddings` of new names are as for :meth:`NameSynonyms.of`, where the index has
+        synonyms: one that was built with a callable goes on with that; after loading, it has to be given again once.
         """
         new = tuple(read_passages(passages))
         clash = next((name for name, _, _ in new if name in self.found), None)
         if clash is not None:
-            raise InvalidInputError(f"passages to add must have new ids; {clash!r} is in the index")
+            raise InvalidInputError(f"passage {clash!r} is already in the index")
         given = by_passage(triples, {name: None for name, _, _ in new})
         vectors = self._joined(embeddings, len(new))
         return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors, name_embeddings)
 
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
-        """Remove passages.
+        """A new index without these passages, its graph equal to the bit to that of the others built at once.
 
-        Parameters
-        ----------
-        ids : iterable of str
-            In the index; not all of it.
-        name_embeddings : mapping of str to (d,) array_like, or callable, optional
-            As for :meth:`add`: without a title, other names may be found where it stood.
-
-        Returns
-        -------
-        GraphIndex
-            Its graph is, to the bit, that of building the others at once. This index is left as it is.
-
-        Raises
-        ------
-        InvalidInputError
-            For an id that is not in the index, or if none would be left.
+        At least one passage stays. `name_embeddings` as for :meth:`add`: without a title, other names may be found
+        where it stood.
         """
         gone = dict.fromkeys(check_names("ids", ids))
         unknown = next((name for name in gone if name not in self.found), None)
         if unknown is not None:
-            raise InvalidInputError(f"passages to remove must be in the index; {unknown!r} is not")
+            raise InvalidInputError(f"passage {unknown!r} is not in the index")
         rows = tuple(row for row in self.rows if row[0] not in gone)
         if not rows:
-            raise InvalidInputError("an index must keep at least one passage; all would be removed")
+            raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
         vectors = self.graph.embeddings
         if vectors is not None:
             vectors = vectors[[row for row, one in enumerate(self.rows) if one[0] not in gone]]
@@ -192,9 +163,7 @@ class GraphIndex:
         body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap)
         name = Path(directory).name
         if "records_text" not in arrays:
-            raise IntegrityError(
-                f"{name}: the passages must be saved with the graph to be updated; it is a graph alone"
-            )
+            raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
         graph = graph_from_parts(body, arrays, name)
         try:
             lines = [json.loads(line) for line in unpacked("records", arrays)]
@@ -206,11 +175,15 @@ class GraphIndex:
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
             return cls(rows, found, given, names, graph, synonyms_from_parts(body.get("synonyms"), arrays))
         except (KeyError, TypeError, ValueError) as error:
-            raise IntegrityError(f"{name}: the records of a saved index must fit; {error}") from error
+            raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
 
     def _line(self, row: Row) -> dict[str, object]:
-        given = [_fields(one) for one in self.given.get(row[0], ())]
-        return {"id": row[0], "title": row[1], "text": row[2], "found": _fields(self.found[row[0]]), "given": given}
+        name, title, text = row
+        found, *given = ({key: getattr(one, key) for key in _FIELDS} for one in self._records_of(name))
+        return {"id": name, "title": title, "text": text, "found": found, "given": given}
+
+    def _records_of(self, name: str) -> tuple[Extraction, ...]:
+        return (self.found[name], *self.given.get(name, ()))
 
     @cached_property
     def _forms(self) -> Counter[str]:
@@ -232,13 +205,15 @@ class GraphIndex:
         name_embeddings: NameVectors | None,
     ) -> GraphIndex:
         if self.synonyms is None and name_embeddings is not None:
-            raise InvalidInputError("name_embeddings must be given only where the index has synonyms; it has none")
+            raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
         forms = self._forms.copy()
         forms.update(form for _, title, _ in came if title for form in title_names(title))
         forms.subtract(form for _, title, _ in gone if title for form in title_names(title))
         forms += Counter()
         left = {name for name, _, _ in gone}
-        touched = self._standing_in(set(forms) ^ set(self._forms), left)
+        # Passages in which a name that came or went stands as words are read again.
+        wanted = Gazetteer((set(forms) ^ set(self._forms)) - self.gazetteer, normalised=True)
+        touched = [name for name, texts in self._words.items() if name not in left and wanted.stands_in(texts)]
         again = [*came, *(row for row in self.rows if row[0] in touched)]
         known = {name: texts for name, texts in self._words.items() if name not in left} | _split(came)
         words = {word for name, _, _ in again for word in known[name]}
@@ -249,31 +224,24 @@ class GraphIndex:
         graph = replace_passages(
             self.graph if self.synonyms is None else replace(self.graph, synonyms=None),
             [name for name, _, _ in rows],
-            before={name: (self.found[name], *self.given.get(name, ())) for name in dropped},
+            before={name: self._records_of(name) for name in dropped},
             after={name: (record, *given.get(name, ())) for name, record in fresh.items()},
             embeddings=vectors,
         )
         synonyms = self.synonyms
         if self.synonyms is not None:
             synonyms = self.synonyms.knowing(graph.entities, name_embeddings)
-            graph = replace(graph, synonyms=synonyms.edges_after(self.graph, self.synonyms, graph.entities))
+            graph = replace(graph, synonyms=synonyms.edges(graph.entities, graph=self.graph, earlier=self.synonyms))
         changed = GraphIndex(rows, found, given, self.gazetteer, graph, synonyms)
         object.__setattr__(changed, "_words", known)
         object.__setattr__(changed, "_forms", forms)
         return changed
 
-    def _standing_in(self, names: set[str], besides: set[str]) -> list[str]:
-        """Passages in which one of the names stands as words."""
-        wanted = Gazetteer(names - self.gazetteer, normalised=True)
-        if not len(wanted):
-            return []
-        return [name for name, _, _ in self.rows if name not in besides and wanted.stands_in(self._words[name])]
-
     def _joined(self, embeddings: Any, count: int) -> Any:
         old = self.graph.embeddings
         if (old is None) != (embeddings is None):
             said = "has none" if old is None else "has them"
-            raise InvalidInputError(f"embeddings must be given exactly where the index has them; it {said}")
+            raise InvalidInputError(f"embeddings= must be given exactly where the index has embeddings; it {said}")
         if old is None:
             return None
         new = np.asarray(embeddings)
@@ -287,14 +255,5 @@ def _split(rows: Iterable[Row]) -> dict[str, list[str]]:
     return {name: split_words(text).texts for name, _, text in rows}
 
 
-def _fields(record: Extraction) -> dict[str, object]:
-    return {
-        "entities": list(record.entities),
-        "triples": [list(triple) for triple in record.triples],
-        "titles": list(record.titles),
-        "lead": record.lead,
-    }
-
-
 def _record(name: str, state: Mapping[str, Any]) -> Extraction:
-    return Extraction(name, state["entities"], state["triples"], state["titles"], state["lead"])
+    return Extraction(name, *(state[key] for key in _FIELDS))

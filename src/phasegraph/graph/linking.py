@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,11 +16,11 @@ from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings, rarity
 from phasegraph.graph.pagerank import WalkOperator
-from phasegraph.graph.pagerank.kernels import machine
-from phasegraph.graph.pagerank.push import DENSE_SHARE, ranges
+from phasegraph.graph.pagerank.kernels import compiled_kernels
+from phasegraph.graph.pagerank.push import Transitions, ranges
 from phasegraph.graph.rules import find_names
 from phasegraph.graph.words import Gazetteer, normalise_name
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, by_fields
 
 _UNKNOWN_SCALE = 0.7
 """What the last seed's score is taken for, the first one's being 1, where scores are no cosines."""
@@ -47,16 +47,6 @@ class LinkSettings:
         Mass of the entities of the facts nearest to the query, where there are embedded facts.
     top_facts : int, default 5
         How many facts those are, at least 1.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        For a value that is no number, or out of range.
-
-    Examples
-    --------
-    >>> LinkSettings().seed_passages
-    10
     """
 
     seed_passages: int = 10
@@ -77,16 +67,10 @@ class LinkSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seeding:
-    """Seeds of one query.
+    """Seeds of one query, or none and the reason why.
 
-    Parameters
-    ----------
-    nodes : (s,) array of int
-        Nodes of the graph, each once: passages by falling mass, then entities in the order of the query.
-    masses : (s,) array of float
-        Positive; need not sum to 1.
-    reason : str
-        Why there are none.
+    `nodes` (s,) are nodes of the graph, each once: passages by falling mass, then entities in the order of the query.
+    `masses` (s,) are positive and need not sum to 1.
     """
 
     nodes: IntArray
@@ -108,33 +92,22 @@ class Seeding:
 
 
 def query_entities(graph: EntityGraph, query: str) -> IntArray:
-    """Entities named in a query.
+    """Rows of the entities named in a query, each once, in the order of the query's names.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    query : str
-
-    Returns
-    -------
-    (m,) array of int
-        Rows of `graph.entities`, each once, in the order of the query's names.
-
-    Notes
-    -----
     Names are found as in passages, with the graph's entities as gazetteer; names of several words are found in
     lower case, too, and those of one word only where they stand alone. A query that is nothing but a name counts in
     any case.
 
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
     >>> [graph.entities[row] for row in query_entities(graph, "who was ada lovelace?")]
     ['ada lovelace']
     """
+    gazetteer = _gazetteers.get(graph)
+    if gazetteer is None:
+        gazetteer = _gazetteers[graph] = Gazetteer(graph.entities, matcher="python", normalised=True)
     places = graph.entity_rows
-    names = dict.fromkeys(find_names(query, _gazetteer(graph), query=True))
+    names = dict.fromkeys(find_names(query, gazetteer, query=True))
     whole = normalise_name(query)
     if whole in places:
         names = {whole: None}
@@ -144,23 +117,10 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
 def link(
     graph: EntityGraph, query: str, ranking: Ranking | None = None, settings: LinkSettings | None = None
 ) -> Seeding:
-    """Seeds of a query.
+    """Seeds of a query: the first passages of a dense ranking, and the entities that the query names.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    query : str
-    ranking : Ranking, optional
-        A dense ranking of the passages; ids the graph does not hold are passed over.
-    settings : LinkSettings, optional
+    Ids that the graph does not hold are passed over; without any seed the answer is empty and says why.
 
-    Returns
-    -------
-    Seeding
-        Empty, with its reason, where the query names no entity and there is no ranking.
-
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "1", "title": "Ada Lovelace", "text": "A mathematician."}])
     >>> link(graph, "Who was Ada Lovelace?").masses.tolist(), link(graph, "Who?").reason
@@ -173,24 +133,16 @@ def link(
     nodes = np.concatenate([passages, entities + len(graph.passages)])
     masses = np.concatenate([passage_masses, entity_masses])
     held = masses > 0
-    if not held.any():
-        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
-        return Seeding(nodes[held], masses[held], f"the query names no entity of the graph and {handed}")
-    return Seeding(nodes[held], masses[held])
+    handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+    reason = "" if held.any() else f"the query names no entity of the graph and {handed}"
+    return Seeding(nodes[held], masses[held], reason)
 
 
 def similarities(ranking: Ranking) -> FloatArray:
-    """Scores of a ranking as similarities in [0, 1].
+    """Scores of a ranking as (n,) similarities in [0, 1].
 
-    Parameters
-    ----------
-    ranking : Ranking
-
-    Returns
-    -------
-    (n,) array of float
-        The scores themselves where they can be cosines that mean something (all in [0, 1]); otherwise placed
-        linearly between 0.7 (last) and 1 (first).
+    The scores themselves where they can be cosines (all in [0, 1]); otherwise placed linearly between 0.7 (last) and
+    1 (first).
     """
     scores = np.asarray(ranking.scores, dtype=np.float64)
     if not len(scores) or (scores.min() >= 0 and scores.max() <= 1 + 1e-6):
@@ -218,40 +170,29 @@ def _entity_masses(graph: EntityGraph, entities: IntArray, settings: LinkSetting
     return settings.name_mass * shares / max(1.0, float(shares.sum()))
 
 
-def _gazetteer(graph: EntityGraph) -> Gazetteer:
-    """The graph's entities as a gazetteer, made once per graph."""
-    found = _gazetteers.get(graph)
-    if found is None:
-        found = _gazetteers[graph] = Gazetteer(graph.entities, matcher="python", normalised=True)
-    return found
-
-
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class FactIndex:
     """Facts, names or both, that can be found by embedding.
 
-    Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`.
+    Made by :meth:`of`, :meth:`of_extractions`, :meth:`of_names`, :meth:`plus`. Given to ``GraphSource(facts=)``, the
+    entities of what is nearest to the query are seeds besides those that it names: for questions that put a name in
+    other words, or a relation without its entities.
 
     Parameters
     ----------
     ends : (F, 2) or (F, 1) array of int32
-        Rows of `EntityGraph.entities`: subject and object of a fact, or the one entity of a name (and then -1
-        where there are two columns).
+        Rows of `EntityGraph.entities`: subject and object of a fact, or the one entity of a name (padded with -1).
     embeddings : (F, d) array of float32
         L2-normalised, of the facts or names as text.
     stated : (F,) sequence of tuple of str
-        Ids of the passages that state each fact; an empty one where they are not known, as for a name. None at all:
-        not known of any.
-
-    Notes
-    -----
-    Given to ``GraphSource(facts=)``, the entities of what is nearest to the query are seeds besides those that the
-    query names: for questions that put a name in other words, or a relation without its entities.
+        Ids of the passages that state each fact, where they are known; () if they are not known of any.
     """
 
     ends: Int32Array
     embeddings: Float32Array
     stated: tuple[tuple[str, ...], ...] = ()
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         if self.stated and len(self.stated) != len(self.ends):
@@ -268,27 +209,10 @@ class FactIndex:
         *,
         passages: Iterable[str | Collection[str]] | None = None,
     ) -> FactIndex:
-        """Match facts with a graph.
+        """Match facts (subject, predicate, object), each with a row of `embeddings`, with a graph.
 
-        Parameters
-        ----------
-        graph : EntityGraph
-        facts : iterable of (subject, predicate, object)
-            Those of which an end is no entity of the graph are left out.
-        embeddings : (F, d) array_like of float
-            One row per fact given.
-        passages : iterable of str or collection of str, optional
-            For each fact the id or ids of the passages that state it, so that one who may not see them does not find
-            it (:meth:`within`).
-
-        Returns
-        -------
-        FactIndex
-
-        Raises
-        ------
-        InvalidInputError
-            If the rows or the passages do not match the facts, or an embedding holds NaN.
+        Those of which an end is no entity of the graph are left out. `passages` names for each fact the id or ids of
+        the passages that state it, so that it is not found for a caller who may not see them (:meth:`within`).
         """
         rows = graph.entity_rows
         ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in facts]
@@ -302,18 +226,10 @@ class FactIndex:
     def of_extractions(
         cls, graph: EntityGraph, extractions: Iterable[Extraction], embed: Callable[[Sequence[str]], Any]
     ) -> FactIndex:
-        """Embed every fact once, as "subject predicate object", with the passages that state it.
+        """Embed every fact of the records that the graph was built from, once, as "subject predicate object".
 
-        Parameters
-        ----------
-        graph : EntityGraph
-        extractions : iterable of Extraction
-            As the graph was built from.
-        embed : callable
-            ``embed(texts) -> (n, d)`` vectors.
+        ``embed(texts) -> (n, d)`` gives the vectors; the passages that state a fact are known from the records.
 
-        Examples
-        --------
         >>> from phasegraph.graph import graph_from_extractions
         >>> records = [Extraction(name, triples=[("ada", "met", "bo")]) for name in "01"]
         >>> graph = graph_from_extractions(["0", "1"], records)
@@ -331,8 +247,6 @@ class FactIndex:
     def of_names(cls, graph: EntityGraph, names: Iterable[str], embeddings: Any) -> FactIndex:
         """Match embedded names with a graph; otherwise as :meth:`of`.
 
-        Examples
-        --------
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
         >>> FactIndex.of_names(graph, ["Bo", "Cy"], [[1.0, 0.0], [0.0, 1.0]]).ends.tolist()
@@ -346,13 +260,6 @@ class FactIndex:
     def plus(self, other: FactIndex) -> FactIndex:
         """Both in one, of the same graph: the nearest of all of them give seeds.
 
-        Raises
-        ------
-        InvalidInputError
-            If the embeddings differ in length.
-
-        Examples
-        --------
         >>> from phasegraph.graph import Extraction, graph_from_extractions
         >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo"])])
         >>> names = FactIndex.of_names(graph, graph.entities, [[1.0, 0.0], [0.0, 1.0]])
@@ -369,20 +276,10 @@ class FactIndex:
         return FactIndex(np.concatenate(ends), np.concatenate([self.embeddings, other.embeddings]), stated)
 
     def within(self, graph: EntityGraph, part: EntityGraph) -> FactIndex:
-        """What may be found of it by one who may see only a part of the graph's passages.
+        """What may be found of it by a caller who may see only `part`, which ``restrict_graph`` left of its `graph`.
 
-        Parameters
-        ----------
-        graph : EntityGraph
-            That of the index.
-        part : EntityGraph
-            What :func:`~phasegraph.graph.source.restrict_graph` left of it.
-
-        Returns
-        -------
-        FactIndex
-            Of `part`: names of its entities; facts that one of its passages states, or, where that is not known,
-            facts whose edge it kept (no hidden passage mentions both ends).
+        Names of the part's entities; facts that one of its passages states, or, where that is not known, facts whose
+        edge it kept (no hidden passage mentions both ends).
         """
         rows = np.array([*(part.entity_rows.get(name, -1) for name in graph.entities), -1], dtype=np.int32)
         ends = rows[self.ends]
@@ -405,30 +302,11 @@ class FactIndex:
 
 
 def nearest_entities(graph: EntityGraph, index: FactIndex, vector: Any, top: int) -> Seeding:
-    """Entities of the facts or names nearest to a query.
+    """Entities of the `top` facts or names nearest to a query's embedding, ties by row.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    index : FactIndex
-    vector : (d,) array_like of float
-        The query's embedding.
-    top : int
-        How many facts or names; ties by row.
+    Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
+    Empty, with the reason, where no cosine is positive.
 
-    Returns
-    -------
-    Seeding
-        Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
-        Empty, with the reason, where no cosine is positive.
-
-    Raises
-    ------
-    InvalidInputError
-        If the vector has another length or is not finite, or the index is that of another graph.
-
-    Examples
-    --------
     >>> from phasegraph.graph import Extraction, graph_from_extractions
     >>> graph = graph_from_extractions(["0"], [Extraction("0", ["ada", "bo", "cy"])])
     >>> index = FactIndex.of(graph, [("ada", "met", "bo"), ("bo", "met", "cy")], [[0.6, 0.8], [0.0, 1.0]])
@@ -471,13 +349,7 @@ def _first(near: Float32Array, top: int) -> IntArray:
 
 
 def unit_vector(vector: Any, dimensions: int) -> Float32Array:
-    """A query's embedding, checked and normalised.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If it holds no numbers, has another length, or is not finite.
-    """
+    """A query's embedding as (dimensions,) float32, checked and normalised."""
     try:
         values = np.asarray(vector, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -499,127 +371,78 @@ UNLISTED = 0.5
 def relevance(
     graph: EntityGraph, ranking: Ranking | None, vector: Any = None, *, floor: float = FLOOR
 ) -> FloatArray | None:
-    """How readily the walk enters each node.
+    """How readily the walk enters each of the (P + E,) nodes; None where nothing is known.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    ranking : Ranking, optional
-        A dense ranking, used where there are no embeddings to compare.
-    vector : (d,) array_like of float, optional
-        The query's embedding; compared with `graph.embeddings`.
-    floor : float, default 0.05
-        Least similarity a passage counts with.
-
-    Returns
-    -------
-    (P + E,) array of float or None
-        The passages' cosine to the query, at least `floor`, and 1 for entities; None where nothing is known.
-
-    Raises
-    ------
-    InvalidInputError
-        If `vector` has another length than the graph's embeddings, or is not finite.
+    For passages the cosine of `vector`, the query's embedding, to `graph.embeddings`, or their similarity in a dense
+    ranking where there are none to compare, at least `floor`; 1 for entities.
     """
-    gains = np.ones(graph.size)
+    node_weights = np.ones(graph.size)
     count = len(graph.passages)
     if vector is not None and graph.embeddings is not None:
         near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
-        gains[:count] = np.maximum(near, floor)
-        return gains
+        node_weights[:count] = np.maximum(near, floor)
+        return node_weights
     if ranking is None or not len(ranking):
         return None
     near = np.maximum(similarities(ranking), floor)
-    gains[:count] = max(UNLISTED * float(near[-1]), floor)
+    node_weights[:count] = max(UNLISTED * float(near[-1]), floor)
     for name, value in zip(ranking.ids, near.tolist(), strict=True):
         row = graph.passage_rows.get(name)
         if row is not None:
-            gains[row] = value
-    return gains
+            node_weights[row] = value
+    return node_weights
 
 
-class RelevanceRows:
-    """Rows of a graph whose edges are weighted by what they lead to, made only where the walk goes.
+class RelevanceTransitions(Transitions):
+    """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
 
-    The edge (u, v) weighs ``weight * gain[v]``; the out-edges of a node share its mass in proportion.
-
-    Parameters
-    ----------
-    graph : WalkOperator
-    gains : (n,) array of float
-        Positive.
+    The edge (u, v) weighs ``weight * node_weights[v]``, (n,) positive numbers; a node's out-edges share its mass in
+    proportion.
     """
 
-    def __init__(self, graph: WalkOperator, gains: FloatArray) -> None:
-        self.graph = graph
-        self.gains = gains
-        self._scaled: FloatArray | None = None
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        return self.graph.size
-
-    @property
-    def dense_edges(self) -> int:
-        """Above this many edges a round is dense."""
-        return int(DENSE_SHARE * self.graph.edges)
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int32: out-edges."""
-        return self.graph.out_degrees
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int32: the same, at least 1."""
-        return self.graph.costs
-
-    @property
-    def stationary(self) -> None:
-        """Not known: it depends on the query."""
-        return None
+    def __init__(self, graph: WalkOperator, node_weights: FloatArray) -> None:
+        super().__init__(graph.edges, graph.out_degrees, graph.costs)
+        self.graph, self.node_weights = graph, node_weights
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets."""
+        """What arrives where; see :class:`Transitions`."""
         graph = self.graph
         counts = graph.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(graph.indptr.take(nodes), counts)
         targets = graph.indices.take(edges).astype(np.intp)
-        values = graph.weights.take(edges) * self.gains.take(targets)
+        values = graph.weights.take(edges) * self.node_weights.take(targets)
         owner = np.repeat(np.arange(len(nodes)), counts)
         sums = np.bincount(owner, weights=values, minlength=len(nodes))
         shares = np.divide(amounts, sums, out=np.zeros(len(nodes)), where=sums > 0)
         values *= shares.take(owner)
         return targets, values
 
+    @cached_property
+    def _shares(self) -> FloatArray:
+        """1 / the sum of the weighted out-edges of each node."""
+        sums = self.graph.pull().T @ self.node_weights
+        shares: FloatArray = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
+        return shares
+
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """One sparse product."""
-        pull = self.graph.pull()
-        if self._scaled is None:
-            sums = pull.T @ self.gains
-            self._scaled = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
-        arrived: FloatArray = self.gains * (pull @ (amounts * self._scaled))
+        arrived: FloatArray = self.node_weights * (self.graph.pull() @ (amounts * self._shares))
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds over these weights."""
+        """The compiled rounds."""
         g = self.graph
-        return partial(machine().relevance_rounds, g.indptr, g.indices, g.weights, self.gains, g.costs)
+        return partial(
+            compiled_kernels().relevance_rounds, (g.indptr, g.indices, g.weights, self.node_weights, g.costs)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ResetRecipe:
     """The numbers of one published reset distribution.
 
-    Parameters
-    ----------
-    passage_weight : float
-        Mass of the passage with the highest similarity; the lowest gets 0, the others lie between.
-    top_facts : int
-        Facts that give seeds.
-    top_entities : int
-        Entities that stay seeds.
+    `passage_weight` is the mass of the passage with the highest similarity (the lowest gets 0); `top_facts` give seeds,
+    of which `top_entities` are kept.
     """
 
     passage_weight: float
@@ -641,42 +464,16 @@ NO_FACTS = "there is no fact to seed the walk: passages are ranked by their simi
 def fact_reset(
     graph: EntityGraph, ends: Int32Array, fact_scores: FloatArray, similarities: FloatArray, recipe: ResetRecipe
 ) -> Seeding:
-    """The reset distribution of HippoRAG 2, which SemFlowRAG shares.
+    """The reset distribution of HippoRAG 2 (arXiv:2502.14802), which SemFlowRAG shares; entities first, passages next.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-    ends : (F, 2) array of int
-        Entity rows of the facts that are kept; -1 for none.
-    fact_scores : (F,) array of float
-        Their similarities to the query, min-max scaled over all facts.
-    similarities : (P,) array of float
-        Of all passages to the query.
-    recipe : ResetRecipe
-
-    Returns
-    -------
-    Seeding
-        Entities first, passages next; empty only where all masses are 0.
-
-    Raises
-    ------
-    InvalidInputError
-        If lengths do not fit.
-
-    Notes
-    -----
     A kept fact gives each end its score divided by the number of passages that mention the end; an entity's mass
     is the mean over the facts it ends, and the entities with the greatest mass stay (ties by row). Every passage
     adds its min-max scaled similarity times the passage weight. Facts are the `top_facts` with the highest score;
     the papers have a language model filter them first.
 
-    References
-    ----------
-    Gutiérrez, B. J. et al. (2025). From RAG to memory (HippoRAG 2). arXiv:2502.14802
+    `ends` (F, 2) are entity rows of the facts, -1 for none; `fact_scores` (F,) their similarities to the query, min-max
+    scaled over all facts; `similarities` (P,) those of all passages.
 
-    Examples
-    --------
     >>> from phasegraph.graph import Extraction, graph_from_extractions
     >>> graph = graph_from_extractions(["0", "1"], [Extraction("0", ["b", "c"]), Extraction("1", ["b"])])
     >>> seeds = fact_reset(graph, np.array([[0, 1]]), np.array([0.9]), np.array([1.0, 0.0]), RESETS["semflowrag"])
@@ -705,27 +502,7 @@ def fact_reset(
 
 
 def reset_by_name(name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray) -> Seeding:
-    """A published reset distribution for a query's embedding.
-
-    Parameters
-    ----------
-    name : str
-        Key of ``RESETS``.
-    graph : EntityGraph
-    facts : FactIndex
-    vector : (d,) array_like of float
-        The query's embedding.
-    similarities : (P,) array of float
-
-    Returns
-    -------
-    Seeding
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name.
-    """
+    """The reset distribution ``RESETS[name]``, from a query's embedding and the passages' (P,) similarities to it."""
     if name not in RESETS:
         raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
     return fact_reset(graph, facts.ends, fact_scores(facts, vector), similarities, RESETS[name])

@@ -26,20 +26,11 @@ _TITLE_CASE = 0.7
 
 
 def title_names(title: str) -> tuple[str, ...]:
-    """The names a title stands for.
+    """The normalised names a title stands for.
 
-    Parameters
-    ----------
-    title : str
+    The title, without the disambiguation in brackets, what stands before its first comma, and each without a leading
+    "the". Empty for a blank title.
 
-    Returns
-    -------
-    tuple of str
-        Normalised: the title, without the disambiguation in brackets, what stands before its first comma, and
-        each without a leading "the". Empty for a blank title.
-
-    Examples
-    --------
     >>> title_names("The Fall (band)")
     ('the fall band', 'the fall', 'fall band', 'fall')
     >>> title_names("Columbia, South Carolina")
@@ -52,20 +43,10 @@ def title_names(title: str) -> tuple[str, ...]:
 
 
 def lead_name(title: str, text: str) -> str:
-    """The name a passage starts with, where it goes on to say what that is.
+    """The normalised name a passage starts with, where it goes on to say what that is; otherwise "".
 
-    Parameters
-    ----------
-    title, text : str
-        Where there is a title with a letter or digit, the name must share a word with it.
+    Where there is a title with a letter or digit, the name must share a word with it.
 
-    Returns
-    -------
-    str
-        Normalised; empty if there is none.
-
-    Examples
-    --------
     >>> lead_name("Keala Settle", "Keala Joan Settle (born 1975) is an American actress.")
     'keala joan settle'
     """
@@ -91,7 +72,7 @@ class RuleExtractor:
 
     A gazetteer's names are found by longest match. What is left of the text gives its runs of capitalised
     words, joined by words such as "of". Numbers and dates are no names, nor are words such as "However" that
-    only start a sentence.
+    only start a sentence. What is found in a passage depends on the passage and on the gazetteer alone.
 
     Parameters
     ----------
@@ -101,10 +82,6 @@ class RuleExtractor:
         Titles of the corpus; their names (`title_names`) are in the gazetteer, too.
     matcher : {"auto", "automaton", "python"}
         See :class:`Gazetteer`.
-
-    Notes
-    -----
-    What is found in a passage depends on the passage and on the gazetteer, on nothing else.
 
     Examples
     --------
@@ -130,28 +107,12 @@ class RuleExtractor:
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
-    """Normalised names in a text, each once for every time it stands there.
+    """Normalised names in a text, each once for every time it stands there, names of the gazetteer first.
 
-    Parameters
-    ----------
-    text : str
-    gazetteer : Gazetteer
-    query : bool
-        Whether this is a question: a gazetteer's names of several words count in lower case, too, and a name of
-        one word does not count inside a longer run of capitalised words.
-
-    Returns
-    -------
-    list of str
-        Names of the gazetteer first.
-
-    Notes
-    -----
     A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
-    it is part of ("London" beside "University of London").
+    it is part of ("London" beside "University of London"). In a `query` a gazetteer's names of several words count
+    in lower case, too, and one of a single word does not count inside a longer run of capitalised words.
 
-    Examples
-    --------
     >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
     ['queen mary', 'london', 'university of london']
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,13 +13,13 @@ from scipy import sparse
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import Csr, EntityGraph
+from phasegraph.graph.entity_graph import Csr, EntityGraph, check_kind
 from phasegraph.graph.linking import (
     NO_FACTS,
     RESETS,
     FactIndex,
     LinkSettings,
-    RelevanceRows,
+    RelevanceTransitions,
     Seeding,
     link,
     nearest_entities,
@@ -29,49 +29,30 @@ from phasegraph.graph.linking import (
 )
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.kernels import Kernel, check_kernel
-from phasegraph.graph.pagerank.push import StaticRows, as_seeds, ranges
+from phasegraph.graph.pagerank.push import StaticTransitions, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import push_settings, run_push
-from phasegraph.ranking import Background, Ranking, top_order
+from phasegraph.ranking import Background, Ranking, by_fields, top_order
 from phasegraph.sources.protocol import Upstream
 
 
 def passage_scores(
-    walked: PageRankResult, gains: FloatArray | None, passages: int, *, floor: float, closeness: float
+    walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
 ) -> tuple[Int32Array, FloatArray, Background | None]:
-    """Scores of the passages a walk reached, and the background of all.
+    """Rows and scores of the passages (nodes below `passages`) that a walk reached, and the background of all.
 
-    Parameters
-    ----------
-    walked : PageRankResult
-    gains : (at least P,) array of float, optional
-        Positive similarities of the P passages to the query, first; what follows them is not looked at.
-    passages : int
-        How many passages there are: nodes below P.
-    floor : float
-        > 0.
-    closeness : float
-        >= 0.
+    With `node_weights`, positive similarities of the passages to the query, a score is
+    ``(mass + floor) * node_weight ** closeness``, otherwise the mass. The background is that of the scores' logarithms
+    over all passages; None where all are equal.
 
-    Returns
-    -------
-    rows : (h,) array of int32
-        Passages with mass.
-    scores : (h,) array of float
-        With `gains` ``(mass + floor) * gain ** closeness``, otherwise the mass; positive.
-    background : Background or None
-        Of the scores' logarithms over all passages; None where all are equal.
-
-    Examples
-    --------
     >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
     >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
     [0.6, 0.2]
     """
     held = (walked.nodes < passages) & (walked.values > 0)
     rows, masses = walked.nodes[held], walked.values[held]
-    if gains is None or closeness == 0:
+    if node_weights is None or closeness == 0:
         return rows, masses, background(walked, passages, floor)
-    tilt = closeness * np.log(gains[:passages])
+    tilt = closeness * np.log(node_weights[:passages])
     logs = tilt + np.log(floor)
     logs[rows] = tilt[rows] + np.log(masses + floor)
     spread = float(logs.std())
@@ -80,21 +61,7 @@ def passage_scores(
 
 
 def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
-    """Mean and standard deviation of log(mass + floor) over all passages, in O(reached).
-
-    Parameters
-    ----------
-    walked : PageRankResult
-    passages : int
-        Nodes below this are passages; those the walk did not reach have mass 0.
-    floor : float
-        > 0.
-
-    Returns
-    -------
-    Background or None
-        None where all masses are equal.
-    """
+    """Mean and deviation of log(mass + floor) over all passages, in O(reached); None if all masses are equal."""
     held = walked.values[walked.nodes < passages]
     base = float(np.log(floor))
     above = np.log(held + floor) - base
@@ -120,14 +87,9 @@ class PathNode:
 class WalkPath:
     """Why a passage was found.
 
-    Parameters
-    ----------
-    seeds : tuple of (Step, float)
-        Where the walk restarted, with each seed's share of the mass, greatest first.
-    path : tuple of Step
-        From a seed to the passage: at every node the edge that brought the most mass, weighed for the query as the
-        walk weighed it. Starts elsewhere only
-        where no seed is within six edges.
+    `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
+    the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it. It
+    starts elsewhere only where no seed is within six edges.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -139,12 +101,12 @@ class WalkPath:
 
 @dataclass(frozen=True, eq=False)
 class WalkPaths(Mapping[str, WalkPath]):
-    """Trails by passage id, each worked out when it is asked for."""
+    """Paths by passage id, each worked out when it is asked for; a copy holds them all and not the graph."""
 
     graph: EntityGraph = field(repr=False)
     walked: PageRankResult = field(repr=False)
     seeding: Seeding = field(repr=False)
-    gains: FloatArray | None = field(repr=False)
+    node_weights: FloatArray | None = field(repr=False)
     ids: tuple[str, ...]
 
     def __getitem__(self, passage_id: str) -> WalkPath:
@@ -158,10 +120,14 @@ class WalkPaths(Mapping[str, WalkPath]):
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
     def _seeds(self) -> tuple[tuple[PathNode, float], ...]:
-        total = float(self.seeding.masses.sum())
-        pairs = zip(self.seeding.nodes.tolist(), (self.seeding.masses / total).tolist(), strict=True)
-        return tuple((step_of(self.graph, node), share) for node, share in sorted(pairs, key=lambda p: (-p[1], p[0])))
+        nodes, masses = self.seeding.nodes, self.seeding.masses
+        shares = masses / float(masses.sum())
+        order = np.lexsort((nodes, -shares))
+        return tuple((self._node(int(nodes[place])), float(shares[place])) for place in order)
 
     def _path(self, goal: int) -> tuple[PathNode, ...]:
         """Backwards from the goal, each time along the edge that brought most."""
@@ -177,30 +143,28 @@ class WalkPaths(Mapping[str, WalkPath]):
             if not len(flows) or flows.max() <= 0:
                 break
             path.append(int(sources[int(flows.argmax())]))
-        return tuple(step_of(self.graph, node) for node in reversed(path))
+        return tuple(self._node(node) for node in reversed(path))
 
     def _steered(self, sources: Int32Array) -> FloatArray | float:
-        """What the query's relevance does to the share of a source's mass that one target gets, up to a factor.
+        """What the query's relevance does, up to a factor, to the share of its mass that a source sends to one target.
 
-        An edge weighs ``weight * gains[target]``, and a source's edges share its mass: towards one target, those
+        An edge weighs ``weight * node_weights[target]``, and a source's edges share its mass: towards one target, those
         lose whose other targets are more relevant.
         """
-        if self.gains is None:
+        if self.node_weights is None:
             return 1.0
         walk = self.graph.operator
         counts = walk.out_degrees.take(sources).astype(np.int64)
         edges = ranges(walk.indptr.take(sources), counts)
-        values = walk.weights.take(edges) * self.gains.take(walk.indices.take(edges))
+        values = walk.weights.take(edges) * self.node_weights.take(walk.indices.take(edges))
         sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
         return np.divide(1.0, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 
-
-def step_of(graph: EntityGraph, node: int) -> PathNode:
-    """A node by its name."""
-    count = len(graph.passages)
-    return (
-        PathNode("passage", graph.passages[node]) if node < count else PathNode("entity", graph.entities[node - count])
-    )
+    def _node(self, node: int) -> PathNode:
+        count = len(self.graph.passages)
+        if node < count:
+            return PathNode("passage", self.graph.passages[node])
+        return PathNode("entity", self.graph.entities[node - count])
 
 
 Embedder = Callable[[str], Any]
@@ -223,7 +187,7 @@ class WalkSettings:
     closeness : float, default 0.5
         Power of a passage's similarity in its score; >= 0.
     kernel : {"auto", "numpy", "compiled"}, default "auto"
-        Machine code through numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
+        Compiled by numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
         the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
     """
 
@@ -242,8 +206,18 @@ class WalkSettings:
         check_range("WalkSettings.closeness", self.closeness)
 
 
+class GraphWalker:
+    """Base of the sources that walk a graph in memory, which :func:`prepare` prepares."""
+
+    __reduce__ = by_fields
+
+    def prepare(self) -> Self:
+        """Do now what the first search would wait for; returns the source."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, eq=False)
-class GraphSource:
+class GraphSource(GraphWalker):
     """A source that ranks passages by personalised PageRank from the query's seeds.
 
     Parameters
@@ -255,7 +229,7 @@ class GraphSource:
         the query are the only seeds.
     embedder : callable, optional
         ``embedder(query) -> (d,) vector``. With `graph.embeddings`, passages nearer to the query are preferred
-        along the way; without, the handed ranking's similarities serve instead.
+        along the way; without, the upstream ranking's similarities serve instead.
     linking : LinkSettings
     walk : WalkSettings
     facts : FactIndex, optional
@@ -297,36 +271,26 @@ class GraphSource:
     reset: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.graph, EntityGraph):
-            raise InvalidTypeError(f"graph must be an EntityGraph; got {type(self.graph).__name__}")
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
-        for label, kind in (("linking", LinkSettings), ("walk", WalkSettings)):
-            if not isinstance(getattr(self, label), kind):
-                raise InvalidTypeError(f"{label} must be a {kind.__name__}; got {getattr(self, label)!r:.80}")
-        if self.facts is not None and not isinstance(self.facts, FactIndex):
-            raise InvalidTypeError(f"facts must be a FactIndex or None; got {self.facts!r:.80}")
+        check_kind("graph", self.graph, EntityGraph)
+        check_kind("linking", self.linking, LinkSettings)
+        check_kind("walk", self.walk, WalkSettings)
+        check_source_name(self.name)
+        if self.facts is not None:
+            check_kind("facts", self.facts, FactIndex)
         if self.embedder is not None and not callable(self.embedder):
             raise InvalidTypeError(f"embedder must be callable or None; got {self.embedder!r:.80}")
         if self.reset is not None:
             if self.reset not in RESETS:
                 raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
             if self.facts is None or self.embedder is None:
-                raise InvalidInputError(f"reset {self.reset!r} must come with facts and an embedder; one is missing")
+                raise InvalidInputError(f"reset={self.reset!r} needs facts= and embedder=")
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
-    def prepare(self) -> GraphSource:
+    def prepare(self) -> Self:
         """Do now what the first search would wait for: weigh the edges, read the names, load the compiled walk.
 
-        Returns
-        -------
-        GraphSource
-            This one.
-
-        Notes
-        -----
-        Without it the first search takes longer: by the graph's size, and with numba by some seconds, which a
-        deadline may not have. The answers are the same.
+        Without it the first search takes longer, by the graph's size and with numba by some seconds; answers are the
+        same.
         """
         graph = self.graph
         query_entities(graph, graph.passages[0])
@@ -344,67 +308,98 @@ class GraphSource:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
-        handed = self._handed(upstream)
+        ranking = next((found for name in self.depends_on if (found := upstream.get(name)) is not None), None)
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
-            return self._by_similarity(handed, vector, limit)
-        seeding = self._seeding(query, handed, vector)
+            return self._by_similarity(ranking, vector, limit)
+        seeding = self._seeding(query, ranking, vector)
         size = len(self.graph.passages)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
-        gains = relevance(self.graph, handed, vector) if self.walk.relevance else None
-        walked = self._walk(seeding, gains)
+        node_weights = relevance(self.graph, ranking, vector) if self.walk.relevance else None
+        walked = self._walk(seeding, node_weights)
         settings = self.walk
-        rows, scores, behind = passage_scores(walked, gains, size, floor=settings.floor, closeness=settings.closeness)
-        ids, best = self._best(rows, scores, limit)
-        return Ranking(
-            self.name,
-            ids,
-            best,
-            background=behind,
-            size=size,
-            payloads=WalkPaths(self.graph, walked, seeding, gains, ids),
-            reason="" if ids else "the walk from the query's seeds reaches no passage",
+        rows, scores, behind = passage_scores(
+            walked, node_weights, size, floor=settings.floor, closeness=settings.closeness
         )
+        ids, best = best_passages(self.graph, rows, scores, limit)
+        paths = WalkPaths(self.graph, walked, seeding, node_weights, ids)
+        reason = "" if ids else "the walk from the query's seeds reaches no passage"
+        return Ranking(self.name, ids, best, background=behind, size=size, payloads=paths, reason=reason)
 
-    def _by_similarity(self, handed: Ranking | None, vector: Any, limit: int | None) -> Ranking:
+    def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None) -> Ranking:
         """What the published recipes do without facts."""
-        near = relevance(self.graph, handed, vector, floor=0.0)
-        scores = np.empty(0) if near is None else near[: len(self.graph.passages)]
-        held = np.flatnonzero(scores > 0).astype(np.int32)
-        ids, best = self._best(held, scores[held], limit)
+        similarity = self._similarity(ranking, vector)
+        held = np.flatnonzero(similarity > 0)
+        ids, best = best_passages(self.graph, held, similarity[held], limit)
         return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=NO_FACTS)
 
-    def _handed(self, upstream: Upstream) -> Ranking | None:
-        return next((ranking for name in self.depends_on if (ranking := upstream.get(name)) is not None), None)
+    def _similarity(self, ranking: Ranking | None, vector: Any) -> FloatArray:
+        """(P,) similarities of the passages to the query; 0 where nothing is known."""
+        found, count = relevance(self.graph, ranking, vector, floor=0.0), len(self.graph.passages)
+        return np.zeros(count) if found is None else found[:count]
 
-    def _seeding(self, query: str, handed: Ranking | None, vector: Any) -> Seeding:
+    def _seeding(self, query: str, ranking: Ranking | None, vector: Any) -> Seeding:
         graph = self.graph
         if self.reset is not None and self.facts is not None:
-            gains = relevance(graph, handed, vector, floor=0.0)
-            near = np.zeros(len(graph.passages)) if gains is None else gains[: len(graph.passages)]
-            return reset_by_name(self.reset, graph, self.facts, vector, near)
-        seeding = link(graph, query, handed, self.linking)
+            return reset_by_name(self.reset, graph, self.facts, vector, self._similarity(ranking, vector))
+        seeding = link(graph, query, ranking, self.linking)
         if self.facts is None or vector is None:
             return seeding
         nearest = nearest_entities(graph, self.facts, vector, self.linking.top_facts)
         return seeding.plus(nearest, self.linking.fact_mass)
 
-    def _walk(self, seeding: Seeding, gains: FloatArray | None) -> PageRankResult:
+    def _walk(self, seeding: Seeding, node_weights: FloatArray | None) -> PageRankResult:
         operator = self.graph.operator
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
-        rows = StaticRows(operator) if gains is None else RelevanceRows(operator, gains)
+        transitions = (
+            StaticTransitions(operator) if node_weights is None else RelevanceTransitions(operator, node_weights)
+        )
         settings = push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
-        return run_push(rows, operator.pool, seeds, settings, None)
+        return run_push(transitions, operator.pool, seeds, settings, None)
 
-    def _best(self, rows: Int32Array, scores: FloatArray, limit: int | None) -> tuple[tuple[str, ...], FloatArray]:
-        """The best of the scored passages, ties by id."""
-        if limit is not None and limit < len(scores):
-            near = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
-            rows, scores = rows[near], scores[near]
-        ids = [self.graph.passages[row] for row in rows.tolist()]
-        best = top_order(scores, ids, limit)
-        return tuple(ids[place] for place in best.tolist()), scores[best]
+
+def best_passages(
+    graph: EntityGraph, rows: Int32Array | IntArray, scores: FloatArray, limit: int | None
+) -> tuple[tuple[str, ...], FloatArray]:
+    """Ids and scores of the best of the scored passages, ties by id."""
+    if limit is not None and limit < len(scores):
+        high = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
+        rows, scores = rows[high], scores[high]
+    ids = [graph.passages[row] for row in rows.tolist()]
+    best = top_order(scores, ids, limit)
+    return tuple(ids[place] for place in best.tolist()), scores[best]
+
+
+def check_source_name(name: object) -> None:
+    """Refuse a source's name that is no text or blank."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidTypeError(f"name must be text that is not blank; got {name!r}")
+
+
+def prepare(source: object, /) -> None:
+    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
+
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
+    >>> prepare(GraphSource(graph))
+    >>> "operator" in vars(graph)
+    True
+    """
+    if isinstance(source, GraphWalker):
+        source.prepare()
+
+
+def not_a_graph(given: object, /) -> str:
+    """The message for a caller who gave something else than a graph or a source.
+
+    >>> not_a_graph("corpus.jsonl")
+    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
+    """
+    kind = type(given).__name__
+    if kind in ("GraphIndex", "GraphRecords"):
+        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
+    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
 
 
 Allowed: TypeAlias = "Callable[[str], object] | Collection[str]"
@@ -414,7 +409,7 @@ _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactInd
 
 
 @dataclass(frozen=True, eq=False)
-class RestrictedGraphSource:
+class RestrictedGraphSource(GraphWalker):
     """A graph source that knows nothing but the allowed passages; made by :meth:`GraphSource.within`.
 
     Parameters
@@ -423,16 +418,11 @@ class RestrictedGraphSource:
     allowed : callable or collection of str
         ``allowed(passage_id)`` says whether a passage may be seen; or the ids of those that may.
 
-    Raises
-    ------
-    InvalidTypeError
-        If `source` is no GraphSource, or `allowed` neither.
-
     Notes
     -----
     The walk runs on :func:`restrict_graph`, and rankings that seed it and embedded facts are restricted, too
     (:meth:`FactIndex.within`): what is not allowed is neither walked through nor scored, counted, returned or named.
-    With nothing allowed the answer is empty.
+    With nothing allowed the answer is empty. A copy is given the ids of the allowed passages.
 
     Examples
     --------
@@ -447,13 +437,15 @@ class RestrictedGraphSource:
     _inner: GraphSource | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.source, GraphSource):
-            raise InvalidTypeError(f"source must be a GraphSource; got {type(self.source).__name__}")
+        check_kind("source", self.source, GraphSource)
         graph = restrict_graph(self.source.graph, self.allowed)
         inner = None
         if graph is not None:
             inner = replace(self.source, graph=graph, facts=_restricted_facts(self.source, graph))
         object.__setattr__(self, "_inner", inner)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.source, frozenset(() if self.graph is None else self.graph.passages))
 
     @property
     def name(self) -> str:
@@ -470,8 +462,8 @@ class RestrictedGraphSource:
         """The graph it walks; None where nothing is allowed."""
         return None if self._inner is None else self._inner.graph
 
-    def prepare(self) -> RestrictedGraphSource:
-        """Do now what the first search would wait for; see :meth:`GraphSource.prepare`."""
+    def prepare(self) -> Self:
+        """As :meth:`GraphSource.prepare`."""
         if self._inner is not None:
             self._inner.prepare()
         return self
@@ -481,44 +473,25 @@ class RestrictedGraphSource:
         if self._inner is None:
             return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
         rows = self._inner.graph.passage_rows
-        return self._inner.search(query, limit, {key: only(one, rows) for key, one in upstream.items()})
+        return self._inner.search(query, limit, {key: restrict_ranking(one, rows) for key, one in upstream.items()})
 
 
 def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
-    """The graph of the allowed passages alone.
+    """The graph of the passages that are `allowed` (see :class:`RestrictedGraphSource`); None where none is left.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-        Left as it is.
-    allowed : callable or collection of str
-        As for :class:`RestrictedGraphSource`.
+    Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight is
+    counted anew. The same value for the same passages, while it is in use.
 
-    Returns
-    -------
-    EntityGraph or None
-        Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight
-        is counted anew; None where no passage is left. The same value for the same passages, while it is in use.
-
-    Raises
-    ------
-    InvalidTypeError
-        If `allowed` is neither a function nor a collection of ids.
-
-    Notes
-    -----
     A graph does not record which passage states a fact. The edge between two entities is kept where every passage
     that mentions both is allowed, so that no fact of another's is walked; one that an allowed passage states, too, may
     be lost. :meth:`phasegraph.graph.index.GraphIndex.remove` keeps the records and loses none.
 
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])
     >>> restrict_graph(graph, {"a"}).entities
     ('ada', 'bo')
     """
-    test = allowed if callable(allowed) else members(allowed).__contains__
+    test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
     seen = np.array([bool(test(name)) for name in graph.passages])
     if not seen.any():
         return None
@@ -573,7 +546,7 @@ def _own_facts(facts: Csr, hidden: Csr) -> Csr:
     return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
 
 
-def members(allowed: Any) -> frozenset[str]:
+def allowed_ids(allowed: Any) -> frozenset[str]:
     """The ids of a collection of them."""
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
@@ -583,41 +556,20 @@ def members(allowed: Any) -> frozenset[str]:
     return frozenset(allowed)
 
 
-def only(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
+def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
     """The ranking of those passages alone; None where none is left."""
     if ranking is None or all(name in rows for name in ranking.ids):
         return ranking
     places = [place for place, name in enumerate(ranking.ids) if name in rows]
     if not places:
         return None
-    return Ranking(
-        ranking.source,
-        [ranking.ids[place] for place in places],
-        ranking.scores[places],
-        rank_only=ranking.rank_only,
-    )
+    ids = [ranking.ids[place] for place in places]
+    return Ranking(ranking.source, ids, ranking.scores[places], rank_only=ranking.rank_only)
 
 
 def passage_ids(source: object, /) -> Sequence[str]:
-    """Ids of the passages of a source that has ``within(allowed)``.
+    """Ids of the passages that ``within`` of a `GraphSource`, or of a source with ``passage_ids()``, may be given.
 
-    Parameters
-    ----------
-    source : object
-        A `GraphSource`, or one that has ``passage_ids()`` as well.
-
-    Returns
-    -------
-    sequence of str
-        What ``within`` may be given.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot be kept to some of its passages.
-
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> passage_ids(GraphSource(build_graph([{"id": "a", "text": "Ada met Bo."}])))
     ('a',)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph
+from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind
 from phasegraph.serialization import read_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
@@ -42,10 +42,8 @@ class DirectoryStore:
     ----------
     directory : path
         Made when first written to.
-    mmap : bool, default True
-        Map the arrays read-only in place of reading them into memory.
-    verify : bool, default True
-        Check every array's checksum when reading.
+    mmap, verify : bool, default True
+        As for :func:`load_graph`.
 
     Examples
     --------
@@ -78,11 +76,6 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
     graph : EntityGraph
     directory : path
         Made if missing; a graph already there is replaced when the new one is complete.
-
-    Raises
-    ------
-    InvalidTypeError
-        If `graph` is no EntityGraph.
     """
     body, arrays = graph_parts(graph)
     write_bundle(directory, KIND, VERSION, body, arrays)
@@ -90,8 +83,7 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
 
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
     """A graph as a JSON-ready body and plain arrays."""
-    if not isinstance(graph, EntityGraph):
-        raise InvalidTypeError(f"graph must be an EntityGraph; got {type(graph).__name__}")
+    check_kind("graph", graph, EntityGraph)
     arrays: dict[str, NDArray[Any]] = {}
     for name in _MATRICES:
         matrix = getattr(graph, name)
@@ -143,7 +135,7 @@ def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[An
         embeddings: Any = arrays.get("embeddings")
         return EntityGraph(passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings)
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise IntegrityError(f"{name}: the parts of a saved graph must fit; {error}") from error
+        raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
 
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:

@@ -17,6 +17,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import Csr, EntityGraph, checked_embeddings
 from phasegraph.graph.storage import packed, unpacked
 from phasegraph.graph.words import normalise_name
+from phasegraph.ranking import by_fields
 
 _TILE = 512
 _CHUNK = 2048
@@ -30,15 +31,7 @@ _HEADS = (32, 48, 64, 80, 96, 128, 192)
 
 @dataclass(frozen=True, eq=False)
 class SynonymPairs:
-    """Pairs of rows above a cosine, by (left, right).
-
-    Parameters
-    ----------
-    left, right : (s,) array of int32
-        Rows, left < right, no pair twice.
-    cosine : (s,) array of float
-        At least the threshold, at most 1.
-    """
+    """Pairs of rows, left < right, and their cosine, which reaches the threshold; by (left, right), no pair twice."""
 
     left: Int32Array
     right: Int32Array
@@ -51,37 +44,13 @@ class SynonymPairs:
 def synonym_pairs(
     embeddings: ArrayLike, *, threshold: float, start: int = 0, max_pairs: int = 20_000_000
 ) -> SynonymPairs:
-    """All pairs of rows whose cosine reaches a threshold.
+    """All pairs of rows whose cosine, computed in float64, reaches a threshold in (0, 1]: none missed and none added.
 
-    Parameters
-    ----------
-    embeddings : (n, d) array of float
-        One row per entity, finite, of any length; a row of zeros has no synonyms.
-    threshold : float
-        In (0, 1].
-    start : int
-        Only pairs of which one row is `start` or later: for entities added to those below `start`, whose own
-        pairs are known. The pairs are to the bit those that a search over all rows would add.
-    max_pairs : int
-        The most that may be found.
+    `embeddings` (n, d) are finite and of any length; a row of zeros has no synonyms. With `start`, only pairs of which
+    one row is `start` or later, to the bit those that a search over all rows would add: for entities added to those
+    below it. More than `max_pairs` are an error. Memory beyond the input is one float32 copy of it, a smaller one, and
+    tiles of a few MB.
 
-    Returns
-    -------
-    SynonymPairs
-        None missed and none added; the cosines are computed in float64.
-
-    Raises
-    ------
-    InvalidTypeError, InvalidInputError
-        If an embedding is not finite (its row is named), a setting is out of range, or there are more than
-        `max_pairs` pairs.
-
-    Notes
-    -----
-    Memory beyond the input is one float32 copy of it, a smaller one, and tiles of a few MB.
-
-    Examples
-    --------
     >>> found = synonym_pairs([[1.0, 0.0], [0.0, 1.0], [2.0, 0.1]], threshold=0.9)
     >>> found.left.tolist(), found.right.tolist(), found.cosine.round(4).tolist()
     ([0], [2], [0.9988])
@@ -100,9 +69,7 @@ def synonym_pairs(
             found.append(part)
             count += len(part[0])
             if count > max_pairs:
-                raise InvalidInputError(
-                    f"threshold must leave at most {max_pairs} pairs (max_pairs); {threshold} leaves more"
-                )
+                raise InvalidInputError(f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs")
     return _sorted(found)
 
 
@@ -144,12 +111,8 @@ def _unit(rows: Any, lengths: FloatArray) -> Float32Array:
 class _Bounds:
     """Two sets of vectors: products of `head` bound the cosines, those of `middle` draw the bounds closer.
 
-    Parameters
-    ----------
-    head : (n, k + 1) array of float32
-        Leading coordinates, and the length of the rest.
-    middle : (n, m + 1) array of float32, or None
-        The coordinates after those, and the length of what is left then. None: `head` is the whole vector.
+    `head` holds (n, k + 1) leading coordinates and the length of the rest; `middle` the (n, m + 1) after those and the
+    length of what is left then. Without a `middle`, `head` is the whole vector.
     """
 
     head: Float32Array
@@ -277,11 +240,6 @@ class NameSynonyms:
     required : bool, default False
         Whether every entity has to have a vector; otherwise one without has no synonyms.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If the threshold is out of range, or the vectors do not fit the names or hold NaN (naming the row).
-
     Notes
     -----
     Pairs are found exactly (:func:`synonym_pairs`); the weight of an edge is the cosine, whose part in the walk
@@ -307,6 +265,8 @@ class NameSynonyms:
     embed: Callable[[Sequence[str]], Any] | None = None
     required: bool = False
 
+    __reduce__ = by_fields
+
     def __post_init__(self) -> None:
         check_range("threshold", self.threshold, 0, 1, ends="(]")
         if (self.vectors is None) != (not self.names):
@@ -319,22 +279,8 @@ class NameSynonyms:
     def of(cls, embeddings: NameVectors, *, threshold: float = 0.8) -> NameSynonyms:
         """Take what embeds names.
 
-        Parameters
-        ----------
-        embeddings : mapping of str to (d,) array_like, or callable
-            Vectors by name (of spellings that normalise alike the first counts; entities that are not in it have no
-            synonyms), or ``embeddings(names) -> (n, d) vectors``, which is asked for every entity.
-        threshold : float, default 0.8
-            Least cosine of synonyms, in (0, 1].
-
-        Returns
-        -------
-        NameSynonyms
-
-        Raises
-        ------
-        InvalidInputError, InvalidTypeError
-            As for the class, and for what is neither a mapping nor callable.
+        `embeddings` are vectors by name (of spellings that normalise alike the first counts; entities that are not in
+        it have no synonyms), or ``embeddings(names) -> (n, d) vectors``, which is asked for every entity.
         """
         return cls(threshold).knowing((), embeddings)
 
@@ -348,96 +294,60 @@ class NameSynonyms:
         return {name: row for row, name in enumerate(self.names)}
 
     def knowing(self, entities: Sequence[str], more: NameVectors | None = None) -> NameSynonyms:
-        """The same with vectors for these entities.
+        """The same with vectors for these normalised names.
 
-        Parameters
-        ----------
-        entities : sequence of str
-            Normalised names.
-        more : mapping or callable, optional
-            As for :meth:`of`. A callable is kept in place of the one there was.
-
-        Returns
-        -------
-        NameSynonyms
-            Where vectors can be made again, those of other names are let go.
-
-        Raises
-        ------
-        InvalidInputError
-            If a name lacks a vector that it has to have, or is given one that differs from its own.
+        `more` is as for :meth:`of`; a callable is kept in place of the one there was. Where vectors can be made again,
+        those of other names are dropped. A name without a vector that it has to have, or with a second one, is an
+        error.
         """
         if more is None:
             return self._embedded(entities)
         if isinstance(more, Mapping):
-            return self._with(_normalised(more))._embedded(entities)
+            found: dict[str, Any] = {}
+            for name, vector in more.items():
+                if not isinstance(name, str):
+                    raise InvalidTypeError(f"names must be strings; got {name!r}")
+                found.setdefault(normalise_name(name), vector)
+            found.pop("", None)
+            return self._with(found)._embedded(entities)
         if not callable(more):
             raise InvalidTypeError(
                 f"name embeddings must be a mapping of names to vectors or a callable; got {type(more).__name__}"
             )
         return replace(self, embed=more, required=True)._embedded(entities)
 
-    def edges(self, entities: Sequence[str]) -> Csr:
-        """The synonym edges among entities, those without a vector left out.
+    def edges(
+        self, entities: Sequence[str], *, graph: EntityGraph | None = None, earlier: NameSynonyms | None = None
+    ) -> Csr:
+        """The (E, E) synonym edges among entities, those without a vector left out: cosines, symmetric, no diagonal.
 
-        Returns
-        -------
-        (E, E) csr array of float32
-            Cosines from `threshold` to 1; symmetric, no diagonal.
+        To the bit the same, but quicker, from the edges of a `graph` that shares most entities, and that `earlier` gave
+        it with the same threshold and, for the names both know, the same vectors: new entities are compared with old
+        and new, old ones with new ones only.
         """
+        known = graph.entity_rows.keys() & earlier.rows.keys() if graph is not None and earlier is not None else set()
         held = [name for name in entities if name in self.rows]
-        none = np.empty(0, dtype=np.intp)
-        return self._matrix(entities, held, 0, (none, none, np.empty(0, dtype=np.float32)))
-
-    def edges_after(self, graph: EntityGraph, earlier: NameSynonyms, entities: Sequence[str]) -> Csr:
-        """To the bit what :meth:`edges` gives, from the edges of a graph that shares most entities.
-
-        Parameters
-        ----------
-        graph : EntityGraph
-            Its synonym edges are those that `earlier` gives.
-        earlier : NameSynonyms
-            With the same threshold and, for the names both know, the same vectors.
-        entities : sequence of str
-            Those of the new graph. New ones are compared with old and new, old ones with new ones only.
-
-        Returns
-        -------
-        (E, E) csr array of float32
-        """
-        held = [name for name in entities if name in self.rows]
-        known = graph.entity_rows.keys() & earlier.rows.keys()
         order = [name for name in held if name in known]
-        kept = len(order)
+        start = len(order)
         order += [name for name in held if name not in known]
         place = {name: row for row, name in enumerate(entities)}
-        moved = np.array([place.get(name, -1) if name in known else -1 for name in graph.entities], dtype=np.intp)
-        old = graph.synonyms.tocoo()
-        first, second = (moved.take(each) if len(each) else each for each in old.coords)
-        there = (first >= 0) & (second > first)
-        return self._matrix(entities, order, kept, (first[there], second[there], old.data[there]))
-
-    def _matrix(
-        self,
-        entities: Sequence[str],
-        order: list[str],
-        start: int,
-        old: tuple[IntArray, IntArray, Float32Array],
-    ) -> Csr:
-        """Old edges and those of which an end stands at `start` or later in `order`, both ways."""
-        first, second, values = old
+        first, second, values = np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32)
+        if graph is not None and graph.synonyms.nnz:
+            moved = np.array([place.get(name, -1) if name in known else -1 for name in graph.entities], dtype=np.intp)
+            old = graph.synonyms.tocoo()
+            first, second = (moved.take(each) for each in old.coords)
+            there = (first >= 0) & (second > first)
+            first, second, values = first[there], second[there], old.data[there]
         if self.vectors is not None and start < len(order):
             vectors = self.vectors[[self.rows[name] for name in order]]
             found = synonym_pairs(vectors, threshold=self.threshold, start=start)
-            place = {name: row for row, name in enumerate(entities)}
             rows = np.array([place[name] for name in order], dtype=np.intp)
             first = np.concatenate([first, rows[found.left]])
             second = np.concatenate([second, rows[found.right]])
             values = np.concatenate([values, found.cosine.astype(np.float32)])
         ends = np.concatenate([first, second]), np.concatenate([second, first])
-        shape = (len(entities), len(entities))
         entries: Any = (np.concatenate([values, values]), ends)
-        matrix: Csr = sparse.csr_array(entries, shape=shape).astype(np.float32)
+        matrix: Csr = sparse.csr_array(entries, shape=(len(entities), len(entities))).astype(np.float32)
         matrix.sort_indices()
         return matrix
 
@@ -447,7 +357,7 @@ class NameSynonyms:
         if lacking and self.embed is not None:
             found = dict(zip(lacking, self._checked(self.embed(lacking), len(lacking)), strict=True))
         elif lacking and self.required:
-            raise InvalidInputError(f"every entity must have an embedding of its name; {lacking[0]!r} has none")
+            raise InvalidInputError(f"entity {lacking[0]!r} has no embedding of its name")
         wider = self._with(found)
         if not self.required:
             return wider
@@ -467,7 +377,7 @@ class NameSynonyms:
         vectors = dict(zip(found, self._checked(given, len(found)), strict=True))
         for name in vectors.keys() & self.rows.keys():
             if self.vectors is not None and not np.array_equal(vectors[name], self.vectors[self.rows[name]]):
-                raise InvalidInputError(f"a name must have one embedding; {name!r} is given another")
+                raise InvalidInputError(f"name {name!r} is given a second embedding")
         own = {} if self.vectors is None else dict(zip(self.names, self.vectors, strict=True))
         names = sorted({**own, **vectors})
         return replace(self, names=tuple(names), vectors=np.array([own.get(n, vectors.get(n)) for n in names]))
@@ -479,16 +389,6 @@ class NameSynonyms:
                 f"name embeddings must have {self.vectors.shape[1]} columns, as the others; got {vectors.shape[1]}"
             )
         return vectors
-
-
-def _normalised(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, vector in given.items():
-        if not isinstance(name, str):
-            raise InvalidTypeError(f"names must be strings; got {name!r}")
-        found.setdefault(normalise_name(name), vector)
-    found.pop("", None)
-    return found
 
 
 def synonym_parts(synonyms: NameSynonyms) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:

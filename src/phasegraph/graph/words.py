@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 from phasegraph._validation import check_names, check_rows
@@ -39,16 +39,11 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of a text, three parallel lists.
+    """Words of a text, three parallel lists.
 
-    Parameters
-    ----------
-    texts : list of str
-        Lower case; abbreviations without their dots ("U.S." is "us"); the s of a possessive left out.
-    capital : list of bool
-        Whether the word starts with an upper-case letter.
-    joined : list of bool
-        Whether it may continue a name that the word before it belongs to.
+    `texts` are in lower case; abbreviations lose their dots ("U.S." is "us"), possessives their s. `capital` says
+    whether a word starts with an upper-case letter, `joined` whether it may continue a name that the word before it
+    belongs to.
     """
 
     texts: list[str]
@@ -59,24 +54,13 @@ class Words:
 def split_words(text: str) -> Words:
     """Split a text into words.
 
-    Parameters
-    ----------
-    text : str
-
-    Returns
-    -------
-    Words
-
-    Examples
-    --------
     >>> words = split_words("Queen Anne's U.S. tour")
     >>> words.texts, words.joined
     (['queen', 'anne', 'us', 'tour'], [False, True, False, True])
     """
     parts = _WORD.split(text if text.isascii() else _composed(text))
-    texts: list[str] = []
-    capital: list[bool] = []
-    joined: list[bool] = []
+    words = Words([], [], [])
+    texts, capital, joined = words.texts, words.capital, words.joined
     before, possessive = "", False
     for gap, word in zip(parts[0:-1:2], parts[1::2], strict=True):
         low = word.lower().replace(_DOT_ABOVE, "")
@@ -85,11 +69,13 @@ def split_words(text: str) -> Words:
             continue
         if word[-1] == ".":
             low = low.replace(".", "")
+        # A full stop may only mark the word before it as shortened.
+        shortened = gap in (". ", ".") and (len(before) == 1 or before in _ABBREVIATIONS)
+        joined.append(bool(texts) and not possessive and (gap in _JOINING or shortened))
         capital.append(word[0].isupper())
-        joined.append(bool(texts) and not possessive and (gap in _JOINING or _abbreviated(gap, before)))
         texts.append(low)
         before, possessive = low, False
-    return Words(texts, capital, joined)
+    return words
 
 
 def _composed(text: str) -> str:
@@ -97,25 +83,9 @@ def _composed(text: str) -> str:
     return unicodedata.normalize("NFC", text).replace("i" + _DOT_ABOVE, "i")
 
 
-def _abbreviated(gap: str, before: str) -> bool:
-    """Whether a full stop only marks the word before it as shortened."""
-    return gap in (". ", ".") and (len(before) == 1 or before in _ABBREVIATIONS)
-
-
 def normalise_name(name: str) -> str:
-    """The form in which names are compared: lower-case words, one space between them.
+    """The form in which names are compared: lower-case words with one space between; "" without a letter or digit.
 
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    str
-        Empty where the name holds no letter or digit.
-
-    Examples
-    --------
     >>> normalise_name("St. Mary's (U.S.)")
     'st mary us'
     """
@@ -123,19 +93,9 @@ def normalise_name(name: str) -> str:
 
 
 def capitalised_spans(words: Words, taken: Sequence[bool] | bytearray) -> list[tuple[int, int]]:
-    """Runs of capitalised words, connectives inside them included.
+    """Runs of capitalised words that are not `taken`, connectives inside them included, as (first, one past the last).
 
-    Parameters
-    ----------
-    words : Words
-    taken : sequence of bool
-        Words that belong to a name already: no span crosses them.
-
-    Returns
-    -------
-    list of (int, int)
-        First word and one past the last, in order. A span starts with no stop word and ends capitalised.
-        A number never starts one.
+    A span starts with no stop word and no number, and ends capitalised.
     """
     texts, capital, joined = words.texts, words.capital, words.joined
     spans: list[tuple[int, int]] = []
@@ -189,6 +149,10 @@ class Gazetteer:
         self.names = frozenset(name for name in forms if name and name.count(" ") < MAX_WORDS)
         self.matcher = _chosen(matcher)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        matcher: Matcher = "python" if self.matcher == "python" else "auto"
+        return partial(Gazetteer, matcher=matcher, normalised=True), (self.names,)
+
     def __len__(self) -> int:
         return len(self.names)
 
@@ -196,19 +160,10 @@ class Gazetteer:
         return name in self.names
 
     def find(self, words: Words, *, lenient: bool = False) -> list[tuple[int, int]]:
-        """Where names stand: longest match first, from left to right, without overlap.
+        """Where names stand, as (first word, one past the last): longest match first, left to right, without overlap.
 
-        Parameters
-        ----------
-        words : Words
-        lenient : bool
-            For queries: names of several words count in lower case, too.
-
-        Returns
-        -------
-        list of (int, int)
-            First word and one past the last. One word must be capitalised and no stop word; of several, two
-            must be (or one, beside a number).
+        A name of one word must be capitalised and no stop word; of several words, two must be capitalised (or one,
+        beside a number). With `lenient`, for queries, names of several words count in lower case, too.
         """
         spans: list[tuple[int, int]] = []
         end = 0
@@ -238,11 +193,8 @@ class Gazetteer:
             most = longest.get(word, 0)
             if not most:
                 continue
-            lengths = [
-                length
-                for length in range(min(most, count - start), 0, -1)
-                if " ".join(texts[start : start + length]) in names
-            ]
+            tried = range(min(most, count - start), 0, -1)
+            lengths = [length for length in tried if " ".join(texts[start : start + length]) in names]
             if lengths:
                 yield start, lengths
 

@@ -16,9 +16,9 @@ from scipy import sparse
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.linking import RelevanceRows
+from phasegraph.graph.linking import RelevanceTransitions
 from phasegraph.graph.pagerank import WalkOperator
-from phasegraph.graph.pagerank.push import Rows, StaticRows, ranges
+from phasegraph.graph.pagerank.push import StaticTransitions, Transitions, ranges
 
 UNBOUNDED = np.iinfo(np.int32).max
 """What pushing a node costs whose edges are not here."""
@@ -40,12 +40,12 @@ class PartialOperator(WalkOperator):
         costs.flags.writeable = False
         return costs
 
-    def rows(self, gains: FloatArray | None) -> Rows:
-        """How a push reads the edges, with or without gains."""
-        return _Static(self) if gains is None else _Relevant(self, gains)
+    def rows(self, node_weights: FloatArray | None) -> Transitions:
+        """How a push reads the edges, with or without node_weights."""
+        return _Static(self) if node_weights is None else _Relevant(self, node_weights)
 
 
-class _Static(StaticRows):
+class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
         """No round is dense: it would push nodes that are below their thresholds, and those that are not here."""
@@ -57,7 +57,7 @@ class _Static(StaticRows):
         return
 
 
-class _Relevant(RelevanceRows):
+class _Relevant(RelevanceTransitions):
     @property
     def dense_edges(self) -> int:
         """As for fixed weights."""

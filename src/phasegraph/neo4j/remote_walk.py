@@ -289,7 +289,7 @@ class LocalWalk:
         What is here, fetched by this query or before.
     walked : PageRankResult
         Its masses.
-    gains : (n,) array of float or None
+    node_weights : (n,) array of float or None
         How readily each node was entered.
     seeding : Seeding
         Where it restarted.
@@ -305,7 +305,7 @@ class LocalWalk:
 
     graph: PartialGraph
     walked: PageRankResult
-    gains: FloatArray | None
+    node_weights: FloatArray | None
     seeding: Seeding
     unknown: float
     needed: BoolArray
@@ -373,14 +373,14 @@ class QueryWalk:
     def walk(self, here: BoolArray | None = None) -> LocalWalk:
         """Walk over what is known, or over these of its nodes."""
         graph = self.known.graph
-        gains = None if self.ranking is None else relevance(graph.as_graph(), self.ranking)
+        node_weights = None if self.ranking is None else relevance(graph.as_graph(), self.ranking)
         passages, entities = self.seeds
         seeding = Seeding(
             graph.rows_of(tuple(passages), tuple(entities)), np.array([*passages.values(), *entities.values()])
         )
         operator = graph.operator if here is None else graph.walkable(here)
         seeds = as_seeds((seeding.nodes, seeding.masses), graph.size)
-        walked = run_push(operator.rows(gains), operator.pool, seeds, self.push, None)
+        walked = run_push(operator.rows(node_weights), operator.pool, seeds, self.push, None)
         waiting = walked.values / (1.0 - self.push.follow)
         # A node that was pushed held more than its threshold, which is more than this; one that was not has
         # let the share (1 - follow) of what it holds stop.
@@ -389,7 +389,7 @@ class QueryWalk:
         needed[walked.nodes[above]] = True
         unknown = min(float(waiting[above & ~operator.here[walked.nodes]].sum()), 1.0)
         complete = unknown <= self.limits.unknown
-        return LocalWalk(graph, walked, gains, seeding, unknown, needed, self.fetched, self.rounds, complete)
+        return LocalWalk(graph, walked, node_weights, seeding, unknown, needed, self.fetched, self.rounds, complete)
 
 
 def walk_neighbourhood(

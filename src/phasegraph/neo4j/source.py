@@ -21,10 +21,10 @@ from phasegraph.graph.source import (
     GraphSource,
     WalkPaths,
     WalkSettings,
+    allowed_ids,
     background,
-    members,
-    only,
     passage_scores,
+    restrict_ranking,
 )
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
 from phasegraph.neo4j.edge_cache import KeptEdges, PartialGraph
@@ -192,7 +192,7 @@ class Neo4jGraphSource:
         if self.allowed is not None:
             if self.method == "gds":
                 raise InvalidInputError("method must be 'neighbourhood' where some passages are hidden; got 'gds'")
-            object.__setattr__(self, "allowed", self.allowed if callable(self.allowed) else members(self.allowed))
+            object.__setattr__(self, "allowed", self.allowed if callable(self.allowed) else allowed_ids(self.allowed))
 
     def within(self, allowed: Allowed) -> Neo4jGraphSource:
         """The same source for one who may see only some passages.
@@ -215,7 +215,7 @@ class Neo4jGraphSource:
         InvalidInputError, InvalidTypeError
             If `allowed` is neither, or the method is "gds".
         """
-        checked = allowed if callable(allowed) else members(allowed)
+        checked = allowed if callable(allowed) else allowed_ids(allowed)
         made = replace(self, allowed=checked if self.allowed is None else _both(self.allowed, checked))
         object.__setattr__(made, "_memory", self._memory)
         return made
@@ -269,7 +269,7 @@ class Neo4jGraphSource:
         if seen is not None:
             if not view.count:
                 return Ranking(self.name, (), np.empty(0), reason=_NOTHING)
-            handed = only(handed, named.passage_rows)
+            handed = restrict_ranking(handed, named.passage_rows)
         # Some may have been removed since they were looked up, and all of them have a row.
         named = replace(named, passages=range(max(view.count, len(named.passage_rows))))
         seeding = link(named.as_graph(), query, handed, self.linking)
@@ -340,9 +340,9 @@ class Neo4jGraphSource:
         reached = PageRankResult(
             walk.walked.nodes[held], walk.walked.values[held], count, walk.walked.residual, 0, 0, 0
         )
-        gains = None if relevant is None else relevance(_all_passages(graph, listed, count).as_graph(), relevant)
+        node_weights = None if relevant is None else relevance(_all_passages(graph, listed, count).as_graph(), relevant)
         floor, closeness = self.walk.floor, self.walk.closeness
-        rows, scores, behind = passage_scores(reached, gains, count, floor=floor, closeness=closeness)
+        rows, scores, behind = passage_scores(reached, node_weights, count, floor=floor, closeness=closeness)
         names = [graph.passages[row] for row in rows.tolist()]
         best = top_order(scores, names, limit)
         ids = tuple(names[place] for place in best.tolist())
@@ -353,7 +353,7 @@ class Neo4jGraphSource:
             scores[best],
             background=behind,
             size=count,
-            payloads=WalkPaths(graph.as_graph(), walk.walked, walk.seeding, walk.gains, ids),
+            payloads=WalkPaths(graph.as_graph(), walk.walked, walk.seeding, walk.node_weights, ids),
             reason="" if walk.complete else part,
         )
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, NotConvergedError
 
 _STEPS = 10_000
@@ -28,51 +29,18 @@ def mean_field(
 ) -> FloatArray:
     """Fixed point of ``m = tanh((field * z + coupling * A m) / temperature)``, A the row-normalised links.
 
-    Parameters
-    ----------
-    relevance : (n,) array_like of float
-        z, in [-1, 1].
-    links : (n, n) array_like of float
-        >= 0, finite; the diagonal is ignored. A candidate without links stands alone.
-    field : float, default 1
-        >= 0; weight of a candidate's own relevance.
-    coupling : float, default 0.5
-        >= 0; weight of its neighbours.
-    temperature : float, default 1
-        > 0.
-    tolerance : float, default 1e-12
-        > 0; largest distance from the fixed point.
-    force : bool, default False
-        Iterate even where the fixed point may not be the only one.
+    `relevance` is z, (n,) in [-1, 1]; `links` (n, n) are >= 0, and a candidate without links stands alone. `tolerance`
+    is the largest distance from the fixed point. While `coupling` / `temperature` is below 1 the map contracts by it in
+    the largest difference (the slope of tanh is at most 1 and rows add up to 1), so the fixed point is unique and
+    reached from anywhere; at 1 a phase transition begins, and only `force` iterates there, for 10,000 steps at most.
 
-    Returns
-    -------
-    (n,) array of float
-        In (-1, 1).
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is outside its range, or `coupling` / `temperature` is 1 or more without `force`.
-    NotConvergedError
-        If forced and 10,000 steps were not enough.
-
-    Notes
-    -----
-    Below ratio 1 the map contracts by it in the largest difference (the slope of tanh is at most 1 and rows
-    add up to 1), so the fixed point is unique and reached from anywhere; at 1 a phase transition begins.
-    Reconstructed from the paper's description.
-
-    Examples
-    --------
     >>> mean_field([0.8, 0.2], [[0, 1], [1, 0]], coupling=0.0).round(4)
     array([0.664 , 0.1974])
     """
-    numbers = {"field": field, "coupling": coupling, "temperature": temperature, "tolerance": tolerance}
-    for name, number in numbers.items():
-        low_ok = number > 0 if name in ("temperature", "tolerance") else number >= 0
-        if not (np.isfinite(number) and low_ok):
-            raise InvalidInputError(f"{name} must be finite and {'> 0' if name[0] == 't' else '>= 0'}; got {number!r}")
+    check_range("field", field)
+    check_range("coupling", coupling)
+    check_range("temperature", temperature, ends="(]")
+    check_range("tolerance", tolerance, ends="(]")
     z = np.array(relevance, dtype=np.float64)
     if z.ndim != 1 or not np.isfinite(z).all() or (np.abs(z) > 1).any():
         raise InvalidInputError("relevance must be a flat array of numbers in [-1, 1]")
@@ -90,7 +58,7 @@ def mean_field(
         state = following
         if change <= max(margin, 4 * np.finfo(np.float64).eps):
             return state
-    raise NotConvergedError(f"the mean field must settle within {_STEPS} steps; it still moves by {change:.2g}")
+    raise NotConvergedError(f"the mean field did not settle within {_STEPS} steps: it still moves by {change:.2g}")
 
 
 def ising_rerank(
@@ -104,49 +72,19 @@ def ising_rerank(
     temperature: float = 1.0,
     force: bool = False,
 ) -> FloatArray:
-    """Fused scores blended with the mean field over entity links.
+    """Fused scores blended with the mean field over entity links; (n,) in [0, 1].
 
-    Parameters
-    ----------
-    scores : (n,) array_like of float
-        >= 0, higher is better.
-    links : (n, n) array_like of float
-        As from :func:`entity_links`.
-    blend : float, default 0.15
-        In [0, 1]; 0 is the order of `scores`. The paper reports that from .25 on it disrupts.
-    field : float, default 1
-        As in :func:`mean_field`, like the three that follow.
-    coupling : float, default 0.5
-        >= 0.
-    temperature : float, default 1
-        > 0.
-    force : bool, default False
-        Iterate even where the fixed point may not be the only one.
+    ``(1 - blend) * scores / max + blend * (m + 1) / 2`` of (n,) `scores` >= 0, higher is better, which, standardised
+    and divided by the largest in size, are z of :func:`mean_field`; `links` as from :func:`entity_links`. The paper
+    reports that a `blend` from .25 on disrupts.
 
-    Returns
-    -------
-    (n,) array of float
-        ``(1 - blend) * scores / max + blend * (m + 1) / 2``, in [0, 1].
-
-    Raises
-    ------
-    InvalidInputError
-        If a number is outside its range.
-
-    Notes
-    -----
-    z is the scores' standardised value, divided by the largest in size so that it lies in [-1, 1].
-
-    Examples
-    --------
     >>> ising_rerank([1.0, 0.5], [[0, 0], [0, 0]], blend=0.0)
     array([1. , 0.5])
     """
     values = np.array(scores, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any():
         raise InvalidInputError("scores must be a flat array of finite numbers >= 0")
-    if not 0 <= blend <= 1:
-        raise InvalidInputError(f"blend must be in [0, 1]; got {blend!r}")
+    check_range("blend", blend, 0, 1)
     top = float(values.max(initial=0.0))
     centred = values - (values.mean() if len(values) else 0.0)
     size = float(np.abs(centred).max(initial=0.0))
@@ -156,22 +94,11 @@ def ising_rerank(
 
 
 def entity_links(mentions: sparse.csr_array, /, *, rarity: bool = True) -> FloatArray:
-    """Strength of the link between candidates: the entities both mention.
+    """(n, n) strengths of the links between candidates: the entities both mention; 0 on the diagonal.
 
-    Parameters
-    ----------
-    mentions : (n, e) sparse array
-        Candidate by entity; anything but 0 is a mention.
-    rarity : bool, default True
-        Weigh an entity by ``log(1 + n / candidates that mention it)``; False counts entities.
+    Anything but 0 in the (n, e) `mentions` is one. With `rarity` an entity weighs
+    ``log(1 + n / candidates that mention it)``, otherwise 1.
 
-    Returns
-    -------
-    (n, n) array of float
-        Symmetric, >= 0, 0 on the diagonal.
-
-    Examples
-    --------
     >>> entity_links(sparse.csr_array([[1, 1], [0, 2], [1, 0]]), rarity=False)
     array([[0., 1., 1.],
            [1., 0., 0.],

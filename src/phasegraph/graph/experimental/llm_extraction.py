@@ -17,9 +17,11 @@ from time import perf_counter
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from phasegraph._validation import check_count
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import entity_names, read_passages, sound_triples
 from phasegraph.graph.entity_graph import Extraction, Triple
+from phasegraph.ranking import by_fields
 from phasegraph.retrieval import with_progress
 from phasegraph.serialization import read_document, write_document
 from phasegraph.sources.workers import WorkerPool
@@ -48,8 +50,6 @@ _TRIPLES = (
 def entity_prompt(title: str, text: str) -> str:
     r"""The question for the named things of a passage.
 
-    Examples
-    --------
     >>> entity_prompt("Ada", 'She wrote "Notes {0}".').splitlines()[-1]
     'Passage: "Ada\\nShe wrote \\"Notes {0}\\"."'
     """
@@ -96,8 +96,6 @@ class _NotJsonError(ValueError):
 def read_entities(answer: str) -> list[Any] | None:
     r"""The list of entities in an answer; None if there is none.
 
-    Examples
-    --------
     >>> read_entities('Sure! ```json\n{"entities": ["Ada", "Bo",]}\n```')
     ['Ada', 'Bo']
     >>> read_entities('{"entities": ["Ada", "Bo')
@@ -111,8 +109,6 @@ def read_entities(answer: str) -> list[Any] | None:
 def read_triples(answer: str) -> list[Any] | None:
     """The list of triples in an answer, not checked one by one; None if there is none.
 
-    Examples
-    --------
     >>> read_triples('{"triples": [["Ada", "met", "Bo"], ["Bo", "sa')
     [['Ada', 'met', 'Bo'], ['Bo']]
     >>> read_triples('[{"subject": "Ada", "relation": "met", "object": "Bo"}]')
@@ -173,44 +169,36 @@ class _Reader:
             if depth >= DEEPEST:
                 raise _NotJsonError
             self.place += 1
-            return self._object(depth + 1) if sign == "{" else self._array(depth + 1)
+            return self._container("}" if sign == "{" else "]", depth + 1)
         if sign == '"':
             return self._string()
         return self._scalar()
 
-    def _array(self, depth: int) -> list[Any]:
+    def _container(self, closing: str, depth: int) -> Any:
         items: list[Any] = []
+        keys: list[str] = []
         try:
-            while self._next() != "]":
+            while self._next() != closing:
+                if closing == "}":
+                    keys.append(self._key())
                 items.append(self.value(depth))
-                self._comma("]")
+                if self._next() == ",":
+                    self.place += 1
+                elif self.text[self.place] != closing:
+                    raise _NotJsonError
             self.place += 1
         except _Unfinished:
             self.place = len(self.text)
-        return items
+        return dict(zip(keys, items, strict=False)) if closing == "}" else items
 
-    def _object(self, depth: int) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
-        try:
-            while self._next() != "}":
-                if self._next() != '"':
-                    raise _NotJsonError
-                key = self._string()
-                if self._next() != ":":
-                    raise _NotJsonError
-                self.place += 1
-                fields[key] = self.value(depth)
-                self._comma("}")
-            self.place += 1
-        except _Unfinished:
-            self.place = len(self.text)
-        return fields
-
-    def _comma(self, closing: str) -> None:
-        if self._next() == ",":
-            self.place += 1
-        elif self.text[self.place] != closing:
+    def _key(self) -> str:
+        if self._next() != '"':
             raise _NotJsonError
+        key = self._string()
+        if self._next() != ":":
+            raise _NotJsonError
+        self.place += 1
+        return key
 
     def _string(self) -> str:
         found = _STRING.match(self.text, self.place)
@@ -246,15 +234,7 @@ KIND, VERSION = "model-answer", 1
 
 
 class AnswerCache:
-    """A folder of JSON documents, one an answer; each is written in one step.
-
-    Parameters
-    ----------
-    folder : path, optional
-        Made when first written to; None keeps nothing.
-    model_name : str
-        Part of every key: answers of one model are not taken for another's.
-    """
+    """A folder (None keeps nothing) of JSON documents, one an answer of one model; each is written in one step."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, model_name: str) -> None:
         if not isinstance(model_name, str) or not model_name.strip():
@@ -316,11 +296,6 @@ class ModelSettings:
         ``backoff(attempt) -> seconds`` to wait after a failed attempt, counted from 1.
     sleep : callable
         Does the waiting.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If a field is out of range.
     """
 
     attempts: int = 3
@@ -331,11 +306,7 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         for name in ("attempts", "workers", "give_up_after"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise InvalidTypeError(f"ModelSettings.{name} must be a whole number; got {value!r}")
-            if value < 1:
-                raise InvalidInputError(f"ModelSettings.{name} must be at least 1; got {value}")
+            check_count(f"ModelSettings.{name}", getattr(self, name), minimum=1)
         for name in ("backoff", "sleep"):
             if not callable(getattr(self, name)):
                 raise InvalidTypeError(f"ModelSettings.{name} must be callable; got {getattr(self, name)!r}")
@@ -355,27 +326,22 @@ class Outcome:
 def ask(model: TextModel, title: str, text: str, cache: AnswerCache, settings: ModelSettings) -> Outcome:
     """Both questions about a passage.
 
-    Notes
-    -----
     Errors of the model end up in `Outcome.reason`; MemoryError and what is no Exception (KeyboardInterrupt) pass.
     """
     calls = 0
 
     def answered(prompt: str, read: Callable[[str], list[Any] | None]) -> list[Any] | str:
         nonlocal calls
-        kept = cache.get(prompt)
-        if kept is not None:
-            return kept
-        reason = ""
-        for attempt in range(1, settings.attempts + 1):
+        found, reason = cache.get(prompt), ""
+        for attempt in range(1, settings.attempts + 1) if found is None else ():
+            if attempt > 1:
+                settings.sleep(settings.backoff(attempt - 1))
             calls += 1
             found, reason = _call(model, prompt, read)
             if found is not None:
                 cache.put(prompt, found)
-                return found
-            if attempt < settings.attempts:
-                settings.sleep(settings.backoff(attempt))
-        return reason
+                break
+        return reason if found is None else found
 
     named = answered(entity_prompt(title, text), read_entities)
     if isinstance(named, str):
@@ -397,9 +363,9 @@ def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]
     except Exception as error:  # noqa: BLE001 - any error of a model is a reason
         return None, f"{type(error).__name__}: {error}"[:300]
     if not isinstance(answer, str):
-        return None, f"the model must answer with text; got {type(answer).__name__}"
+        return None, f"the model answered with {type(answer).__name__}, not with text"
     found = read(answer.removeprefix(prompt))
-    return found, "" if found is not None else f"the answer must hold a JSON list; got {answer!r:.120}"
+    return found, "" if found is not None else f"the answer holds no JSON list: {answer!r:.120}"
 
 
 _Key = tuple[str, str]
@@ -411,22 +377,9 @@ _GLANCE = 0.2
 class ModelReport:
     """What became of the passages.
 
-    Parameters
-    ----------
-    passages : int
-    done : int
-        With an extraction.
-    cached : int
-        Of those, how many needed no call.
-    failed : mapping of str to str
-        Reason by passage id.
-    untried : int
-        Left out because too many failed in a row.
-    calls : int
-        Calls of the model, failed ones included.
-    malformed_triples : int
-        Triples left out because they are not three strings, or name nothing at one end.
-    seconds : float
+    Of `passages`, `done` have an extraction, `cached` of them without a call; `failed` holds reasons by passage id, and
+    `untried` were left out because too many failed in a row. `calls` counts failed ones, too; `malformed_triples` are
+    not three strings, or have no name at one end.
     """
 
     passages: int
@@ -437,6 +390,11 @@ class ModelReport:
     calls: int
     malformed_triples: int
     seconds: float = field(compare=False)
+
+    __reduce__ = by_fields
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "failed", MappingProxyType(dict(self.failed)))
 
     def __str__(self) -> str:
         parts = [f"{self.done} of {self.passages} passages done ({self.cached} from the cache, {self.calls} calls)"]
@@ -467,7 +425,7 @@ def extract_with_model(
     settings: ModelSettings | None = None,
     progress: bool | None = None,
 ) -> ModelRun:
-    """Have a text model find the entities and triples of passages.
+    """Have a text model find the entities and triples of passages, in two calls per passage.
 
     Parameters
     ----------
@@ -489,18 +447,10 @@ def extract_with_model(
     ModelRun
         For ``build_graph(passages, triples=run.extractions)``.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        For passages that are none, a model that is not callable, or a cache that is a file.
-    OSError
-        If the cache cannot be written.
-
     Notes
     -----
-    Two calls per passage: names, then triples. A passage's failure is a line in the report and stops nothing.
-    KeyboardInterrupt passes through; calls under way are abandoned, and what was answered is in the cache. Passages
-    of the same text are asked about once.
+    A passage's failure is a line in the report and stops nothing. KeyboardInterrupt passes through; calls under way are
+    abandoned, and what was answered is in the cache. Passages of the same text are asked about once.
 
     Examples
     --------
@@ -520,13 +470,16 @@ def extract_with_model(
     started = perf_counter()
     texts = list(dict.fromkeys((title, text) for _, title, text in rows))
     asked = _asked(texts, model, kept, chosen)
-    outcomes = dict(with_progress(_counted(asked, len(texts)), progress, label="extract"))
+    outcomes = dict(with_progress(_Sized(asked, len(texts)), progress, label="extract"))
     return _gathered(rows, outcomes, perf_counter() - started)
 
 
-class _counted:  # noqa: N801 - an iterable with a length, for the bar
-    def __init__(self, items: Iterator[tuple[_Key, Outcome]], length: int) -> None:
-        self.items, self.length = items, length
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """An iterable with a length, for the bar."""
+
+    items: Iterator[tuple[_Key, Outcome]]
+    length: int
 
     def __iter__(self) -> Iterator[tuple[_Key, Outcome]]:
         return self.items
@@ -587,7 +540,5 @@ def _gathered(rows: Sequence[tuple[str, str, str]], outcomes: Mapping[_Key, Outc
             malformed += outcome.malformed
             extractions.append(Extraction(name, outcome.entities, outcome.triples))
     calls = sum(outcome.calls for outcome in outcomes.values())
-    report = ModelReport(
-        len(rows), len(extractions), cached, MappingProxyType(failed), untried, calls, malformed, seconds
-    )
+    report = ModelReport(len(rows), len(extractions), cached, failed, untried, calls, malformed, seconds)
     return ModelRun(tuple(extractions), report)

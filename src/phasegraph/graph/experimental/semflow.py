@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,15 +16,16 @@ from scipy import sparse
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.entity_graph import EntityGraph, check_kind
 from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
-from phasegraph.graph.pagerank.kernels import Kernel, machine
+from phasegraph.graph.pagerank.kernels import Kernel, compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
-from phasegraph.graph.pagerank.push import DENSE_SHARE, PageRankResult, Positions, Reset, as_seeds, ranges
+from phasegraph.graph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges
 from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings, run_push
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
+from phasegraph.graph.source import GraphWalker, best_passages, check_source_name
 from phasegraph.graph.synonyms import finite_rows
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
 
 _ROWS = 1024
@@ -32,27 +33,8 @@ _kept: WeakKeyDictionary[EntityGraph, dict[tuple[Any, ...], FloatArray]] = WeakK
 
 
 def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 0.99) -> FloatArray:
-    """Min-max between two quantiles, clipped to [0, 1].
+    """Min-max between two quantiles (by linear interpolation), clipped to [0, 1]; all .5 where those are equal.
 
-    Parameters
-    ----------
-    values : (n,) array of float
-        Any finite numbers.
-    low, high : float
-        Quantiles (by linear interpolation), 0 <= low < high <= 1.
-
-    Returns
-    -------
-    (n,) array of float
-        In [0, 1]; all .5 where the two quantiles are equal, empty where `values` is.
-
-    Raises
-    ------
-    InvalidInputError
-        If a value is not finite, or the quantiles are out of range.
-
-    Examples
-    --------
     >>> truncated_min_max([0.575, 0.1, 0.0, 0.1]).round(6).tolist()
     [1.0, 0.173913, 0.0, 0.173913]
     """
@@ -62,7 +44,10 @@ def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 
     if not len(given):
         return given
     ordered = np.sort(given)
-    bottom, top = (_interpolated(ordered, level) for level in (low, high))
+    places = np.array([low, high]) * (len(ordered) - 1)
+    below = places.astype(np.intp)
+    above = np.minimum(below + 1, len(ordered) - 1)
+    bottom, top = ordered[below] + (places - below) * (ordered[above] - ordered[below])
     if top <= bottom:
         return np.full(len(given), 0.5)
     scaled: FloatArray = np.clip((given - bottom) / (top - bottom), 0.0, 1.0)
@@ -70,14 +55,9 @@ def truncated_min_max(values: ArrayLike, /, *, low: float = 0.01, high: float = 
 
 
 def abstractness(
-    mentions: Any,
-    passages: ArrayLike,
-    *,
-    ddof: int = 0,
-    shrinkage: float = 0.0,
-    prior: float | None = None,
+    mentions: Any, passages: ArrayLike, *, ddof: int = 0, shrinkage: float = 0.0, prior: float | None = None
 ) -> FloatArray:
-    """Variance of the embeddings of the passages that mention each entity: the trace of their covariance.
+    """Variance of the embeddings of the passages that mention each entity, (E,): the trace of their covariance.
 
     Parameters
     ----------
@@ -87,20 +67,9 @@ def abstractness(
         Embeddings of the passages, finite; float64 is summed in float64, anything shorter in float32.
     ddof : {0, 1}
         0 for the population covariance (SemFlowRAG), 1 for the unbiased one.
-    shrinkage : float
-        m0 >= 0 of (m * variance + m0 * prior) / (m + m0), where m is the number of passages.
-    prior : float, optional
-        What the estimate shrinks to; by default the mean over the entities with at least two passages.
-
-    Returns
-    -------
-    (E,) array of float
-        At least 0. Without shrinkage, 0 for an entity in fewer than two passages.
-
-    Raises
-    ------
-    InvalidTypeError, InvalidInputError
-        If the shapes do not fit, an embedding is not finite (its row is named), or a setting is out of range.
+    shrinkage, prior : float
+        m0 >= 0 and prior of (m * variance + m0 * prior) / (m + m0), where m is the number of passages; by default
+        the prior is the mean over the entities with at least two passages.
 
     Notes
     -----
@@ -129,37 +98,17 @@ def abstractness(
     variance[several] = _scatter(members[several], vectors) / (counts[several] - ddof)
     if shrinkage == 0:
         return variance
-    level = prior
-    if level is None:
-        level = float(variance[several].mean()) if several.any() else 0.0
+    level = prior if prior is not None else float(variance[several].mean()) if several.any() else 0.0
     shrunk: FloatArray = (counts * variance + shrinkage * level) / (counts + shrinkage)
     return shrunk
 
 
 def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options: Any) -> FloatArray:
-    """Abstractness of a graph's entities, from its own mentions and embeddings.
+    """(E,) abstractness of a graph's entities, from its own mentions and embeddings; read-only and kept with the graph.
 
-    Parameters
-    ----------
-    graph : EntityGraph
-        With embeddings.
-    normalised : bool, default True
-        Whether to pass the values through :func:`truncated_min_max`, as the semantic flow takes them.
-    **options
-        As for :func:`abstractness`.
+    In [0, 1] by :func:`truncated_min_max` if `normalised`, as the semantic flow takes it. Options as for
+    :func:`abstractness`.
 
-    Returns
-    -------
-    (E,) array of float
-        Read-only, and kept while the graph is, so that asking again costs nothing; in [0, 1] if normalised.
-
-    Raises
-    ------
-    InvalidInputError
-        If the graph has no embeddings, or a setting is out of range.
-
-    Examples
-    --------
     >>> from phasegraph.graph import build_graph
     >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Ada sang."}]
     >>> graph = build_graph(passages, embeddings=[[1.0, 0.0], [0.0, 1.0]])
@@ -167,7 +116,7 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
     (('ada', 'bo'), [0.5, 0.0])
     """
     if graph.embeddings is None:
-        raise InvalidInputError("abstractness must be that of a graph with embeddings; this one has none")
+        raise InvalidInputError("abstractness needs a graph with embeddings; this one has none")
     kept = _kept.setdefault(graph, {})
     key = (normalised, *sorted(options.items()))
     if key not in kept:
@@ -176,41 +125,6 @@ def graph_abstractness(graph: EntityGraph, *, normalised: bool = True, **options
         values.flags.writeable = False
         kept[key] = values
     return kept[key]
-
-
-def entity_relevance(mentions: Any, passage_scores: ArrayLike, *, normalised: bool = True) -> FloatArray:
-    """How relevant each entity is to a query: the best score of a passage that mentions it.
-
-    Parameters
-    ----------
-    mentions : (P, E) sparse matrix
-        Non-zero where the passage mentions the entity.
-    passage_scores : (P,) array of float
-        Similarity of each passage to the query.
-    normalised : bool
-        Whether to pass the result through :func:`truncated_min_max`.
-
-    Returns
-    -------
-    (E,) array of float
-        In [0, 1] if normalised; 0 (before that) for an entity without a passage.
-
-    Raises
-    ------
-    InvalidTypeError, InvalidInputError
-        If the shapes do not fit, or a score is not finite.
-
-    Examples
-    --------
-    >>> from scipy import sparse
-    >>> mentions = sparse.csr_array([[1, 1, 0], [1, 0, 0]])
-    >>> entity_relevance(mentions, [0.2, 0.8], normalised=False).tolist()
-    [0.8, 0.2, 0.0]
-    """
-    scores = finite_vector(passage_scores, "passage_scores")
-    members = members_of(mentions, len(scores))
-    best = best_of(members, scores)
-    return truncated_min_max(best) if normalised else best
 
 
 def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> FloatArray:
@@ -223,14 +137,6 @@ def best_of(members: Any, scores: FloatArray, rows: IntArray | None = None) -> F
     np.maximum.at(best, entries, scores.take(members.indices))
     best[best == -np.inf] = 0.0
     return best
-
-
-def _interpolated(ordered: FloatArray, level: float) -> float:
-    """Quantile of sorted values by linear interpolation."""
-    place = level * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return float(ordered[below] + (place - below) * (ordered[above] - ordered[below]))
 
 
 def _scatter(members: Any, vectors: Any) -> FloatArray:
@@ -254,8 +160,7 @@ def members_of(mentions: Any, passages: int) -> Any:
     given: Any = mentions
     if given.ndim != 2 or given.shape[0] != passages:
         raise InvalidInputError(f"mentions must have one row per passage ({passages}); got shape {given.shape}")
-    members = given.T.tocsr()
-    members = sparse.csr_array(members, copy=True)
+    members = sparse.csr_array(given.T.tocsr(), copy=True)
     members.sum_duplicates()
     members.eliminate_zeros()
     members.data = np.ones(len(members.data))
@@ -334,10 +239,7 @@ class FlowParameters:
 
 
 SEMFLOW_PARAMETERS: Mapping[str, FlowParameters] = MappingProxyType(
-    {
-        "paper": FlowParameters(),
-        "released": FlowParameters(directed=False, facts=5, entity_seeds=5),
-    }
+    {"paper": FlowParameters(), "released": FlowParameters(directed=False, facts=5, entity_seeds=5)}
 )
 """By name: what the paper states, and what the released entry point runs.
 
@@ -349,16 +251,9 @@ over a fact's mentions).
 
 
 class Chances(NamedTuple):
-    """Step probabilities of each node that no query changes; (n,) arrays.
+    """Step probabilities of each of the (n,) nodes that no query changes.
 
-    Parameters
-    ----------
-    down, up : (n,) array of float
-        Of taking some link downhill, or uphill.
-    other : (n,) array of float
-        Of taking each single passage edge.
-    stay : (n,) array of float
-        Of the self loop.
+    Of taking some link `down` or `up` hill, each single passage edge (`other`), or the self loop (`stay`).
     """
 
     down: FloatArray
@@ -455,41 +350,15 @@ def _chances(entities: int, downs: IntArray, ups: IntArray, others: IntArray, pa
     return Chances(down * scale, up * scale, each, stay * scale)
 
 
-@dataclass(frozen=True, eq=False)
-class FlowRows:
-    """The rows of a semantic flow for one query."""
+class FlowTransitions(Transitions):
+    """The transitions of a semantic flow for one query."""
 
-    arrays: FlowArrays
-    relevance: FloatArray
-    floor: float
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        return len(self.arrays.costs)
-
-    @property
-    def dense_edges(self) -> int:
-        """Above this many edges a round is dense."""
-        return int(DENSE_SHARE * len(self.arrays.indices))
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int32: out-edges, a self loop included."""
-        return self.arrays.edge_counts
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int32: the same, at least 1."""
-        return self.arrays.costs
-
-    @property
-    def stationary(self) -> None:
-        """Not known: it depends on the query."""
-        return None
+    def __init__(self, arrays: FlowArrays, relevance: FloatArray, floor: float) -> None:
+        super().__init__(len(arrays.indices), arrays.edge_counts, arrays.costs)
+        self.arrays, self.relevance, self.floor = arrays, relevance, floor
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets: all links, then all passage edges, then the self loops."""
+        """What arrives where; see :class:`Transitions`."""
         arrays, chances = self.arrays, self.arrays.chances
         starts = arrays.indptr.take(nodes)
         ends = arrays.indptr.take(nodes + 1)
@@ -538,43 +407,28 @@ class FlowRows:
         return self.matrix().T.tocsr()
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
-        """One sparse product; the first of a query works out all weights."""
+        """One sparse product."""
         arrived: FloatArray = self._pull @ amounts
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds over this graph and query."""
+        """The compiled rounds."""
         arrays = self.arrays
-        flow = (
-            arrays.indptr,
-            arrays.indices,
-            arrays.penalties,
-            arrays.downs,
-            arrays.semantics,
-            tuple(arrays.chances),
-        )
+        edges = (arrays.indptr, arrays.indices, arrays.penalties, arrays.downs, arrays.semantics)
+        flow = (*edges, tuple(arrays.chances))
         bound = (flow, self.relevance, arrays.edge_counts, arrays.costs, self.floor)
-        return partial(machine().semantic_rounds, *bound)
+        return partial(compiled_kernels().semantic_rounds, bound)
 
 
 @dataclass(frozen=True, eq=False)
 class SemanticFlow:
-    """An entity-passage graph prepared for walks whose edge weights depend on the query.
+    """An entity-passage graph prepared for walks whose edge weights depend on the query; made by :meth:`from_links`.
 
     Nodes are the entities, 0 to E - 1, then the passages. A link from u to v weighs
     ``max(floor, relevance[v] - penalty * |abstractness[v] - abstractness[u]|)``, divided by the sum over the
     links of u that go the same way: downhill (`abstractness` the same or lower) or uphill. The downhill links
     share `down_share` of the entity's semantic mass, the uphill ones the rest, whichever there are; a passage
-    edge weighs 1 in both directions. Made by :meth:`from_links`.
-
-    Parameters
-    ----------
-    arrays : FlowArrays
-        The prepared edges.
-    members : (E, P) CSR matrix
-        The passages of each entity.
-    parameters : FlowParameters
-        As given.
+    edge weighs 1 in both directions. `members` holds the passages of each entity, (E, P).
     """
 
     arrays: FlowArrays
@@ -587,26 +441,9 @@ class SemanticFlow:
     ) -> SemanticFlow:
         """Prepare a graph.
 
-        Parameters
-        ----------
-        links : (E, E) sparse matrix
-            Non-zero from u to v where the two entities are linked; both directions. Weights and self links do
-            not matter.
-        mentions : (P, E) sparse matrix
-            Non-zero where the passage mentions the entity.
-        abstractness : (E,) array of float
-            In [0, 1], as :func:`~phasegraph.graph.experimental.semflow.truncated_min_max` makes it.
-        parameters : FlowParameters, optional
-            Default ``SEMFLOW_PARAMETERS["paper"]``.
-
-        Returns
-        -------
-        SemanticFlow
-
-        Raises
-        ------
-        InvalidTypeError, InvalidInputError
-            If the shapes do not fit, or an abstractness is not finite.
+        `links` (E, E) and `mentions` (P, E) are sparse and not zero where entities are linked (given in both
+        directions; self links do not matter) and where the passage mentions the entity; `abstractness` (E,) lies in [0,
+        1], as :func:`truncated_min_max` makes it. The parameters are by default those of the paper.
         """
         chosen = SEMFLOW_PARAMETERS["paper"] if parameters is None else parameters
         heights = finite_vector(abstractness, "abstractness")
@@ -634,19 +471,7 @@ class SemanticFlow:
         return entries
 
     def relevance(self, passage_scores: ArrayLike) -> FloatArray:
-        """How relevant each entity is to a query.
-
-        Parameters
-        ----------
-        passage_scores : (P,) array of float
-            Similarity of each passage to the query, finite.
-
-        Returns
-        -------
-        (E,) array of float
-            In [0, 1]: the best score of a passage that mentions the entity (0 without one), truncated
-            min-max over the entities.
-        """
+        """(E,) relevance in [0, 1] of the entities, from the (P,) similarities of the passages to a query."""
         scores = finite_vector(passage_scores, "passage_scores")
         if len(scores) != self.members.shape[1]:
             raise InvalidInputError(
@@ -655,8 +480,8 @@ class SemanticFlow:
         return truncated_min_max(best_of(self.members, scores, self._entries))
 
     def transition(self, relevance: ArrayLike) -> Any:
-        """The whole (n, n) matrix of step probabilities for one query, entry (u, v) for u > v, as CSR."""
-        return self._rows(relevance).matrix()
+        """The whole (n, n) CSR matrix of step probabilities for one query, entry (u, v) for u > v."""
+        return self._transitions(relevance).matrix()
 
     def walk(
         self,
@@ -673,52 +498,34 @@ class SemanticFlow:
     ) -> PageRankResult:
         """Walk with the weights of one query.
 
-        Parameters
-        ----------
-        relevance : (E,) array of float
-            Of each entity to the query, in [0, 1]; see :meth:`relevance`.
-        reset : (n,) array of float, or a pair (nodes, weights)
-            Over entities and passages.
-        follow_probability : float, optional
-            Default: that of the parameters.
-        method : {"push", "power"}
-            "push" works out the weights of the nodes it pushes and of no others; "power" is the reference:
-            all weights, then the iteration.
-        tolerance, workspace, kernel, polish, max_iterations
-            As for :func:`~phasegraph.graph.pagerank.personalized_pagerank`.
-
-        Returns
-        -------
-        PageRankResult
-
-        Raises
-        ------
-        InvalidTypeError, InvalidInputError, NotConvergedError
-            As there.
+        `relevance` is that of the E entities, see :meth:`relevance`; `reset` and `follow_probability` (default: the
+        parameters') as for :func:`~phasegraph.graph.pagerank.personalized_pagerank`, like the rest. The method "push"
+        works out the weights of the nodes it pushes and of no others; "power" is the reference: all weights, then the
+        iteration.
         """
         follow = self.parameters.follow_probability if follow_probability is None else follow_probability
-        rows = self._rows(relevance)
+        transitions = self._transitions(relevance)
         if method == "power":
-            graph = WalkOperator.from_adjacency(rows.matrix())
+            graph = WalkOperator.from_adjacency(transitions.matrix())
             return personalized_pagerank(
                 graph, reset, follow_probability=follow, tolerance=tolerance, max_iterations=max_iterations
             )
         if method != "push":
             raise InvalidInputError(f'method must be "push" or "power" for a semantic flow; got {method!r}')
         settings = push_settings(follow, tolerance, polish, max_iterations, kernel)
-        return run_push(rows, self.pool, as_seeds(reset, self.size), settings, workspace)
+        return run_push(transitions, self.pool, as_seeds(reset, self.size), settings, workspace)
 
-    def _rows(self, relevance: ArrayLike) -> FlowRows:
+    def _transitions(self, relevance: ArrayLike) -> FlowTransitions:
         given = finite_vector(relevance, "relevance")
         if len(given) != self.members.shape[0]:
             raise InvalidInputError(
                 f"relevance must have one value per entity ({self.members.shape[0]}); got {len(given)}"
             )
-        return FlowRows(self.arrays, given, self.parameters.floor)
+        return FlowTransitions(self.arrays, given, self.parameters.floor)
 
 
 @dataclass(frozen=True, eq=False)
-class SemFlowSource:
+class SemFlowSource(GraphWalker):
     """A source that ranks passages by SemFlowRAG's walk, without a language model's filter of the facts.
 
     Parameters
@@ -733,11 +540,6 @@ class SemFlowSource:
         Key of ``SEMFLOW_PARAMETERS``: what the paper states, or what its released entry point runs (an undirected
         walk).
     name : str, default "semflow"
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If a field does not fit, or the graph has no embeddings.
 
     Notes
     -----
@@ -765,15 +567,13 @@ class SemFlowSource:
     name: str = "semflow"
 
     def __post_init__(self) -> None:
-        for label, kind in (("graph", EntityGraph), ("facts", FactIndex)):
-            if not isinstance(getattr(self, label), kind):
-                raise InvalidTypeError(f"{label} must be a {kind.__name__}; got {getattr(self, label)!r:.80}")
+        check_kind("graph", self.graph, EntityGraph)
+        check_kind("facts", self.facts, FactIndex)
+        check_source_name(self.name)
         if self.graph.embeddings is None:
             raise InvalidInputError("graph must have embeddings of its passages; it has none")
         if not callable(self.embedder):
             raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise InvalidTypeError(f"name must be a name that is not blank; got {self.name!r}")
         if not isinstance(self.parameters, FlowParameters) and self.parameters not in tuple(SEMFLOW_PARAMETERS):
             known = ", ".join(SEMFLOW_PARAMETERS)
             raise InvalidInputError(f"parameters must be FlowParameters or one of {known}; got {self.parameters!r:.80}")
@@ -801,8 +601,8 @@ class SemFlowSource:
         mentions = self.graph.mentions.astype(np.float32)
         return WalkOperator.from_adjacency(sparse.block_array([[self._links, mentions.T], [mentions, None]]).tocsr())
 
-    def prepare(self) -> SemFlowSource:
-        """Do now what the first search would wait for; see :meth:`phasegraph.graph.GraphSource.prepare`."""
+    def prepare(self) -> Self:
+        """As :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walked(np.zeros(1, dtype=np.intp), np.ones(1), np.ones(len(self.graph.passages)))
         return self
 
@@ -819,19 +619,21 @@ class SemFlowSource:
         seeds = fact_reset(graph, self.facts.ends, fact_scores(self.facts, vector), near, recipe)
         if not len(seeds):
             return Ranking(self.name, (), np.empty(0), size=len(near), reason=seeds.reason)
-        masses = self._walked(np.roll(np.arange(graph.size), -len(graph.entities))[seeds.nodes], seeds.masses, near)
+        # This walk's nodes are the entities first.
+        nodes = np.roll(np.arange(graph.size), -len(graph.entities))[seeds.nodes]
+        masses = self._walked(nodes, seeds.masses, near)
         return self._ranked(masses, limit, "")
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
         """The passages' masses of a walk from these nodes, entities first."""
-        follow = self.chosen.follow_probability
+        reset, follow = (nodes, masses), self.chosen.follow_probability
         if self.chosen.directed:
-            walked = self._flow.walk(self._flow.relevance(near), (nodes, masses))
+            walked = self._flow.walk(self._flow.relevance(near), reset)
         else:
-            walked = personalized_pagerank(self._undirected, (nodes, masses), follow_probability=follow, method="push")
+            walked = personalized_pagerank(self._undirected, reset, follow_probability=follow, method="push")
         return walked.mass[len(self.graph.entities) :]
 
     def _ranked(self, scores: FloatArray, limit: int | None, reason: str) -> Ranking:
-        ids, rows = self.graph.passages, np.flatnonzero(scores > 0)
-        best = rows[top_order(scores[rows], [ids[row] for row in rows.tolist()], limit)]
-        return Ranking(self.name, [ids[row] for row in best.tolist()], scores[best], size=len(ids), reason=reason)
+        rows = np.flatnonzero(scores > 0)
+        ids, best = best_passages(self.graph, rows, scores[rows], limit)
+        return Ranking(self.name, ids, best, size=len(scores), reason=reason)

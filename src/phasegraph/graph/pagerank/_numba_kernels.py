@@ -1,4 +1,4 @@
-"""The rounds of a push in machine code; needs numba, so import it through ``kernels.machine``.
+"""The rounds of a push, compiled by numba; imported through :func:`.kernels.compiled_kernels` only.
 
 They do, number for number and in the same order, what the rounds in :mod:`phasegraph.graph.pagerank.push` do
 with numpy, so that values and counters are the same to the bit. Lists are written without branches: an entry
@@ -70,22 +70,13 @@ def collect(nodes: Any, state: Any, gained_out: Any, left_out: Any) -> None:
 
 @_compiled
 def static_rounds(
-    indptr: Any,
-    indices: Any,
-    weights: Any,
-    inverse_out: Any,
-    costs: Any,
-    settings: Any,
-    state: Any,
-    queues: Any,
-    held: int,
-    size: int,
-    rounds: int,
+    graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
     """Rounds over fixed weights, until nothing is above the threshold, one gets dense, or the limit is passed.
 
     Returns the new frontier's size, the rounds done, the edges scanned and the number of touched nodes.
     """
+    indptr, indices, weights, inverse_out, costs = graph
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     scanned = 0
@@ -112,19 +103,10 @@ def static_rounds(
 
 @_compiled
 def relevance_rounds(
-    indptr: Any,
-    indices: Any,
-    weights: Any,
-    gains: Any,
-    costs: Any,
-    settings: Any,
-    state: Any,
-    queues: Any,
-    held: int,
-    size: int,
-    rounds: int,
+    graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Rounds over weights that are multiplied by the gain of the node an edge leads to."""
+    """Rounds over weights that are multiplied by the weight of the node an edge leads to."""
+    indptr, indices, weights, node_weights, costs = graph
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     scanned = 0
@@ -140,10 +122,10 @@ def relevance_rounds(
             first, last = indptr[frontier[i]], indptr[frontier[i] + 1]
             total = 0.0
             for e in range(first, last):
-                total += weights[e] * gains[indices[e]]
+                total += weights[e] * node_weights[indices[e]]
             for e in range(first, last):
                 v = indices[e]
-                amount = weights[e] * gains[v] * (amounts[i] / total)
+                amount = weights[e] * node_weights[v] * (amounts[i] / total)
                 held, arrived = arrive(v, amount, rounds + 1, state, touched, held, received, arrived)
         size = above(received, arrived, state, threshold, costs, frontier)
         rounds += 1
@@ -195,19 +177,10 @@ def plain_edges(flow: Any, size: int, now: int, state: Any, queues: Any, held: i
 
 @_compiled
 def semantic_rounds(
-    flow: Any,
-    relevance: Any,
-    edge_counts: Any,
-    costs: Any,
-    floor: float,
-    settings: Any,
-    state: Any,
-    queues: Any,
-    held: int,
-    size: int,
-    rounds: int,
+    graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
     """Rounds over a semantic flow; the weights of a node's edges are worked out when it is pushed."""
+    flow, relevance, edge_counts, costs, floor = graph
     follow, threshold, dense_edges, limit = settings
     _, frontier, received, amounts = queues
     scanned = 0

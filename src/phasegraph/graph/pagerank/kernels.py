@@ -1,4 +1,4 @@
-"""The choice between numpy and machine code."""
+"""Which kernel runs a push: numpy, or the functions that numba compiles."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ Kernel = Literal["auto", "numpy", "compiled"]
 
 
 def check_kernel(kernel: str) -> None:
-    """Refuse a kernel that there is not, or that numba is missing for, without loading numba.
-
-    Raises
-    ------
-    InvalidInputError
-        If `kernel` is not a known name.
-    MissingDependencyError
-        If "compiled" is asked for without numba.
-    """
+    """Refuse an unknown kernel, or "compiled" where numba is missing, without loading numba."""
     if kernel not in ("auto", "numpy", "compiled"):
         raise InvalidInputError(f'kernel must be "auto", "numpy" or "compiled"; got {kernel!r}')
     if kernel == "compiled" and (sys.modules.get("numba", ...) is None or find_spec("numba") is None):
@@ -30,21 +22,21 @@ def check_kernel(kernel: str) -> None:
 
 
 def use_compiled(kernel: str) -> bool:
-    """Whether to walk in machine code: "auto" does where numba is installed; what is asked for is checked."""
+    """Whether to use the compiled kernels: "auto" does where numba is installed."""
     check_kernel(kernel)
-    return kernel != "numpy" and _machine() is not None
+    return kernel != "numpy" and _load_kernels() is not None
 
 
-def machine() -> ModuleType:
+def compiled_kernels() -> ModuleType:
     """The compiled functions; only after :func:`use_compiled` has said yes."""
-    found = _machine()
+    found = _load_kernels()
     if found is None:
         raise MissingDependencyError('the compiled kernel needs numba: pip install "phasegraph[graph]"')
     return found
 
 
 @cache
-def _machine() -> ModuleType | None:
+def _load_kernels() -> ModuleType | None:
     try:
         from phasegraph.graph.pagerank import _numba_kernels as compiled
     except ImportError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -14,14 +14,15 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank.workspace import WorkspacePool
 
 Precision = Literal["float64", "float32"]
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 
 @dataclass(frozen=True, eq=False)
 class WalkOperator:
-    """Out-edges, their weights and what every walk over them needs.
+    """A weighted graph prepared for walks; made by :meth:`from_adjacency`.
 
-    Made by :meth:`from_adjacency`; what only some methods need (the transposed matrix, whether the graph is
-    undirected) is worked out at first use and kept.
+    What only some methods need (the transposed matrix, whether the graph is undirected) is computed at first use and
+    kept.
 
     Parameters
     ----------
@@ -43,28 +44,12 @@ class WalkOperator:
 
     @classmethod
     def from_adjacency(cls, adjacency: Any, /) -> WalkOperator:
-        """Prepare a graph.
+        """Prepare a graph given as an (n, n) sparse matrix.
 
-        Parameters
-        ----------
-        adjacency : (n, n) sparse matrix or array
-            Entry (u, v) is the weight of the edge u > v, finite and not negative. Zero is no edge, entries
-            given twice are parallel edges and add up, self loops count. An undirected graph holds both
-            directions. It is not changed; int32 indices and float32 (or float64) data are used without a copy.
+        Entry (u, v) is the weight of the edge u > v, finite and not negative. Zero is no edge, entries given twice are
+        parallel edges and add up, self loops count; an undirected graph holds both directions. The matrix is not
+        changed; int32 indices and float32 (or float64) data are used without a copy.
 
-        Returns
-        -------
-        WalkOperator
-
-        Raises
-        ------
-        InvalidTypeError
-            If `adjacency` is not sparse.
-        InvalidInputError
-            If it is not square, is empty, or a weight is negative or not finite.
-
-        Examples
-        --------
         >>> from scipy import sparse
         >>> graph = WalkOperator.from_adjacency(sparse.csr_array([[0.0, 1.0], [1.0, 0.0]]))
         >>> graph.size, graph.edges, graph.symmetric
@@ -79,8 +64,9 @@ class WalkOperator:
         weights = np.asarray(matrix.data)
         if weights.dtype.kind not in "fiub":
             raise InvalidTypeError(f"adjacency weights must be real numbers; got {weights.dtype}")
-        if not np.isfinite(weights).all() or (weights < 0).any():
-            bad = int(np.flatnonzero(~np.isfinite(weights) | (weights < 0))[0])
+        wrong = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
+        if len(wrong):
+            bad = int(wrong[0])
             row = int(np.searchsorted(matrix.indptr, bad, side="right") - 1)
             raise InvalidInputError(
                 f"adjacency weights must be finite and not negative; got {weights[bad]} on an edge of node {row}"
@@ -92,6 +78,10 @@ class WalkOperator:
             indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
             indices, narrow = indices[kept], narrow[kept]
         return cls(*_prepared(indptr, indices, narrow))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (self.weights, self.indices, self.indptr)
+        return WalkOperator.from_adjacency, (sparse.csr_array(parts, shape=(self.size, self.size)),)
 
     @property
     def size(self) -> int:
@@ -106,24 +96,19 @@ class WalkOperator:
     @cached_property
     def out_degrees(self) -> Int32Array:
         """(n,) array of int32: how many out-edges each node has; read-only."""
-        degrees = np.diff(self.indptr).astype(np.int32)
-        degrees.flags.writeable = False
-        return degrees
+        return _read_only(np.diff(self.indptr).astype(np.int32))
 
     @cached_property
     def costs(self) -> Int32Array:
         """(n,) array of int32: what a push of each node costs, its out-edges but at least 1; read-only."""
-        costs = np.maximum(self.out_degrees, 1)
-        costs.flags.writeable = False
-        return costs
+        return _read_only(np.maximum(self.out_degrees, 1))
 
     @cached_property
     def stationary(self) -> FloatArray:
         """(n,) array of float: each node's share of the sum of all weights, 0 for dangling nodes; read-only."""
         shares: FloatArray = np.divide(1.0, self.inverse_out, out=np.zeros(self.size), where=self.inverse_out > 0)
         shares /= max(float(shares.sum()), np.finfo(np.float64).tiny)
-        shares.flags.writeable = False
-        return shares
+        return _read_only(shares)
 
     @cached_property
     def symmetric(self) -> bool:
@@ -144,32 +129,25 @@ class WalkOperator:
         return sparse.csr_array(parts, shape=(self.size, self.size))
 
     def pull(self, precision: Precision = "float64") -> Any:
-        """The (n, n) matrix M of one step, ``mass @ transition`` written ``M @ mass``; dangling columns are 0.
-
-        Parameters
-        ----------
-        precision : {"float64", "float32"}
-
-        Returns
-        -------
-        (n, n) csr array
-            Built once per precision and kept.
-        """
+        """The (n, n) CSR matrix M of one step, ``M @ mass``, built once per precision; dangling columns are 0."""
         found = self._matrices.get(precision)
         if found is None:
             step = self.matrix()
             step.data *= np.repeat(self.inverse_out, np.diff(self.indptr))
-            found = step.T.tocsr().astype(precision)
-            found = sparse.csr_array(
-                (found.data, found.indices.astype(np.int32, copy=False), found.indptr), shape=found.shape
-            )
-            self._matrices[precision] = found
+            turned = step.T.tocsr().astype(precision)
+            parts = (turned.data, turned.indices.astype(np.int32, copy=False), turned.indptr)
+            found = self._matrices[precision] = sparse.csr_array(parts, shape=turned.shape)
         return found
 
     @cached_property
     def pool(self) -> WorkspacePool:
         """Scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
+
+
+def _read_only(array: Array) -> Array:
+    array.flags.writeable = False
+    return array
 
 
 def _prepared(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
-from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.kernels import compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
 from phasegraph.graph.pagerank.workspace import PushWorkspace, State
 
@@ -24,8 +25,6 @@ DENSE_SHARE = 0.25
 def ranges(starts: Positions, counts: Positions) -> Positions:
     """The concatenation of ``arange(start, start + count)``.
 
-    Examples
-    --------
     >>> ranges(np.array([5, 0, 9]), np.array([2, 0, 3]))
     array([ 5,  6,  9, 10, 11])
     """
@@ -36,43 +35,61 @@ def ranges(starts: Positions, counts: Positions) -> Positions:
     return out
 
 
-@dataclass(frozen=True)
-class StaticRows:
-    """The rows of a prepared graph."""
+class Transitions(ABC):
+    """Out-edges as a push needs them; a subclass per kind of edge weight.
 
-    graph: WalkOperator
+    `edge_counts` (n,) is what pushing each node reads; `costs` the same, at least 1, to which its threshold is in
+    proportion. A round that would read more than `dense_edges` is done as one pass over the whole graph.
+    """
+
+    def __init__(self, edges: int, edge_counts: Int32Array, costs: Int32Array) -> None:
+        self.edges, self.edge_counts, self.costs = edges, edge_counts, costs
 
     @property
     def size(self) -> int:
         """How many nodes there are."""
-        return self.graph.size
+        return len(self.costs)
 
     @property
     def dense_edges(self) -> int:
         """Above this many edges a round is dense."""
-        return int(DENSE_SHARE * self.graph.edges)
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int32: out-edges."""
-        return self.graph.out_degrees
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int32: the same, at least 1."""
-        return self.graph.costs
+        return int(DENSE_SHARE * self.edges)
 
     @property
     def stationary(self) -> FloatArray | None:
-        """(n,) array of float: each node's share of all weight; None if an edge goes one way only."""
+        """(n,) array: where a walk without restarts spends its time in the end; None where that is not known."""
+        return None
+
+    @abstractmethod
+    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
+
+    @abstractmethod
+    def sweep(self, amounts: FloatArray) -> FloatArray:
+        """The (n,) array that arrives when every node sends its (n,) `amounts`: one sparse product."""
+
+    @abstractmethod
+    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
+        """The compiled rounds, their graph arrays already bound."""
+
+
+class StaticTransitions(Transitions):
+    """The transitions of a prepared graph with fixed weights."""
+
+    def __init__(self, graph: WalkOperator) -> None:
+        super().__init__(graph.edges, graph.out_degrees, graph.costs)
+        self.graph = graph
+
+    @property
+    def stationary(self) -> FloatArray | None:
+        """Each node's share of all weight; None if an edge goes one way only."""
         return self.graph.stationary if self.graph.symmetric else None
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets."""
+        """What arrives where; see :class:`Transitions`."""
         graph = self.graph
-        starts = graph.indptr.take(nodes)
         counts = graph.out_degrees.take(nodes).astype(np.int64)
-        edges = ranges(starts, counts)
+        edges = ranges(graph.indptr.take(nodes), counts)
         values = np.repeat(amounts * graph.inverse_out.take(nodes), counts)
         values *= graph.weights.take(edges)
         return graph.indices.take(edges).astype(np.intp), values
@@ -92,10 +109,10 @@ class StaticRows:
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds over this graph."""
+        """The compiled rounds."""
         graph = self.graph
-        bound = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
-        return partial(machine().static_rounds, *bound)
+        arrays = (graph.indptr, graph.indices, graph.weights, graph.inverse_out, graph.costs)
+        return partial(compiled_kernels().static_rounds, arrays)
 
 
 Reset: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
@@ -116,23 +133,9 @@ class Seeds:
 
 
 def as_seeds(reset: Reset, size: int) -> Seeds:
-    """Check a reset distribution and bring it to one form.
+    """Check a reset distribution, an array over the nodes or a pair (nodes, weights), and divide it by its sum.
 
-    Parameters
-    ----------
-    reset : (n,) array of float, or a pair (nodes, weights)
-        Finite weights, not negative, with a positive sum; divided by it. A node given twice counts twice.
-    size : int
-        How many nodes the graph has.
-
-    Returns
-    -------
-    Seeds
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If it is anything else.
+    Weights are finite and not negative with a positive sum; a node given twice counts twice.
     """
     if isinstance(reset, tuple):
         if len(reset) != 2:
@@ -228,27 +231,11 @@ class PageRankResult:
         return dense
 
     def top(self, k: int, *, first: int = 0, stop: int | None = None) -> tuple[IntArray, FloatArray]:
-        """The nodes with most mass, by (mass descending, node ascending), in O(touched).
+        """The `k` nodes with most mass and their masses, by (mass descending, node ascending), in O(touched).
 
-        Parameters
-        ----------
-        k : int
-            How many at most; nodes without mass are never returned.
-        first, stop : int
-            Only nodes in [first, stop); by default all. Passages, say, where they follow the entities.
+        Nodes without mass are never returned. With `first` or `stop` only nodes in [first, stop): passages, say, where
+        they follow the entities.
 
-        Returns
-        -------
-        nodes : (at most k,) array of int
-        masses : (at most k,) array of float
-
-        Raises
-        ------
-        InvalidInputError
-            If `k` is negative.
-
-        Examples
-        --------
         >>> walk = PageRankResult(np.array([3, 1, 0], np.int32), np.array([0.2, 0.2, 0.6]), 5, 0.0, 1, 2, 3)
         >>> walk.top(2)[0].tolist(), walk.top(2, first=1)[0].tolist()
         ([0, 1], [1, 3])
@@ -264,56 +251,6 @@ class PageRankResult:
             nodes, values = nodes[kept], values[kept]
         order = np.lexsort((nodes, -values))[:k]
         return nodes[order].astype(np.intp), values[order]
-
-
-class Rows(Protocol):
-    """Out-edges as a push needs them."""
-
-    @property
-    def size(self) -> int:
-        """How many nodes there are."""
-        ...
-
-    @property
-    def dense_edges(self) -> int:
-        """A round that would read more edges than this is done as one pass over the whole graph."""
-        ...
-
-    @property
-    def edge_counts(self) -> Int32Array:
-        """(n,) array of int: what pushing a node costs."""
-        ...
-
-    @property
-    def costs(self) -> Int32Array:
-        """(n,) array of int: the same, at least 1; the threshold of a node is in proportion to it."""
-        ...
-
-    @property
-    def stationary(self) -> FloatArray | None:
-        """(n,) array: where a walk without restarts spends its time in the end; None where that is not known."""
-        ...
-
-    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
-        ...
-
-    def sweep(self, amounts: FloatArray) -> FloatArray:
-        """The (n,) array that arrives when every node sends its (n,) `amounts`."""
-        ...
-
-    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds, its graph arrays already bound."""
-        ...
-
-
-@runtime_checkable
-class Invertible(Protocol):
-    """Rows that know their edges backwards, too."""
-
-    def inflow(self, nodes: IntArray) -> tuple[IntArray, FloatArray, IntArray]:
-        """Sources of the edges into `nodes`, the share of its mass each sends, and whose edge it is (by place)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,7 +277,7 @@ class _Progress:
     everywhere: bool = False
 
 
-def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
+def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: PushWorkspace) -> PageRankResult:
     """Push until no node is above its threshold, then polish; leaves `space` clean.
 
     The values get the free half step, and are scaled for what dangling nodes have sent back to the reset.
@@ -348,7 +285,9 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
     state = space.state(settings.compiled)
     state.left[seeds.nodes] = seeds.weights
     state.stamp[seeds.nodes] = 1
-    at = _Progress(seeds.nodes[seeds.weights > settings.threshold * rows.costs[seeds.nodes]], [seeds.nodes], rounds=1)
+    at = _Progress(
+        seeds.nodes[seeds.weights > settings.threshold * transitions.costs[seeds.nodes]], [seeds.nodes], rounds=1
+    )
     if settings.compiled:
         touched, *_ = space.queues
         touched[: len(seeds.nodes)] = seeds.nodes
@@ -356,17 +295,17 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
         while len(at.frontier):
             if at.rounds > settings.limit:
                 raise NotConvergedError(
-                    f"push must settle within {settings.limit} rounds; {len(at.frontier)} nodes are still above it"
+                    f"push did not settle within {settings.limit} rounds: {len(at.frontier)} nodes are above it"
                 )
             if settings.compiled:
-                _compiled_rounds(rows, settings, space, at)
+                _compiled_rounds(transitions, settings, space, at)
             else:
-                _numpy_rounds(rows, settings, space, at)
+                _numpy_rounds(transitions, settings, space, at)
             if len(at.frontier) and at.rounds <= settings.limit:
-                _dense_round(rows, settings, state, at)
+                _dense_round(transitions, settings, state, at)
         for _ in range(settings.polish):
-            _dense_round(rows, settings, state, at)
-        nodes = np.arange(rows.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
+            _dense_round(transitions, settings, state, at)
+        nodes = np.arange(transitions.size, dtype=np.int32) if at.everywhere else np.concatenate(at.touched)
         values, left = space.collect(nodes, settings.compiled)
     except BaseException:
         space.reset(settings.compiled)
@@ -375,12 +314,12 @@ def push(rows: Rows, seeds: Seeds, settings: PushSettings, space: PushWorkspace)
     values += (1.0 - settings.follow) * left
     values /= kept
     residual = settings.follow * float(left.sum()) / kept
-    if settings.complete and rows.stationary is not None:
-        expected = residual * rows.stationary.take(nodes)
+    if settings.complete and transitions.stationary is not None:
+        expected = residual * transitions.stationary.take(nodes)
         values += expected
-        if settings.refine and isinstance(rows, Invertible):
-            at.scanned += _refine(rows, settings, space, _Ends(nodes, values, left / kept, expected))
-    return PageRankResult(nodes, values, rows.size, residual, at.rounds - 1, at.scanned, len(nodes))
+        if settings.refine and isinstance(transitions, StaticTransitions):
+            at.scanned += _refine(transitions, settings, space, _Ends(nodes, values, left / kept, expected))
+    return PageRankResult(nodes, values, transitions.size, residual, at.rounds - 1, at.scanned, len(nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,14 +332,14 @@ class _Ends:
     expected: FloatArray
 
 
-def _refine(rows: Invertible, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
+def _refine(transitions: StaticTransitions, settings: PushSettings, space: PushWorkspace, ends: _Ends) -> int:
     """Replace, for the nodes with most mass, the expected inflow of the next step by the exact one.
 
     Returns how many edges that has read.
     """
     count = min(settings.refine, len(ends.nodes))
     first = np.argpartition(ends.values, len(ends.values) - count)[len(ends.values) - count :]
-    sources, shares, receiver = rows.inflow(ends.nodes.take(first).astype(np.intp))
+    sources, shares, receiver = transitions.inflow(ends.nodes.take(first).astype(np.intp))
     space.first[ends.nodes] = np.arange(len(ends.nodes), dtype=np.int32)
     place = space.first.take(sources)
     known = ends.nodes.take(place, mode="clip") == sources
@@ -411,38 +350,38 @@ def _refine(rows: Invertible, settings: PushSettings, space: PushWorkspace, ends
     return len(sources)
 
 
-def _numpy_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+def _numpy_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
     """Rounds until nothing is above the threshold, a round gets dense, or the limit is passed."""
-    counts = rows.edge_counts
+    counts = transitions.edge_counts
     left, gained, stamp = space.plain
     while len(at.frontier) and at.rounds <= settings.limit:
         nodes = at.frontier.astype(np.intp)
         edges = int(counts.take(nodes).sum())
-        if edges > rows.dense_edges:
+        if edges > transitions.dense_edges:
             return
         amounts = left.take(nodes)
         left[nodes] = 0.0
         gained[nodes] += (1.0 - settings.follow) * amounts
-        targets, values = rows.spread(nodes, settings.follow * amounts)
+        targets, values = transitions.spread(nodes, settings.follow * amounts)
         np.add.at(left, targets, values)
         if not at.everywhere:
             fresh = targets.compress(stamp.take(targets) == 0)
             if len(fresh):
                 stamp[fresh] = 1
                 at.touched.append(space.distinct(fresh))
-        above = left.take(targets) > settings.threshold * rows.costs.take(targets)
+        above = left.take(targets) > settings.threshold * transitions.costs.take(targets)
         at.frontier = space.distinct(targets.compress(above))
         at.rounds += 1
         at.scanned += edges
 
 
-def _compiled_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
-    """The same rounds, with the same numbers, in machine code."""
+def _compiled_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+    """The same rounds, with the same numbers, by the compiled kernel."""
     touched, frontier, *_ = space.queues
-    held = rows.size if at.everywhere else sum(map(len, at.touched))
+    held = transitions.size if at.everywhere else sum(map(len, at.touched))
     frontier[: len(at.frontier)] = at.frontier
-    size, rounds, scanned, reached = rows.compiled()(
-        (settings.follow, settings.threshold, rows.dense_edges, settings.limit),
+    size, rounds, scanned, reached = transitions.compiled()(
+        (settings.follow, settings.threshold, transitions.dense_edges, settings.limit),
         space.records,
         space.queues,
         held,
@@ -456,14 +395,14 @@ def _compiled_rounds(rows: Rows, settings: PushSettings, space: PushWorkspace, a
         at.touched.append(touched[held:reached].copy())
 
 
-def _dense_round(rows: Rows, settings: PushSettings, state: State, at: _Progress) -> None:
+def _dense_round(transitions: Transitions, settings: PushSettings, state: State, at: _Progress) -> None:
     """Push every node at once, however little it holds: one sparse product."""
     left, gained, stamp = state
     gained += (1.0 - settings.follow) * left
-    left[:] = rows.sweep(settings.follow * left)
+    left[:] = transitions.sweep(settings.follow * left)
     if not at.everywhere:
         at.everywhere = True
         stamp.fill(1)
-    at.frontier = np.flatnonzero(left > settings.threshold * rows.costs).astype(np.int32)
+    at.frontier = np.flatnonzero(left > settings.threshold * transitions.costs).astype(np.int32)
     at.rounds += 1
-    at.scanned += int(rows.edge_counts.sum())
+    at.scanned += int(transitions.edge_counts.sum())

@@ -13,7 +13,16 @@ from phasegraph._validation import check_count, check_flag, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
 from phasegraph.graph.pagerank.kernels import Kernel, use_compiled
 from phasegraph.graph.pagerank.operator import Precision, WalkOperator
-from phasegraph.graph.pagerank.push import PageRankResult, PushSettings, Reset, Rows, Seeds, StaticRows, as_seeds, push
+from phasegraph.graph.pagerank.push import (
+    PageRankResult,
+    PushSettings,
+    Reset,
+    Seeds,
+    StaticTransitions,
+    Transitions,
+    as_seeds,
+    push,
+)
 from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
 
 
@@ -22,8 +31,7 @@ def power(
 ) -> PageRankResult:
     """Repeat x ← f M x + (1 - sum of that) r, which moves dangling mass to the reset distribution.
 
-    Between distributions the map contracts L1 distances by f, so that f / (1 - f) times the last step bounds
-    the error.
+    The map contracts L1 distances of distributions by f: f / (1 - f) times the last step bounds the error.
     """
     step = graph.pull(precision)
     restart = seeds.dense(graph.size).astype(precision)
@@ -80,7 +88,7 @@ def _whole(mass: FloatArray, bound: float, iterations: int, graph: WalkOperator)
 
 def _unconverged(method: str, limit: int, bound: float, tolerance: float) -> NotConvergedError:
     return NotConvergedError(
-        f"{method} must reach an L1 error of at most {tolerance:g}; after {limit} iterations the bound is {bound:g}"
+        f"{method} did not reach an L1 error of {tolerance:g}: after {limit} iterations the bound is {bound:g}"
     )
 
 
@@ -127,25 +135,23 @@ def personalized_pagerank(
         "power" is the reference. "chebyshev" needs an undirected graph. "push" costs O(1 / tolerance) edges,
         not O(edges); rounds that would read a quarter of the graph are done as one product over all of it.
     workspace : PushWorkspace, optional
-        Scratch memory of a push; by default one that the graph keeps for the purpose.
+        Scratch memory of a push; by default one that the graph keeps.
     kernel : {"auto", "numpy", "compiled"}
-        For "push": machine code through numba (``phasegraph[graph]``) where installed, or numpy. Both give
-        the same values and counters.
+        For "push": compiled by numba (``phasegraph[graph]``) where installed, or numpy, with the same values and
+        counters.
     polish : int
         For "push": whole-graph rounds at the end, each of which multiplies the residual by
         `follow_probability` or less. 2 with a tolerance of 3e-7 equals `SCORE_TOLERANCE` on small graphs.
     complete : bool
-        For "push" on an undirected graph: place the residual where a walk ends up in the long run, in proportion
-        to the weighted degree, on the nodes that were reached, and give the first `refine` of them the next
-        step exactly. Errors of scores are five times smaller then, or better; without it, and on directed
-        graphs, the masses are lower bounds.
+        For "push" on an undirected graph: place the residual in proportion to the weighted degree on the nodes that
+        were reached, and give the first `refine` of them the next step exactly. Errors of scores are at least five
+        times smaller; without it, and on directed graphs, the masses are lower bounds.
     refine : int
         See `complete`; costs the edges of so many nodes, hubs among them.
     precision : {"float64", "float32"}
         Of the iterations; a push always sums in float64.
     max_iterations : int, optional
-        By default as many as the theory allows for, and some, but at most `MOST_ITERATIONS`: a walk that hardly
-        ever restarts may need more.
+        Default: about twice what the theory asks for, at most `MOST_ITERATIONS`.
 
     Returns
     -------
@@ -154,18 +160,16 @@ def personalized_pagerank(
 
     Raises
     ------
-    InvalidInputError
-        If an argument is out of range, or "chebyshev" is asked of a directed graph.
+    InvalidInputError, MissingDependencyError
+        For an argument out of range, "chebyshev" on a directed graph, or ``kernel="compiled"`` without numba.
     NotConvergedError
         If the tolerance is not reached; an unconverged mass is never returned.
-    MissingDependencyError
-        If ``kernel="compiled"`` and numba is not installed.
 
     Notes
     -----
-    A node without out-edges restarts (as igraph's PRPACK has it; NetworkX by default, too), zero weights are
-    no edges, self loops count and parallel edges add up. The name `damping` is avoided: HippoRAG's is the
-    probability of following an edge, other papers' alpha that of a restart.
+    A node without out-edges restarts (as in igraph's PRPACK and NetworkX), zero weights are no edges, self loops count
+    and parallel edges add up. There is no `damping`: HippoRAG's is the probability of following an edge, other papers'
+    alpha that of a restart.
 
     References
     ----------
@@ -186,9 +190,10 @@ def personalized_pagerank(
         raise InvalidInputError(f'precision must be "float64" or "float32"; got {precision!r}')
     if method == "push":
         settings = push_settings(follow_probability, tolerance, polish, max_iterations, kernel, complete, refine)
-        return run_push(StaticRows(prepared), prepared.pool, seeds, settings, workspace)
-    follow = _follow(follow_probability)
-    bound = _tolerance(tolerance, 1e-10 if precision == "float64" else 1e-4)
+        return run_push(StaticTransitions(prepared), prepared.pool, seeds, settings, workspace)
+    follow = check_range("follow_probability", follow_probability, 0, 1, ends="[)")
+    exact = 1e-10 if precision == "float64" else 1e-4
+    bound = exact if tolerance is None else check_range("tolerance", tolerance, ends="(]")
     limit = _limit(max_iterations, follow, bound)
     if method == "power":
         return power(prepared, seeds, follow, bound, limit, precision)
@@ -205,16 +210,14 @@ def personalized_pagerank_batch(
     Parameters
     ----------
     graph : WalkOperator or (n, n) sparse matrix
-        Prepared once for all of them.
     resets : iterable of reset distributions
-        Any number, also none.
     **options
         As for :func:`personalized_pagerank`.
 
     Returns
     -------
     list of PageRankResult
-        To the bit what one call for each would give.
+        Each equal to the bit to that of a call of its own.
 
     Examples
     --------
@@ -237,39 +240,27 @@ def push_settings(
     refine: int = 100,
 ) -> PushSettings:
     """The checked settings of a push."""
-    follow = _follow(follow_probability)
-    threshold = _tolerance(tolerance, RANKING_TOLERANCE)
+    follow = check_range("follow_probability", follow_probability, 0, 1, ends="[)")
+    threshold = RANKING_TOLERANCE if tolerance is None else check_range("tolerance", tolerance, ends="(]")
     rounds, first = check_count("polish", polish), check_count("refine", refine)
     limit = _limit(max_iterations, follow, threshold)
     return PushSettings(follow, threshold, rounds, limit, use_compiled(kernel), check_flag("complete", complete), first)
 
 
 def run_push(
-    rows: Rows,
-    pool: WorkspacePool,
-    seeds: Seeds,
-    settings: PushSettings,
-    workspace: PushWorkspace | None,
+    transitions: Transitions, pool: WorkspacePool, seeds: Seeds, settings: PushSettings, workspace: PushWorkspace | None
 ) -> PageRankResult:
     """Push in the given workspace, or in one of `pool`."""
-    if workspace is not None:
-        if not isinstance(workspace, PushWorkspace):
-            raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
-        if workspace.size != rows.size:
-            raise InvalidInputError(f"workspace must serve {rows.size} nodes; got one for {workspace.size}")
-        return push(rows, seeds, settings, workspace)
-    space = pool.borrow()
-    result = push(rows, seeds, settings, space)
-    pool.give_back(space)
-    return result
-
-
-def _follow(probability: float) -> float:
-    return check_range("follow_probability", probability, 0, 1, ends="[)")
-
-
-def _tolerance(given: float | None, default: float) -> float:
-    return default if given is None else check_range("tolerance", given, ends="(]")
+    if workspace is None:
+        space = pool.borrow()
+        result = push(transitions, seeds, settings, space)
+        pool.give_back(space)
+        return result
+    if not isinstance(workspace, PushWorkspace):
+        raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
+    if workspace.size != transitions.size:
+        raise InvalidInputError(f"workspace must serve {transitions.size} nodes; got one for {workspace.size}")
+    return push(transitions, seeds, settings, workspace)
 
 
 def _limit(given: int | None, follow: float, tolerance: float) -> int:

@@ -10,20 +10,14 @@ import numpy as np
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count
-from phasegraph.graph.pagerank.kernels import machine
+from phasegraph.graph.pagerank.kernels import compiled_kernels
 
 
 class State(NamedTuple):
-    """What the nodes hold during a push.
+    """What the (n,) nodes hold during a push.
 
-    Parameters
-    ----------
-    left : (n,) array of float
-        Mass that waits at a node to be pushed on.
-    gained : (n,) array of float
-        Mass that has stopped at a node.
-    stamp : (n,) array of int32 or float
-        0 where the walk has not been; otherwise the last round in which mass arrived, or 1.
+    `left` is mass that waits to be pushed on, `gained` mass that has stopped. `stamp` is 0 where the walk has not been,
+    otherwise the last round in which mass arrived, or 1.
     """
 
     left: FloatArray
@@ -32,10 +26,7 @@ class State(NamedTuple):
 
 
 class PushWorkspace:
-    """O(n) scratch memory that costs O(touched) to clear.
-
-    One walk at a time; walks in several threads need one workspace each (which is what leaving `workspace`
-    out gives them).
+    """O(n) scratch memory that costs O(touched) to clear; serves one walk at a time.
 
     Parameters
     ----------
@@ -82,7 +73,7 @@ class PushWorkspace:
         """Take out what `touched`, every node that was written to, has gained and left: it is clean then."""
         if compiled:
             gained, left = np.empty(len(touched)), np.empty(len(touched))
-            machine().collect(touched, self.records, gained, left)
+            compiled_kernels().collect(touched, self.records, gained, left)
             return gained, left
         rows = touched.astype(np.intp)
         gained, left = self.plain.gained.take(rows), self.plain.left.take(rows)
@@ -97,13 +88,7 @@ class PushWorkspace:
 
 
 class WorkspacePool:
-    """Idle workspaces of one graph: as many as there have been walks at the same time.
-
-    Parameters
-    ----------
-    size : int
-        How many nodes the graph has.
-    """
+    """Idle workspaces of a graph of `size` nodes: as many as there have been walks at the same time."""
 
     def __init__(self, size: int) -> None:
         self.size = size

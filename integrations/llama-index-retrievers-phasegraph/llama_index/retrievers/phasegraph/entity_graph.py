@@ -21,8 +21,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, R
 from phasegraph._validation import check_count, check_query
 from phasegraph.graph import EntityGraph, Extraction, GraphSource
 from phasegraph.graph.building import graph_of_documents
-from phasegraph.graph.chunk_graph import not_a_graph, prepare
-from phasegraph.graph.source import passage_ids
+from phasegraph.graph.source import not_a_graph, passage_ids, prepare
 from phasegraph.neo4j import GraphSchema, Neo4jConnection
 from phasegraph.neo4j.source import StoredGraph, stored_graph
 from phasegraph.retrieval.source_config import SourceSpec

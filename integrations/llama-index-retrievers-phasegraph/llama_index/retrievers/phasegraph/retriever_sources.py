@@ -39,7 +39,7 @@ from llama_index.retrievers.phasegraph.filters import (
     only_matching,
 )
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.graph.chunk_graph import prepare
+from phasegraph.graph.source import prepare
 from phasegraph.retrieval import Direction, known_direction
 from phasegraph.retrieval.engine import drained, parameters_of
 from phasegraph.retrieval.ids import by_id, note_missing

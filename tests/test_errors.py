@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from phasegraph import errors
+from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
+
+CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]
+BUILT_IN = {
+    "InvalidInputError": ValueError, "InvalidTypeError": TypeError, "InsufficientDataError": ValueError,
+    "IntegrityError": ValueError, "AllSourcesFailed": RuntimeError, "DegradedError": RuntimeError,
+    "NotConvergedError": RuntimeError, "StoreError": RuntimeError, "MissingDependencyError": ImportError,
+    "PhasegraphError": Exception, "PhasegraphWarning": UserWarning,
+}  # fmt: skip
+
+
+def test_every_error_is_ours_and_the_standard_one_that_a_caller_expects() -> None:
+    assert {one.__name__ for one in CLASSES} == set(BUILT_IN)
+    for one in CLASSES:
+        assert issubclass(one, BUILT_IN[one.__name__])
+        assert issubclass(one, PhasegraphWarning if one is PhasegraphWarning else PhasegraphError)
+
+
+def test_the_tree_in_the_docstring_names_every_class() -> None:
+    assert [one.__name__ for one in CLASSES if one.__name__ not in (errors.__doc__ or "")] == []
+
+
+@pytest.mark.parametrize("again", [lambda error: pickle.loads(pickle.dumps(error)), copy.deepcopy])  # noqa: S301 - our own bytes
+@pytest.mark.parametrize("kind", CLASSES)
+def test_an_error_keeps_type_message_and_causes_through_pickle_and_deepcopy(kind: type[Exception], again) -> None:
+    if kind is AllSourcesFailed:
+        given: Exception = AllSourcesFailed({"v": InvalidTypeError("k must be an integer; got '3'"), "g": OSError(5)})
+    else:
+        given = kind("k must be >= 0; got -1")
+    found = again(given)
+    assert type(found) is kind
+    assert str(found) == str(given)
+    if isinstance(given, AllSourcesFailed):
+        assert {name: (type(one), one.args) for name, one in found.causes.items()} == {
+            "v": (InvalidTypeError, ("k must be an integer; got '3'",)),
+            "g": (OSError, (5,)),
+        }
+
+
+def test_our_own_reasons_are_quoted_and_of_foreign_errors_only_the_class_is_named() -> None:
+    own, foreign = InvalidInputError("filter= is not supported by FunctionRetriever"), OSError("password=hunter2")
+    error = AllSourcesFailed({"vector": own, "x": foreign, "y": TimeoutError()})
+    assert str(error) == (
+        "all sources failed. vector: filter= is not supported by FunctionRetriever; x: OSError; y: TimeoutError"
+    )
+    assert error.__cause__ is own
+    assert "hunter2" in str(error.causes["x"])
+
+
+class NeedsAKeyword(Exception):
+    """As many clients' errors: pickle can write it and not read it."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def test_a_foreign_error_that_cannot_be_rebuilt_does_not_break_the_others() -> None:
+    given = AllSourcesFailed(
+        {"v": NeedsAKeyword("no such index", status=404), "g": InvalidInputError("k must be >= 0")}
+    )
+    found = pickle.loads(pickle.dumps(given))  # noqa: S301 - our own bytes
+    assert str(found) == str(given) == "all sources failed. v: NeedsAKeyword; g: k must be >= 0"
+    assert str(found.causes["v"]) == "NeedsAKeyword: no such index"
+    assert type(found.causes["g"]) is InvalidInputError
