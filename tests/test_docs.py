@@ -63,7 +63,9 @@ def test_the_readme_has_a_short_program_for_each_framework_that_stands_alone(tmp
         pytest.importorskip(NEEDED[part.partition(".")[0]])
         assert program.count("\n") <= 14
         assert ".explain(" in program
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
         assert done.returncode == 0, done.stderr
 
 
