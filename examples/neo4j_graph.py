@@ -16,6 +16,7 @@ from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.graph import Extraction, RuleExtractor
 from phasegraph.neo4j import (
     Neo4jConnection,
+    Neo4jGraphSource,
     drop_corpus,
     list_corpora,
     read_changes,
@@ -23,7 +24,6 @@ from phasegraph.neo4j import (
     remove_passages,
     write_graph,
 )
-from phasegraph.neo4j.source import Neo4jGraphSource
 
 CORPUS = "neo4j-example"  # another corpus in the same database is never walked into
 

@@ -9,8 +9,7 @@ from matrix_tenants import MINE, THEIRS, Tenant, everything, words, words_of
 import langchain_phasegraph
 from llama_index.retrievers import phasegraph as llama_index_phasegraph
 from phasegraph.graph import Extraction, RuleExtractor
-from phasegraph.neo4j import Neo4jConnection, records_from_extractions, write_graph
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, records_from_extractions, write_graph
 
 
 def records(data):

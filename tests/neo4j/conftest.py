@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,9 @@ from phasegraph.neo4j import Neo4jConnection
 
 if TYPE_CHECKING:
     import neo4j
-    from neo4j_process import Neo4jProcess
+    from outages import SpareServer
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 class WithoutDriver(pytest.Module):
@@ -50,18 +52,31 @@ def connection(driver: neo4j.Driver) -> Iterator[Neo4jConnection]:
     clear(driver)
 
 
-@pytest.fixture
-def spare_server() -> Iterator[Neo4jProcess]:
-    """A server without authentication or plugins that the test may stop and kill."""
-    with contextlib.ExitStack() as stack:
-        from neo4j_jars import ServerUnavailable
-        from neo4j_process import running
+@pytest.fixture(scope="session")
+def one_spare_server() -> Iterator[SpareServer]:
+    from neo4j_jars import ServerUnavailable
+    from outages import spare_server
 
-        try:
-            server = stack.enter_context(running(plugins=False))
-        except ServerUnavailable as error:
-            skip_or_fail(error, "NEO4J")
+    started = spare_server()
+    try:
+        server = started.__enter__()
+    except ServerUnavailable as error:
+        skip_or_fail(error, "NEO4J")
+    try:
         yield server
+        assert server.stop(), "it stops when it is asked to"
+    finally:
+        started.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="module")
+def spare_server(one_spare_server: SpareServer) -> SpareServer:
+    """The second server of the run, emptied: without authentication or plugins, to be killed and frozen."""
+    import neo4j
+
+    with neo4j.GraphDatabase.driver(one_spare_server.uri, notifications_min_severity="OFF") as opened:
+        clear(opened)
+    return one_spare_server
 
 
 def clear(driver: neo4j.Driver) -> None:

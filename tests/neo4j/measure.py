@@ -19,9 +19,8 @@ from corpus import questions, records
 from measure_reading import CORPUS, connected, measure
 
 from phasegraph.graph import GraphSource, WalkSettings
-from phasegraph.neo4j import drop_corpus, write_graph
+from phasegraph.neo4j import Neo4jGraphSource, drop_corpus, write_graph
 from phasegraph.neo4j.gds import drop_projections, has_gds
-from phasegraph.neo4j.source import Neo4jGraphSource
 
 
 def compare(label: str, online: Neo4jGraphSource, beside: dict[str, GraphSource], asked: list) -> None:

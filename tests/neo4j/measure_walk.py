@@ -20,8 +20,7 @@ from corpus import questions, records
 from measure import connected
 
 from phasegraph.graph import GraphSource
-from phasegraph.neo4j import GraphRecords, drop_corpus, write_graph
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j import GraphRecords, Neo4jGraphSource, drop_corpus, write_graph
 
 CORPUS = "walked"
 

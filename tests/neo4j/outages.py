@@ -17,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "neo4j_server"))
 from neo4j_jars import ServerUnavailable, resolve
 from neo4j_process import Neo4jProcess, free_port
 
-from phasegraph.neo4j import Neo4jConnection, PassageRecord, write_graph
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, PassageRecord, write_graph
 from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, CallableSource, Gatherer, SourceSettings
 

@@ -9,15 +9,13 @@ from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.neo4j import (
     Neo4jConnection,
     PassageRecord,
-    SchemaObject,
     drop_corpus,
     drop_schema,
-    ensure_schema,
     list_schema,
     read_graph,
     write_graph,
 )
-from phasegraph.neo4j.writing import CREATED
+from phasegraph.neo4j.writing import CREATED, SchemaObject, ensure_schema
 
 NAMES = tuple(each.name for each in CREATED)
 SMALL = [PassageRecord("a", text="x", mentions=(("ada", 1),))]
@@ -62,7 +60,7 @@ def test_what_was_created_is_listed_with_kind_and_state_and_dropped_whole(bare, 
 
 def test_a_schema_is_not_dropped_under_a_corpus(bare):
     write_graph(bare, SMALL, corpus="manuals")
-    with pytest.raises(InvalidInputError, match=r"the database holds 'manuals'$"):
+    with pytest.raises(InvalidInputError, match=r"the database holds the corpora 'manuals'; drop them before"):
         drop_schema(bare)
     assert len(list_schema(bare)) == len(NAMES)
     assert drop_schema(bare, corpora_may_remain=True) == NAMES

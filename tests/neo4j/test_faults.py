@@ -16,14 +16,13 @@ from fault_runs import VECTOR, Metronome, ask, ask_all, connected, graph_source
 from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, StoreError
-from phasegraph.neo4j import Neo4jConnection
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource
 from phasegraph.sources import Gatherer, SourceSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:source 'graph' failed .* times in a row")
 DEADLINE, LATE = 0.2, 0.05
 # Of each fault; all of them at the same time, except the flood, whose rows keep a processor busy by themselves.
-CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", "40"))
+CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", "20"))
 TOGETHER = tuple(fault for fault in FAULTS if fault != "flood")
 KINDS = {
     "refuse": "unreachable",
@@ -105,7 +104,7 @@ def test_with_a_breaker_most_calls_do_not_even_ask(guarded, fault):
 def test_a_flood_of_rows_is_left_to_itself_at_the_deadline():
     """Server and client unpack and pack in one process here, so the others are given half a second to get through."""
     with Metronome() as metronome:
-        run = ask("flood", min(CALLS, 12), 0.5, circuit_breaker=False)
+        run = ask("flood", min(CALLS // 4, 12), 0.5, circuit_breaker=False)
     assert (run.lost, run.silent) == (0, 0)
     assert set(run.statuses) <= {"error", "timeout"}
     assert not [seconds for seconds in run.overtime(0.5, metronome) if seconds > LATE]
@@ -115,7 +114,7 @@ def test_an_online_read_has_an_end_however_many_rows_there_are(monkeypatch):
     monkeypatch.setattr("phasegraph.neo4j.connection.MOST_ROWS", 3000)
     auth = ("a", "b")
     with fake_bolt("flood") as server, Neo4jConnection.connect(server.uri, auth=auth, timeout=20.0) as connection:
-        with pytest.raises(StoreError, match=r"^oversize: an online read must have at most 3000 rows"):
+        with pytest.raises(StoreError, match=r"^oversize: the result has more than 3000 rows"):
             connection.read("RETURN 1")
         assert len(connection.read("RETURN 1", limit=7)) == 7
         assert len(connection.read("RETURN 1", limit=5000)) == 5000, "who says how many gets them"
@@ -144,7 +143,7 @@ def test_a_closed_connection_says_so():
     with fake_bolt(None) as server:
         with Neo4jConnection.connect(server.uri, auth=("a", "b")) as connection:
             pass
-        with pytest.raises(StoreError, match=r"^closed: "):
+        with pytest.raises(StoreError, match=r"^this Neo4jConnection has been closed$"):
             connection.read("RETURN 1")
 
 
@@ -159,9 +158,9 @@ def test_an_error_says_what_kind_it_is_and_never_what_was_sent_nor_comes_late(fa
     assert "s3cret-pw" not in str(caught.value)
     assert "private words" not in str(caught.value)
     if fault == "schema_missing":
-        assert "chunk_vectors is not there" in str(caught.value)
+        assert "chunk_vectors does not exist" in str(caught.value)
     if fault == "wrong_dimensions":
-        assert "3 and 384 do not agree" in str(caught.value)
+        assert "differ in length: 3 and 384" in str(caught.value)
 
 
 @pytest.mark.parametrize("fault", ["refuse", "black_hole", "silent_answer", "auth_failure"])
@@ -245,5 +244,5 @@ def test_closing_while_searches_hang_neither_raises_nor_waits():
 
 
 def test_a_deadline_must_be_seconds():
-    with pytest.raises(InvalidInputError, match="deadline must be"):
+    with pytest.raises(InvalidInputError, match="timeout must be finite and > 0"):
         Neo4jConnection(Unasked(), timeout=0.0)

@@ -12,10 +12,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from fake_bolt import FAULTS, fake_bolt
 from fault_runs import Metronome, connected
 
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jGraphSource
 from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 
-DEADLINE, LATE = 0.3, 0.05
+DEADLINE, LATE = 0.2, 0.05
 # A retriever's own work, under its callbacks and spans, comes on top of the call's.
 FRAMEWORK = 0.03
 

@@ -21,11 +21,11 @@ from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
     list_corpora,
+    open_graph,
     read_graph,
     records_from_extractions,
     write_graph,
 )
-from phasegraph.neo4j.source import stored_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "guide" / "neo4j.md"
 COUNT = 60
@@ -124,24 +124,24 @@ def test_the_program_of_the_page_runs_as_it_stands(connection):
 def test_a_corpus_that_is_not_there_is_refused_with_those_that_are(load, corpus):
     for given in ("manual", None):
         with pytest.raises(InvalidInputError, match=rf"corpus must be one of .*'manuals'.*; got {given!r}"):
-            stored_graph(corpus, given, load=load)
+            open_graph(corpus, given, load=load)
     assert list_corpora(corpus) == ("manuals",)
 
 
 def test_an_empty_database_says_that_a_schema_or_a_corpus_must_be_given(connection):
-    with pytest.raises(InvalidInputError, match=r"schema must be given, or a corpus: .*none of any preset"):
-        stored_graph(connection)
-    with pytest.raises(InvalidInputError, match="under the schema 'langchain' there are none"):
-        stored_graph(connection, schema="langchain")
-    with pytest.raises(InvalidInputError, match="it holds none"):
-        stored_graph(connection, "manuals")
+    with pytest.raises(InvalidInputError, match=r"pass corpus= or schema=: .*none of any preset"):
+        open_graph(connection)
+    with pytest.raises(InvalidInputError, match="no passages under the schema 'langchain'"):
+        open_graph(connection, schema="langchain")
+    with pytest.raises(InvalidInputError, match="it has none"):
+        open_graph(connection, "manuals")
 
 
 def test_what_cannot_be_walked_on_the_server_is_refused(corpus):
     with pytest.raises(InvalidInputError, match="load=False needs a corpus written by write_graph"):
-        stored_graph(corpus, schema="llama_index", load=False)
-    with pytest.raises(InvalidInputError, match="embeddings must be None"):
-        stored_graph(corpus, "manuals", load=False, embed=len)
+        open_graph(corpus, schema="llama_index", load=False)
+    with pytest.raises(InvalidInputError, match="embeddings need load=True"):
+        open_graph(corpus, "manuals", load=False, embed=len)
 
 
 @pytest.mark.parametrize("framework", [LANGCHAIN, LLAMAINDEX])
@@ -174,5 +174,5 @@ def test_a_server_that_is_not_there_is_noticed_within_the_deadline_of_one_read(l
         with Neo4jConnection.connect(f"bolt://127.0.0.1:{taken.getsockname()[1]}", timeout=1.0) as connection:
             began = time.monotonic()
             with pytest.raises(StoreError, match=r"^unreachable"):
-                stored_graph(connection, "manuals", load=load)
+                open_graph(connection, "manuals", load=load)
             assert time.monotonic() - began < 5.0

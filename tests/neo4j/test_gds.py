@@ -17,6 +17,7 @@ from phasegraph.graph.pagerank import personalized_pagerank
 from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
+    Neo4jGraphSource,
     PassageRecord,
     drop_corpus,
     drop_projections,
@@ -24,7 +25,6 @@ from phasegraph.neo4j import (
     write_graph,
 )
 from phasegraph.neo4j.gds import DIGITS, Projection, has_gds, project, seed_sets, walk_projection
-from phasegraph.neo4j.source import Neo4jGraphSource
 
 SLICE = 150
 SMALL = [

@@ -48,7 +48,7 @@ def test_a_statement_of_type_r_that_reaches_beyond_the_graph_is_refused(connecti
 
 @pytest.mark.parametrize("statement", ["MATCH (n) RETURN n; CREATE (:Evil)", "PROFILE CREATE (:Evil)", "not cypher"])
 def test_what_the_server_cannot_plan_is_a_store_error_without_its_text(connection, statement):
-    with pytest.raises(StoreError, match=r"^refused: Neo4j must accept the statement; it answered Neo\.ClientError"):
+    with pytest.raises(StoreError, match=r"^refused: Neo4j answered Neo\.ClientError"):
         read_guarded(connection, statement)
 
 
@@ -58,13 +58,13 @@ def test_even_past_the_planner_a_managed_read_cannot_write(connection):
 
 
 def test_a_slow_statement_is_ended_by_the_server_at_the_deadline(connection):
-    with pytest.raises(StoreError, match=r"^timeout: Neo4j must answer within 0.5 s"):
+    with pytest.raises(StoreError, match=r"^timeout: Neo4j (did not answer within|ended the transaction after) 0.5 s"):
         connection.read("UNWIND range(1, 1000000000) AS i RETURN count(i * i % 7)", timeout=0.5)
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 2.0])
 def test_a_limit_that_is_no_count_is_refused(connection, limit):
-    with pytest.raises(InvalidInputError, match="limit must be an integer of at least 1"):
+    with pytest.raises(InvalidInputError, match=r"limit must be (>= 1|an integer)"):
         read_guarded(connection, "RETURN 1", limit=limit)
 
 

@@ -16,6 +16,7 @@ from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.neo4j import (
     GraphSchema,
     Neo4jConnection,
+    Neo4jGraphSource,
     PassageRecord,
     drop_corpus,
     read_changes,
@@ -24,8 +25,7 @@ from phasegraph.neo4j import (
     write_graph,
     write_synonyms,
 )
-from phasegraph.neo4j.remote_walk import walk_neighbourhood
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j.remote_walk import NeighbourhoodWalk
 from phasegraph.ranking import Ranking
 
 PAYLOADS = (
@@ -99,7 +99,7 @@ def send_all(driver: Recorder, records: list[PassageRecord], corpus: str) -> Non
     read_graph(connection, "phasegraph", corpus=corpus)
     read_changes(connection, corpus=corpus, since=0)
     seeds = {record.id: 1.0 for record in records}
-    walk_neighbourhood(connection, corpus, (1, ("c", 0)), seeds, {corpus: 1.0}, follow_probability=0.5)
+    NeighbourhoodWalk(connection, corpus, (1, ("c", 0)), seeds, {corpus: 1.0}, follow_probability=0.5).run()
     ask(connection, records, corpus)
 
 

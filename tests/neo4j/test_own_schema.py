@@ -19,7 +19,6 @@ from phasegraph.neo4j import (
     PassageRecord,
     detect_schema,
     drop_corpus,
-    ensure_schema,
     list_corpora,
     read_changes,
     read_graph,
@@ -28,6 +27,7 @@ from phasegraph.neo4j import (
     write_graph,
     write_synonyms,
 )
+from phasegraph.neo4j.writing import ensure_schema
 
 PASSAGES = [
     {"id": "ada", "title": "Ada Lovelace", "text": "Ada Lovelace worked with Charles Babbage."},
@@ -199,7 +199,7 @@ def test_a_corpus_without_a_name_is_refused(corpus):
 
 
 def test_an_id_given_twice_is_refused():
-    with pytest.raises(InvalidInputError, match="'ada' was given twice"):
+    with pytest.raises(InvalidInputError, match="two passages have the id 'ada'"):
         write_graph(Neo4jConnection(Unasked()), [RECORDS[0], RECORDS[0]], corpus="c")
 
 
@@ -208,7 +208,7 @@ def test_an_id_given_twice_is_refused():
     [
         ("id", " ", "id must not be blank"),
         ("title", None, "title must be a str"),
-        ("mentions", (("ada", 0),), "count of mentions must be an integer of at least 1"),
+        ("mentions", (("ada", 0),), r"count of mentions must be an integer in \[1, "),
         ("mentions", (("", 1),), "mentions must hold 1 words"),
         ("mentions", (("ada", True),), "count of mentions"),
         ("facts", (("ada", "met", 1),), "facts must hold 3 words"),

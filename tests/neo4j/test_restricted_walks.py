@@ -13,8 +13,7 @@ from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.source import passage_ids
-from phasegraph.neo4j import Neo4jConnection, PassageRecord, write_graph, write_synonyms
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource, PassageRecord, write_graph, write_synonyms
 from phasegraph.ranking import Ranking
 
 SLICE = 160
@@ -171,7 +170,7 @@ def test_what_is_neither_a_function_nor_ids_is_refused(allowed):
 
 
 def test_a_walk_on_the_server_is_not_restricted_silently():
-    with pytest.raises(InvalidInputError, match="method must be 'neighbourhood'"):
+    with pytest.raises(InvalidInputError, match="use method='neighbourhood'"):
         Neo4jGraphSource(Neo4jConnection(Unasked()), "c", method="gds").within({"a"})
 
 

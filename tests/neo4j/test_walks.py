@@ -15,10 +15,17 @@ from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph import EdgeWeights, GraphSource, WalkSettings
-from phasegraph.neo4j import GraphRecords, Neo4jConnection, PassageRecord, drop_corpus, write_graph, write_synonyms
+from phasegraph.neo4j import (
+    GraphRecords,
+    Neo4jConnection,
+    Neo4jGraphSource,
+    PassageRecord,
+    drop_corpus,
+    write_graph,
+    write_synonyms,
+)
 from phasegraph.neo4j.gds import drop_projections, has_gds, list_projections, project
-from phasegraph.neo4j.remote_walk import FetchSettings, walk_neighbourhood
-from phasegraph.neo4j.source import Neo4jGraphSource
+from phasegraph.neo4j.remote_walk import FetchSettings, NeighbourhoodWalk
 
 SLICE = 200
 
@@ -62,9 +69,9 @@ def stored(driver):
 def whole_walk(connection, graph, weights):
     """A walk from everywhere, which fetches all."""
     everything = {name: 1.0 for name in graph.passages}, {name: 1.0 for name in graph.entities}
-    return walk_neighbourhood(
-        connection, "walk", (SLICE, 0), *everything, follow_probability=0.5, weights=weights, settings=EVERYTHING
-    )
+    return NeighbourhoodWalk(
+        connection, "walk", (SLICE, 0), *everything, follow_probability=0.5, weights=weights, limits=EVERYTHING
+    ).run()
 
 
 @pytest.mark.parametrize("weights", [EdgeWeights(), OTHER_WEIGHTS, EdgeWeights(synonym=0.0, fact=0.0)])
@@ -156,15 +163,15 @@ def test_a_small_budget_is_kept_and_says_what_it_does_not_know(stored):
     found = poor.search(question, 20, {"vector": ranking})
     assert len(found.ids) > 0
     assert "of the walk's mass stands at nodes that were not fetched" in found.reason
-    walk = walk_neighbourhood(
+    walk = NeighbourhoodWalk(
         connection,
         "walk",
         (SLICE, 0),
         {ranking.ids[0]: 1.0},
         {},
         follow_probability=0.8,
-        settings=FetchSettings(nodes=12, per_round=5),
-    )
+        limits=FetchSettings(nodes=12, per_round=5),
+    ).run()
     assert walk.fetched <= 12
     assert 0 < walk.unknown < 1
 
@@ -181,9 +188,9 @@ def test_a_trail_leads_from_a_seed_to_the_passage(stored):
 def test_a_walk_never_enters_another_corpus(stored):
     connection, graph = stored
     names = dict.fromkeys(graph.entities, 1.0)
-    walk = walk_neighbourhood(
-        connection, "beside", (1, 0), {"other": 1.0}, names, follow_probability=0.8, settings=EVERYTHING
-    )
+    walk = NeighbourhoodWalk(
+        connection, "beside", (1, 0), {"other": 1.0}, names, follow_probability=0.8, limits=EVERYTHING
+    ).run()
     assert walk.graph.passages == ("other",)
 
 
@@ -261,7 +268,7 @@ def test_a_query_without_seeds_says_so_and_asks_for_nothing_more(stored):
 
 def test_an_empty_corpus_cannot_be_walked(stored):
     connection, _ = stored
-    with pytest.raises(InvalidInputError, match="'nowhere' holds none"):
+    with pytest.raises(InvalidInputError, match="'nowhere' has no passages"):
         Neo4jGraphSource(connection, "nowhere").verify()
 
 

@@ -19,10 +19,10 @@ from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from llama_index.retrievers.phasegraph.conversion import Reader
+from llama_index.retrievers.phasegraph.conversion import ranking_of, reader_of
 from phasegraph import Context, FusionPipeline
-from phasegraph.retrieval import Direction, provenance
-from phasegraph.retrieval.source_config import Reading
+from phasegraph.retrieval import HitFields
+from phasegraph.retrieval.provenance import provenance
 
 TEXT = "A passage of about eight hundred characters, as passages are. " * 13
 
@@ -153,11 +153,11 @@ def fusing_ratios() -> None:
     """Nodes to rankings, and decide with provenance, on lists of 200 and 2000."""
     lists = [hits(0, 200), hits(100, 2000)]
     fusion = theirs_over([Fixed([]), Fixed([])])
-    readers = [Reader(name, Reading(), Direction(True)) for name in ("first", "second")]
+    readers = [reader_of(name, HitFields(higher_is_better=True)) for name in ("first", "second")]
     pipeline = FusionPipeline()
 
     def build() -> list[object]:
-        return [reader.ranking(given, None, []) for reader, given in zip(readers, lists, strict=True)]
+        return [ranking_of(reader, given, None, []) for reader, given in zip(readers, lists, strict=True)]
 
     def decide(rankings: list[object]) -> object:
         return provenance(pipeline.decide(rankings, Context()))  # type: ignore[arg-type]

@@ -5,10 +5,17 @@ import time
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llamaindex_stores import Listed, hits, ids_of, listed
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec
-from phasegraph import AllSourcesFailed, DegradedError, InsufficientDataError
+from llama_index.retrievers.phasegraph import (
+    CalibratedFusionRetriever,
+    EntityGraphRetriever,
+    Execution,
+    HitFields,
+    SourceSpec,
+)
+from phasegraph import AllSourcesFailed, DegradedError, InsufficientDataError, InvalidTypeError, Ranking
 
 GOOD = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 
@@ -31,12 +38,12 @@ def endless(query):
 FAULTS = {
     "raises": (Listed(OSError("secret")), "error", "OSError"),
     "None": (Listed(None), "error", "TypeError"),
-    "a function's None": (lambda query: None, "error", "malformed"),
-    "a text": (lambda query: "text", "error", "malformed"),
-    "numbers": (lambda query: [1, 2], "error", "malformed"),
-    "triples": (lambda query: [(TextNode(text="t"), 1.0, 2.0)], "error", "malformed"),
-    "iterator that raises": (raising, "error", "malformed"),
-    "endless iterator": (endless, "error", "malformed"),
+    "a function's None": (lambda query: None, "error", "must return a list of nodes; got NoneType"),
+    "a text": (lambda query: "text", "error", "must return a list of nodes; got str"),
+    "numbers": (lambda query: [1, 2], "error", "a hit must be a node, a text or a (node, score) pair; got int"),
+    "triples": (lambda query: [(TextNode(text="t"), 1.0, 2.0)], "error", "a hit must be a node, a text or"),
+    "iterator that raises": (raising, "error", "OSError raised while its hits were iterated over"),
+    "endless iterator": (endless, "error", "yielded more than 100,000 hits"),
     "late": (Listed(late), "timeout", "deadline"),
     "only bad scores": (lambda query: [(TextNode(id_="x", text="x"), "high")], "partial", "usable score"),
 }
@@ -60,6 +67,46 @@ def test_a_failed_source_leaves_no_trace_but_its_report(fault):
         assert result.scores.tolist() == alone.scores.tolist()
 
 
+def test_passages_that_a_narrowed_graph_must_not_name_are_no_answer():
+    """Fails closed: a source of one's own that does not keep to what it was narrowed to."""
+
+    class Careless:
+        depends_on = ()
+
+        def search(self, query, limit, upstream):
+            return Ranking("graph", ["blue", "red"], [2.0, 1.0])
+
+        def within(self, allowed):
+            return self
+
+        def passage_ids(self):
+            return ("blue", "red")
+
+    nodes = [TextNode(id_=name, text=name, metadata={"colour": name}) for name in ("blue", "red")]
+    red = MetadataFilters(filters=[MetadataFilter(key="colour", value="red")])
+    walk = EntityGraphRetriever(Careless(), nodes)
+    retriever = CalibratedFusionRetriever(vector=lambda query, filters: [(nodes[1], 1.0)], graph=walk, filters=red)
+    report, _ = retriever.explain("who?").reports
+    assert (report.status, "do not match the filters" in report.reason) == ("error", True)
+    assert ids_of(retriever.retrieve("who?")) == ["red"]
+
+
+async def test_a_coroutine_function_may_be_resolved_by_a_plain_one_or_a_coroutine():
+    async def search(query):
+        return hits(a=2.0, b=1.0)
+
+    async def later(ids):
+        return [f"passage {one}" for one in ids]
+
+    for resolve in (later, lambda ids: {one: f"passage {one}" for one in ids}):
+        spec = SourceSpec(retriever=search, fields=HitFields(resolve=resolve))
+        retriever = CalibratedFusionRetriever(vector=spec)
+        assert [hit.text for hit in await retriever.aretrieve("who?")] == ["passage a", "passage b"]
+        assert [hit.text for hit in retriever.retrieve("who?")] == ["passage a", "passage b"]
+    with pytest.raises(InvalidTypeError, match="resolve must be a plain function"):
+        CalibratedFusionRetriever(vector=SourceSpec(retriever=listed(**GOOD), fields=HitFields(resolve=later)))
+
+
 def test_bad_scores_are_dropped_and_counted():
     def mixed(query):
         scores = [0.9, float("nan"), "0.8", float("inf"), None, True, 0.1]
@@ -81,7 +128,7 @@ def test_scores_in_no_order_are_ranks_until_the_direction_is_declared():
     retriever = CalibratedFusionRetriever(vector=unsorted)
     assert ids_of(retriever.retrieve("who?")) == ["a", "b", "c"]
     assert "declare it" in retriever.explain("who?").reports[0].notes[0]
-    declared = CalibratedFusionRetriever(vector=SourceSpec(retriever=unsorted, higher_is_better=True))
+    declared = CalibratedFusionRetriever(vector=SourceSpec(retriever=unsorted, fields=HitFields(higher_is_better=True)))
     assert ids_of(declared.retrieve("who?")) == ["b", "c", "a"]
     assert "contradicts" in declared.explain("who?").reports[0].notes[0]
 
@@ -96,7 +143,7 @@ def test_a_direction_is_inferred_once_and_remembered():
 def test_a_repeated_node_counts_once_with_its_best_score():
     nodes = [NodeWithScore(node=TextNode(id_=f"n{i}", text="t", metadata={"c": c}), score=s)
              for i, (c, s) in enumerate((("a", 0.9), ("b", 0.8), ("a", 0.1)))]  # fmt: skip
-    spec = SourceSpec(retriever=Listed(nodes), id_fn=lambda hit: hit.metadata["c"], higher_is_better=True)
+    spec = SourceSpec(retriever=Listed(nodes), fields=HitFields(id="c", higher_is_better=True))
     result = CalibratedFusionRetriever(vector=spec).explain("who?")
     assert result.ids == ("a", "b")
     assert result.evidence("a").sources[0].raw == 0.9
@@ -110,7 +157,7 @@ def test_the_same_text_under_two_ids_stays_two_and_two_texts_under_one_id_are_na
     assert any("'a' has another text in other than in one" in warning for warning in result.warnings)
 
 
-def test_all_failing_raises_with_every_cause():
+def test_all_failing_raises_with_every_cause_and_finding_nothing_does_not():
     sources = {"a": Listed(OSError()), "b": Listed(ValueError())}
     with pytest.raises(AllSourcesFailed) as caught:
         CalibratedFusionRetriever(retrievers=sources).retrieve("who?")
@@ -124,7 +171,8 @@ def test_strict_and_raise_turn_a_failure_into_an_error():
         CalibratedFusionRetriever(vector=listed(**GOOD), graph=Listed(OSError()), strict=True).retrieve("who?")
     with pytest.raises(OSError, match="mine"):
         CalibratedFusionRetriever(
-            vector=listed(**GOOD), graph=SourceSpec(retriever=Listed(OSError("mine")), on_error="raise")
+            vector=listed(**GOOD),
+            graph=SourceSpec(retriever=Listed(OSError("mine")), execution=Execution(on_error="raise")),
         ).retrieve("who?")
 
 

@@ -5,7 +5,7 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.llms import MockLLM
 from llamaindex_stores import ORDER, Listed, Looked, hits, passages, simple
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, HitFields, SourceSpec
 from phasegraph import DegradedError, InvalidInputError, PhasegraphWarning
 
 QUERIES = [f"query {i}" for i in range(24)]
@@ -19,16 +19,20 @@ def distances():
 @pytest.mark.filterwarnings("ignore:source 'vector'")
 async def test_distances_read_as_similarities_are_refused_where_labels_show_it():
     relevant = {query: ["p0", "p1"] for query in QUERIES[:12]}
-    wrong = CalibratedFusionRetriever(vector=SourceSpec(retriever=Listed(distances), higher_is_better=True))
+    wrong = CalibratedFusionRetriever(
+        vector=SourceSpec(retriever=Listed(distances), fields=HitFields(higher_is_better=True))
+    )
     said = r"source 'vector' must score relevant passages higher.*say higher_is_better=False"
     with pytest.raises(InvalidInputError, match=said):
         wrong.calibrate(QUERIES, relevant=relevant)
     with pytest.raises(InvalidInputError, match=said):
         await wrong.acalibrate(QUERIES, relevant=relevant)
-    assert wrong.fusion.calibrators == {}
-    assert wrong.calibrate(QUERIES).fusion.calibrators
-    right = CalibratedFusionRetriever(vector=SourceSpec(retriever=Listed(distances), higher_is_better=False))
-    assert right.calibrate(QUERIES, relevant=relevant).fusion.calibrators
+    assert wrong.fitted_pipeline.calibrators == {}
+    assert wrong.calibrate(QUERIES).fitted_pipeline.calibrators
+    right = CalibratedFusionRetriever(
+        vector=SourceSpec(retriever=Listed(distances), fields=HitFields(higher_is_better=False))
+    )
+    assert right.calibrate(QUERIES, relevant=relevant).fitted_pipeline.calibrators
 
 
 def test_sources_that_agree_less_than_when_calibrated_are_warned_about():
@@ -36,7 +40,7 @@ def test_sources_that_agree_less_than_when_calibrated_are_warned_about():
     other = Listed(lambda: hits(**{name: 1.0 - i / 10 for i, name in enumerate(shown)}))
     retriever = CalibratedFusionRetriever(vector=simple(), retrievers={"lexical": other}, limit=4)
     retriever.calibrate(QUERIES)
-    assert retriever.fusion.min_agreement[("lexical", "vector")] == 1.0
+    assert retriever.fitted_pipeline.min_agreement[("lexical", "vector")] == 1.0
     assert retriever.explain("who?").warnings == ()
     shown[1:] = ["p8", "p7", "p6"]
     assert "agree on less than in 95 %" in retriever.explain("who?").warnings[0]

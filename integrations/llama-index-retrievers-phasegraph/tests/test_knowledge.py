@@ -1,13 +1,17 @@
 """Knowledge-graph retrievers: every triple leads to the passage that states it."""
 
+import asyncio
+import time
+
 import pytest
 from llama_index.core.indices.property_graph import LLMSynonymRetriever, PGRetriever, VectorContextRetriever
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
-from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, ids_of, listed, property_graph
+from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, hits, ids_of, listed, property_graph
 
 from llama_index.retrievers.phasegraph import (
     CalibratedFusionRetriever,
     EntityGraphRetriever,
+    HitFields,
     SourceSpec,
     read_property_graph,
 )
@@ -39,7 +43,7 @@ def kinds(graph, include_text):
 @pytest.mark.parametrize("include_text", [True, False])
 @pytest.mark.parametrize("kind", ["synonyms", "contexts", "both"])
 def test_triples_come_back_as_the_passages_that_state_them(graph, kind, include_text):
-    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)[kind])
+    retriever = CalibratedFusionRetriever(graph=kinds(graph, include_text)[kind], metadata_key="phasegraph")
     found = retriever.retrieve("Who was Ada?")
     assert set(ids_of(found)) == set(CHUNKS)
     for hit in found:
@@ -84,7 +88,9 @@ def test_agreement_between_vectors_and_graph_is_rewarded(graph):
     vector = Listed(
         [NodeWithScore(node=TextNode(id_=c, text=CHUNKS[c]), score=s) for c, s in (("c2", 0.9), ("c1", 0.8))]
     )
-    retriever = CalibratedFusionRetriever(vector=vector, graph=synonyms(graph, include_text=False))
+    retriever = CalibratedFusionRetriever(
+        vector=vector, graph=synonyms(graph, include_text=False), metadata_key="phasegraph"
+    )
     block = retriever.retrieve("Ada?")[0].metadata["phasegraph"]
     assert {name: one["rank"] is not None for name, one in block["sources"].items()} == {"graph": True, "vector": True}
 
@@ -92,9 +98,12 @@ def test_agreement_between_vectors_and_graph_is_rewarded(graph):
 def test_a_passages_own_text_is_taken_before_a_triple():
     source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id="p")}
     triple = NodeWithScore(node=TextNode(text="a -> b -> c", relationships=source), score=1.0)
-    spec = SourceSpec(retriever=Listed([triple]), id_fn=lambda hit: hit.node.ref_doc_id, resolve=lambda ids: {})
-    with_text = SourceSpec(
-        retriever=Listed([triple]), id_fn=lambda hit: hit.node.ref_doc_id, resolve=lambda ids: ["text"]
+    spec, with_text = (
+        SourceSpec(
+            retriever=Listed([triple]),
+            fields=HitFields(id=lambda hit: hit.node.ref_doc_id, resolve=lambda ids, found=found: found),
+        )
+        for found in ({}, ["text"])
     )
     assert CalibratedFusionRetriever(graph=with_text).retrieve("x")[0].text == "text"
     (report,) = CalibratedFusionRetriever(graph=spec).explain("x").reports
@@ -137,10 +146,11 @@ def walked():
 
 async def test_the_entity_graph_retriever_says_how_it_got_there():
     graph, nodes = walked()
-    retriever = EntityGraphRetriever(graph, nodes, similarity_top_k=2)
+    retriever = EntityGraphRetriever(graph, nodes, similarity_top_k=2, metadata_key="phasegraph")
     found = retriever.retrieve("Where was the director of Vertigo born?")
     assert ids_of(found) == ["man", "film"]
-    assert "vertigo" in found[0].metadata["phasegraph"]["path"]
+    assert ["entity", "vertigo"] in found[0].metadata["phasegraph"]["path"]
+    assert "vertigo" in found[0].metadata["phasegraph"]["text"]
     assert "phasegraph" not in found[0].node.get_content(metadata_mode="llm")
     assert "phasegraph" not in nodes[1].metadata
     assert await retriever.aretrieve("Where was the director of Vertigo born?") == found
@@ -156,9 +166,56 @@ def test_it_takes_seeds_of_its_own_and_any_kind_of_node_store():
         EntityGraphRetriever(graph, 7)
 
 
+async def test_seeds_may_be_asynchronous_and_never_hold_the_event_loop():
+    graph, nodes = walked()
+
+    async def native(query):
+        await asyncio.sleep(0)
+        return hits(other=0.9)
+
+    def slow(query):
+        time.sleep(0.15)
+        return hits(other=0.9)
+
+    ticks = []
+
+    async def tick():
+        while True:
+            ticks.append(1)
+            await asyncio.sleep(0.01)
+
+    ticking = asyncio.create_task(tick())
+    for seeds in (native, slow):
+        retriever = EntityGraphRetriever(graph, nodes, seeds=seeds)
+        expected = ids_of(await retriever.aretrieve("something else"))
+        assert expected[0] == "other"
+        assert ids_of(retriever.retrieve("something else")) == expected
+        fused = CalibratedFusionRetriever(graph=retriever, metadata_key="phasegraph")
+        assert ids_of(await fused.aretrieve("something else")) == expected
+        assert ids_of(fused.retrieve("something else")) == expected
+    ticking.cancel()
+    assert len(ticks) > 8
+
+
+def test_a_seed_that_fails_raises_its_own_error():
+    graph, nodes = walked()
+    with pytest.raises(OSError, match="mine"):
+        EntityGraphRetriever(graph, nodes, seeds=Listed(OSError("mine"))).retrieve("something else")
+
+
+def test_what_it_does_not_know_is_an_error_that_says_what_was_meant():
+    graph, nodes = walked()
+    with pytest.raises(InvalidTypeError, match="unexpected argument 'provenance'; did you mean 'metadata_key'"):
+        EntityGraphRetriever(graph, nodes, provenance=False)
+    assert EntityGraphRetriever(graph, nodes, similarity_top_k=0).retrieve("Vertigo?") == []
+    assert all(hit.metadata.keys() == {"title"} for hit in EntityGraphRetriever(graph, nodes).retrieve("Vertigo?"))
+
+
 def test_among_sources_it_states_its_background_and_is_seeded_by_the_vectors():
     graph, nodes = walked()
-    retriever = CalibratedFusionRetriever(vector=listed(film=0.9, other=0.2), graph=EntityGraphRetriever(graph, nodes))
+    retriever = CalibratedFusionRetriever(
+        vector=listed(film=0.9, other=0.2), graph=EntityGraphRetriever(graph, nodes), metadata_key="phasegraph"
+    )
     result = retriever.explain("Which city?")
     reports = {report.source: report for report in result.reports}
     assert reports["graph"].calibration == "declared"
@@ -174,16 +231,16 @@ def test_a_source_of_the_core_is_asked_as_it_is():
 
     graph, nodes = walked()
     vector = Listed([NodeWithScore(node=node, score=1.0 - i) for i, node in enumerate(nodes)])
-    retriever = CalibratedFusionRetriever(vector=vector, graph=GraphSource(graph))
+    retriever = CalibratedFusionRetriever(vector=vector, graph=GraphSource(graph), metadata_key="phasegraph")
     found = retriever.retrieve("Where was the director of Vertigo born?")
     assert {hit.node_id: hit.text for hit in found}["man"] == nodes[1].text
-    assert "path" in found[0].metadata["phasegraph"]["sources"]["graph"].get("evidence", {"path": ""})
+    assert "path" in found[0].metadata["phasegraph"]["sources"]["graph"]["evidence"]
 
 
 def test_built_from_nodes_it_embeds_them_and_the_query():
     _, nodes = walked()
     model = Looked(vectors={"Hitchcock.": (1.0, 0.0), "Leytonstone.": (0.0, 1.0)}, default=(0.7, 0.7))
-    retriever = EntityGraphRetriever.from_nodes(nodes, embed_model=model, similarity_top_k=1, provenance=False)
+    retriever = EntityGraphRetriever.from_nodes(nodes, embed_model=model, similarity_top_k=1)
     (found,) = retriever.retrieve("Is Vertigo set in Leytonstone.")
     assert (found.node_id, found.metadata) == ("man", {"title": "Alfred Hitchcock"})
     with pytest.raises(InvalidTypeError, match="embed_model"):
@@ -202,7 +259,7 @@ def test_without_nodes_the_other_sources_have_the_text():
 
 def test_passages_that_nodes_lack_are_named():
     graph, nodes = walked()
-    with pytest.warns(PhasegraphWarning, match="nodes must hold"):
+    with pytest.warns(PhasegraphWarning, match="nodes= has no node for 1 of 2 passages"):
         found = EntityGraphRetriever(graph, nodes[:1]).retrieve("Where was the director of Vertigo born?")
     assert ids_of(found) == ["film"]
 

@@ -4,7 +4,7 @@ import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_stores import hits, ids_of, listed
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, PhaseGraphPostprocessor, Reading
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, HitFields, PhaseGraphPostprocessor
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError
 
 ONE = {f"p{i}": 1.0 - i / 10 for i in range(8)}
@@ -39,14 +39,16 @@ async def test_it_works_async_and_names_its_class():
     assert processor.to_dict()["top_n"] == 10
 
 
-def test_weights_readings_and_provenance_are_heeded():
+def test_weights_fields_and_the_metadata_key_are_heeded():
     distances = {"d": hits(a=0.1, b=0.9)}
-    reading = {"d": Reading(higher_is_better=True)}
-    assert ids_of(PhaseGraphPostprocessor(readings=reading).fuse(distances)) == ["b", "a"]
-    weighted = PhaseGraphPostprocessor(weights={"vector": 1.0, "graph": 0.0}, provenance=False)
+    fields = {"d": HitFields(higher_is_better=True)}
+    assert ids_of(PhaseGraphPostprocessor(fields=fields).fuse(distances)) == ["b", "a"]
+    weighted = PhaseGraphPostprocessor(weights={"vector": 1.0, "graph": 0.0})
     found = weighted.fuse(lists())
     assert ids_of(found) == list(ONE)
     assert "phasegraph" not in found[0].metadata
+    (shown,) = PhaseGraphPostprocessor(1, metadata_key="phasegraph").fuse(lists())
+    assert set(shown.metadata["phasegraph"]["sources"]) == {"vector", "graph"}
 
 
 def test_what_is_wrong_is_named():
@@ -59,11 +61,11 @@ def test_what_is_wrong_is_named():
         processor.fuse(hits(a=1.0))
     with pytest.raises(InvalidTypeError, match=r"lists\['x'\]"):
         processor.fuse({"x": [3]})
-    for bad, name in (({"top_n": -1}, "top_n"), ({"group_by": ""}, "group_by"), ({"provenance": 1}, "provenance"),
-                      ({"pipeline": {}}, "pipeline"), ({"readings": {"x": 3}}, "readings")):  # fmt: skip
+    for bad, name in (({"top_n": -1}, "top_n"), ({"group_by": ""}, "group_by"), ({"metadata_key": 1}, "metadata_key"),
+                      ({"pipeline": {}}, "pipeline"), ({"fields": {"x": 3}}, "fields")):  # fmt: skip
         with pytest.raises((InvalidInputError, InvalidTypeError), match=name):
             PhaseGraphPostprocessor(**bad)
-    with pytest.raises(ValueError, match="topn"):
+    with pytest.raises(InvalidTypeError, match="unexpected argument 'topn'; did you mean 'top_n'"):
         PhaseGraphPostprocessor(topn=3)
 
 

@@ -3,7 +3,7 @@
 import pytest
 from llamaindex_stores import hits
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, HitFields, SourceSpec
 
 
 def answer(query):
@@ -19,10 +19,10 @@ def notes_of(**settings):
 @pytest.mark.parametrize(
     ("settings", "note"),
     [
-        ({"score_key": "nope"}, "rank only: no score under 'nope'"),
-        ({"score_fn": lambda hit: None}, "rank only: score_fn gave none"),
-        ({"score_fn": lambda hit: float("nan")}, "none of its scores is a number"),
-        ({"score_fn": lambda hit: 1.0}, "uninformative: its scores do not differ"),
+        ({"fields": HitFields(score="nope")}, "rank only: no score under 'nope'"),
+        ({"fields": HitFields(score=lambda hit: None)}, "rank only: fields.score gave none"),
+        ({"fields": HitFields(score=lambda hit: float("nan"))}, "none of its scores is a number"),
+        ({"fields": HitFields(score=lambda hit: 1.0)}, "uninformative: its scores do not differ"),
     ],
 )
 def test_scores_that_are_not_there_are_told_from_scores_that_do_not_differ(settings, note):

@@ -53,7 +53,7 @@ def test_the_other_programs_work_too(tmp_path, monkeypatch):
     for program in programs(tmp_path):
         scope = runpy.run_path(program, init_globals=scope)
     assert isinstance(scope["retriever"], CalibratedFusionRetriever)
-    assert list(scope["fitted"].fusion.calibrators) == ["vector"]
+    assert list(scope["fitted"].fitted_pipeline.calibrators) == ["vector"]
     assert sorted(scope["custom"].explain("Who?").ids) == ["Alfred Hitchcock", "Vertigo", "x"]
     assert scope["walk"].retrieve("Who is Ada?")
     assert {hit.node_id for hit in scope["fused"]} == {"Alfred Hitchcock", "Vertigo", "y"}

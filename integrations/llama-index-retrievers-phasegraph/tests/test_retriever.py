@@ -8,15 +8,26 @@ import time
 
 import llama_index.core.instrumentation as instrument
 import pytest
+from llama_index.core import VectorStoreIndex
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
-from llamaindex_stores import Listed, hits, ids_of, listed, simple
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
+from llamaindex_stores import Listed, Looked, hits, ids_of, listed, simple
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec, text_model
+from llama_index.retrievers.phasegraph import (
+    CalibratedFusionRetriever,
+    EntityGraphRetriever,
+    HitFields,
+    PhaseGraphRetriever,
+    SourceSpec,
+    text_model,
+)
 from phasegraph import FusionPipeline, IntegrityError, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
+from phasegraph.graph import build_graph
+from phasegraph.priors import UnitPrior
 
 EIGHT = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 BACK = {f"p{i}": float(i) for i in range(7, -1, -1)}
@@ -24,6 +35,10 @@ BACK = {f"p{i}": float(i) for i in range(7, -1, -1)}
 
 def two(**options):
     return CalibratedFusionRetriever(vector=listed(**EIGHT), graph=listed(**BACK, other=-1.0), **options)
+
+
+def shown(**sources):
+    return CalibratedFusionRetriever(**sources, metadata_key="phasegraph")
 
 
 class Seen(BaseEventHandler):
@@ -71,7 +86,7 @@ def test_a_query_engine_answers_and_its_prompt_holds_no_provenance():
             return super().complete(prompt, formatted, **kwargs)
 
     prompts = []
-    engine = RetrieverQueryEngine.from_args(two(similarity_top_k=3), llm=Reads(max_tokens=4))
+    engine = RetrieverQueryEngine.from_args(two(similarity_top_k=3, metadata_key="phasegraph"), llm=Reads(max_tokens=4))
     answer = engine.query("who?")
     assert len(answer.source_nodes) == 3
     assert all("phasegraph" in hit.metadata for hit in answer.source_nodes)
@@ -115,19 +130,20 @@ def test_weight_zero_is_not_asked():
 def test_node_ids_stay_although_another_id_joins_them():
     one = NodeWithScore(node=TextNode(id_="n1", text="t", metadata={"chunk": "c"}), score=1.0)
     other = NodeWithScore(node=TextNode(id_="n2", text="t", metadata={"chunk": "c"}), score=2.0)
-    spec = {"id_fn": lambda hit: hit.metadata["chunk"]}
-    retriever = CalibratedFusionRetriever(
-        vector=SourceSpec(retriever=Listed([one]), weight=2.0, **spec),
-        graph=SourceSpec(retriever=Listed([other]), **spec),
-    )
-    (found,) = retriever.retrieve("who?")
-    assert (found.node_id, found.metadata["phasegraph"]["id"]) == ("n1", "c")
+    for where in ("chunk", lambda hit: hit.metadata["chunk"]):
+        spec = {"fields": HitFields(id=where)}
+        retriever = shown(
+            vector=SourceSpec(retriever=Listed([one]), weight=2.0, **spec),
+            graph=SourceSpec(retriever=Listed([other]), **spec),
+        )
+        (found,) = retriever.retrieve("who?")
+        assert (found.node_id, found.metadata["phasegraph"]["id"]) == ("n1", "c")
 
 
 def test_scores_can_be_read_from_metadata_or_by_a_function():
     nodes = [NodeWithScore(node=TextNode(id_=n, text=n, metadata={"d": d}), score=1.0) for n, d in (("a", 3), ("b", 1))]
-    for reader in ({"score_key": "d"}, {"score_fn": lambda hit: hit.metadata["d"]}):
-        spec = SourceSpec(retriever=Listed(nodes), higher_is_better=False, **reader)
+    for where in ("d", lambda hit: hit.metadata["d"]):
+        spec = SourceSpec(retriever=Listed(nodes), fields=HitFields(score=where, higher_is_better=False))
         assert ids_of(CalibratedFusionRetriever(vector=spec).retrieve("who?")) == ["b", "a"]
 
 
@@ -139,7 +155,7 @@ def test_functions_take_a_limit_and_the_rankings_they_need_and_may_be_coroutines
     async def walk(query, k, upstream):
         return [(TextNode(id_=name, text="t"), float(row)) for row, name in enumerate(upstream["vector"].ids)][:k]
 
-    graph = SourceSpec(retriever=walk, depends_on=["vector"], limit=4, higher_is_better=True)
+    graph = SourceSpec(retriever=walk, depends_on=["vector"], limit=4, fields=HitFields(higher_is_better=True))
     retriever = CalibratedFusionRetriever(vector=SourceSpec(retriever=dense, limit=6), graph=graph)
     reports = {report.source: report.hits for report in retriever.explain("who?").reports}
     assert reports == {"graph": 4, "vector": 6}
@@ -147,10 +163,15 @@ def test_functions_take_a_limit_and_the_rankings_they_need_and_may_be_coroutines
 
 
 def test_retrievers_nest_and_keep_what_the_inner_one_said():
-    inner = CalibratedFusionRetriever(vector=listed(**EIGHT), k=3)
-    found = CalibratedFusionRetriever(retrievers={"inner": inner, "other": listed(**BACK)}, k=8).retrieve("who?")
+    inner = CalibratedFusionRetriever(vector=listed(**EIGHT), k=3, metadata_key="inner")
+    outer = CalibratedFusionRetriever(
+        retrievers={"inner": inner, "other": listed(**BACK)}, k=8, metadata_key="phasegraph"
+    )
+    assert "higher is better: known for this store" in outer.explain("who?").reports[0].notes
+    found = outer.retrieve("who?")
     (best,) = [hit for hit in found if hit.node_id == "p0"]
     assert best.metadata["phasegraph"]["sources"]["inner"]["evidence"]["sources"]["vector"]["rank"] == 1.0
+    assert "inner" not in best.metadata
     assert inner.similarity_top_k == 3
 
 
@@ -203,7 +224,9 @@ async def test_a_native_child_runs_on_the_callers_loop():
 
 def test_calibration_saving_and_loading_keep_every_score(tmp_path):
     index = simple()
-    retriever = CalibratedFusionRetriever(vector=SourceSpec(retriever=index, size=9), graph=listed(**BACK), k=4)
+    retriever = CalibratedFusionRetriever(
+        vector=SourceSpec(retriever=index, fields=HitFields(size=9)), graph=listed(**BACK), k=4
+    )
     assert retriever.calibrate([f"query {i}" for i in range(5)], progress=False) is retriever
     assert {report.calibration for report in retriever.explain("p3").reports} == {"fitted"}
     retriever.save(tmp_path / "fitted.json")
@@ -222,7 +245,7 @@ async def test_calibration_is_the_same_async():
     queries = [f"query {i}" for i in range(4)]
     one.calibrate(queries, progress=False)
     await other.acalibrate(queries, progress=False)
-    assert one.fusion.to_dict() == other.fusion.to_dict()
+    assert one.fitted_pipeline.to_dict() == other.fitted_pipeline.to_dict()
 
 
 async def test_a_listener_hears_every_result_and_never_costs_the_answer():
@@ -266,10 +289,12 @@ BAD = {
     "weights": [{"vector": float("nan"), "graph": 1}, {"vector": -1, "graph": 1}, {"vector": 0, "graph": 0},
                 {"vector": 1}, {"vector": 1, "graph": 1, "x": 1}, [1, 2]],
     "strict": ["yes"],
-    "provenance": ["yes"],
+    "metadata_key": [7, " "],
+    "filters": [{"a": 1}],
     "on_result": [7],
-    "context": ["now"],
-    "retrievers": [{"vector": listed()}, {"": listed()}, {"x": None}, [listed()]],
+    "accept": [7, {"x": 0.5}],
+    "selection": [7],
+    "retrievers": [{"vector": listed()}, {"": listed()}, {"x": None}, "x"],
 }  # fmt: skip
 
 
@@ -277,24 +302,117 @@ BAD = {
 def test_a_wrong_argument_is_an_error_that_names_it_when_the_retriever_is_built(name, value):
     with pytest.raises((InvalidInputError, InvalidTypeError)) as caught:
         two(**{name: value})
-    wanted = "source names" if name == "retrievers" and "vector" in value else name
+    wanted = "given twice" if name == "retrievers" and "vector" in value else name
     assert wanted in str(caught.value)
 
 
 def test_unknown_arguments_no_sources_and_both_counts_are_errors():
     with pytest.raises(TypeError, match="similarity_topk"):
         two(similarity_topk=3)
-    with pytest.raises(InvalidInputError, match="at least one source"):
+    with pytest.raises(InvalidInputError, match="no sources: give vector="):
         CalibratedFusionRetriever()
-    with pytest.raises(InvalidInputError, match="must not both be given"):
+    with pytest.raises(InvalidInputError, match="are the same: give one of them"):
         two(k=3, similarity_top_k=3)
     with pytest.raises(InvalidTypeError, match="a source must be a LlamaIndex retriever"):
         CalibratedFusionRetriever(vector=42)
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"), [("top_k", "k"), ("similarity_topk", "similarity_top_k"), ("provenance", "metadata_key"),
+                        ("filter", "filters"), ("retriever_weights", "weights"), ("deadline", "timeout")]
+)  # fmt: skip
+def test_an_unknown_argument_is_an_error_that_says_what_was_probably_meant(name, meant):
+    with pytest.raises(InvalidTypeError, match=f"unexpected argument '{name}'; did you mean '{meant}'"):
+        two(**{name: 1})
+    with pytest.raises(InvalidTypeError, match=r"unexpected argument 'id_fn'.*HitFields\(id=...\)"):
+        SourceSpec(retriever=listed(), id_fn=len)
+
+
 def test_the_signature_names_every_argument():
-    kinds = {one.kind for one in inspect.signature(CalibratedFusionRetriever).parameters.values()}
-    assert inspect.Parameter.VAR_KEYWORD not in kinds
+    named = inspect.signature(CalibratedFusionRetriever).parameters
+    both = "vector graph retrievers k weights accept selection limit timeout strict pipeline on_result metadata_key"
+    own = "similarity_top_k filters callback_manager object_map objects verbose unknown"
+    assert sorted(named) == sorted([*both.split(), *own.split()])
+    assert PhaseGraphRetriever is CalibratedFusionRetriever
+
+
+def test_one_setting_given_in_two_places_is_an_error_that_names_both():
+    for given in ({"weights": {"vector": 1, "graph": 1}}, {"accept": {"vector": 0.5}}, {"selection": "mmr"}):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(given))}= and pipeline="):
+            two(pipeline=FusionPipeline(), **given)
+
+
+def test_lists_of_retrievers_and_weights_are_taken_as_the_framework_s_own_fusion_takes_them():
+    listed_up = CalibratedFusionRetriever(retrievers=[listed(**EIGHT), listed(**BACK)], weights=[0.9, 0.1])
+    named = CalibratedFusionRetriever(
+        retrievers={"source_1": listed(**EIGHT), "source_2": listed(**BACK)},
+        weights={"source_1": 0.9, "source_2": 0.1},
+    )
+    assert listed_up.retrieve("who?") == named.retrieve("who?")
+    assert len(
+        CalibratedFusionRetriever(retrievers=[listed(**EIGHT), listed(**BACK)], weights=[0.5, 0.5]).retrieve("a")
+    )
+
+
+def test_texts_without_ids_join_the_nodes_of_a_real_index_that_hold_them():
+    def texts(query):
+        return [("text of p2", 3.0), ("text  of p1", 2.0), ("elsewhere", 1.0)]
+
+    retriever = CalibratedFusionRetriever(retrievers={"index": simple(), "texts": texts})
+    with pytest.warns(PhasegraphWarning, match="source 'texts' returns hits without an id"):
+        result = retriever.explain("what?", k=20)
+    assert len(result.ids) == 10
+    assert {one.source for one in result.evidence("p2").sources if one.raw is not None} == {"index", "texts"}
+    notes = {report.source: report.notes for report in result.reports}
+    assert "2 of 3 hits without an id joined to other sources' by their text" in notes["texts"]
+    found = retriever.retrieve("what?")
+    assert len({hit.text for hit in found}) == len(found) == 10
+
+
+def only(value):
+    return MetadataFilters(filters=[MetadataFilter(key="colour", value=value)])
+
+
+def coloured():
+    nodes = [TextNode(id_=f"p{i}", text=f"text of p{i}", metadata={"colour": ("red", "blue")[i % 2]}) for i in range(6)]
+    return VectorStoreIndex(nodes, embed_model=Looked()), nodes
+
+
+async def test_filters_of_the_constructor_and_of_a_call_reach_every_source():
+    index, nodes = coloured()
+    sources = {"vector": index, "graph": EntityGraphRetriever.from_nodes(nodes)}
+    own = CalibratedFusionRetriever(**sources, filters=only("red"))
+    free = CalibratedFusionRetriever(**sources)
+    expected = own.retrieve("what?")
+    assert {hit.metadata["colour"] for hit in expected} == {"red"}
+    assert len(expected) == 3
+    assert free.retrieve("what?", filters=only("red")) == expected
+    assert await free.aretrieve("what?", filters=only("red")) == expected
+    assert free.explain("what?", filters=only("red")).ids == own.explain("what?").ids
+    assert (await free.aexplain("what?", filters=only("red"))).ids == own.explain("what?").ids
+    assert free.within(only("red")).retrieve("what?") == expected
+    assert own.retrieve("what?", filters=only("blue")) == []
+    assert {hit.metadata["colour"] for hit in free.retrieve("what?")} == {"red", "blue"}
+
+
+def test_a_source_that_cannot_keep_filters_is_named_when_they_are_given():
+    with pytest.raises(InvalidInputError, match="source 'graph' does not support filters="):
+        two(filters=only("red"))
+    with pytest.raises(InvalidInputError, match="source 'graph' does not support filters="):
+        two().retrieve("who?", filters=only("red"))
+    with pytest.raises(InvalidInputError, match="source 'vector' does not support filters="):
+        CalibratedFusionRetriever(vector=lambda query: []).explain("who?", filters=only("red"))
+    graph = EntityGraphRetriever(build_graph([{"id": "a", "text": "Ada met Bo."}]))
+    with pytest.raises(InvalidInputError, match="filters= needs the passages' metadata: pass nodes="):
+        CalibratedFusionRetriever(graph=graph, filters=only("red"))
+
+
+def test_priors_read_the_nodes_metadata():
+    old = [NodeWithScore(node=TextNode(id_=f"p{i}", text="t", metadata={"importance": i / 7}), score=1.0 - i / 100)
+           for i in range(8)]  # fmt: skip
+    pipeline = FusionPipeline(priors=(UnitPrior("importance", strength=1.0),))
+    assert ids_of(CalibratedFusionRetriever(vector=Listed(old), pipeline=pipeline).retrieve("who?"))[0] != "p0"
+    assert ids_of(CalibratedFusionRetriever(vector=Listed(old)).retrieve("who?"))[0] == "p0"
 
 
 def test_a_model_of_the_framework_becomes_a_function_of_a_prompt():

@@ -34,7 +34,7 @@ async def test_async_gives_the_same_as_sync_over_every_store(real):
 
 def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(real):
     own = {hit.node_id: hit.score for hit in real.as_retriever(similarity_top_k=9).retrieve("what?")}
-    retriever = CalibratedFusionRetriever(vector=real, k=9)
+    retriever = CalibratedFusionRetriever(vector=real, k=9, metadata_key="phasegraph")
     for hit in retriever.retrieve("what?"):
         assert hit.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[hit.node_id])
     higher = own[ORDER[0]] > own[ORDER[-1]]
@@ -54,15 +54,15 @@ def test_what_is_returned_can_be_changed_without_changing_the_index(real):
 
 
 def test_provenance_is_plain_json_and_reaches_neither_a_prompt_nor_an_embedding(real):
-    for hit in CalibratedFusionRetriever(vector=real).retrieve("what?"):
+    for hit in CalibratedFusionRetriever(vector=real, metadata_key="phasegraph").retrieve("what?"):
         json.dumps(hit.metadata, allow_nan=False)
         for mode in (MetadataMode.LLM, MetadataMode.EMBED):
             assert "phasegraph" not in hit.node.get_content(metadata_mode=mode)
         assert "phasegraph" in hit.node.get_content(metadata_mode=MetadataMode.ALL)
 
 
-def test_provenance_is_left_out_on_request(index):
-    for hit in CalibratedFusionRetriever(vector=index, provenance=False).retrieve("what?"):
+def test_evidence_is_left_out_unless_it_is_asked_for(index):
+    for hit in CalibratedFusionRetriever(vector=index).retrieve("what?"):
         assert "phasegraph" not in hit.metadata
         assert "phasegraph" not in hit.node.excluded_llm_metadata_keys
 

@@ -1,14 +1,16 @@
-"""Vectors for a selection: the nodes' own, else awaited within the deadline; and the context."""
+"""Vectors for a selection: the nodes' own, else those of the first source's model, awaited within the timeout."""
 
 import asyncio
 import time
 
 import pytest
+from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
+from llamaindex_stores import Listed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph import Context, FusionPipeline, InvalidInputError, InvalidTypeError
+from phasegraph import FusionPipeline
 from phasegraph.selection import SelectionPolicy
 
 APART = SelectionPolicy(mu=5.0)
@@ -41,20 +43,30 @@ class Native(Plain):
 
 
 def source(*with_vector):
-    def search(query):
-        return [
+    return Listed(
+        [
             NodeWithScore(
                 node=TextNode(id_=name, text=name, embedding=letters(name) if name in with_vector else None),
                 score=score,
             )
             for name, score in SCORES.items()
         ]
-
-    return search
+    )
 
 
 def apart(embed_model=None, *with_vector, **more):
-    return CalibratedFusionRetriever(vector=source(*with_vector), k=2, selection=APART, embed_model=embed_model, **more)
+    vector = source(*with_vector)
+    vector._embed_model = embed_model
+    return CalibratedFusionRetriever(vector=vector, k=2, selection=APART, **more)
+
+
+def test_the_model_of_an_index_embeds_its_candidates():
+    index = VectorStoreIndex([TextNode(id_=name, text=name) for name in ("ab", "abb", "bc")], embed_model=Plain())
+    for given in (index, index.as_retriever()):
+        assert CalibratedFusionRetriever(vector=given, k=2).explain("ab").ids == ("ab", "abb")
+        result = CalibratedFusionRetriever(vector=given, k=2, selection=APART).explain("ab")
+        assert result.warnings == ()
+        assert result.ids == ("ab", "bc")
 
 
 @pytest.mark.parametrize("model", [Plain(), Native()])
@@ -83,11 +95,10 @@ def test_vectors_that_all_nodes_carry_are_used_and_nothing_is_embedded():
     assert apart(Plain(), "a").explain("q").ids == ("a", "b")
 
 
-async def test_without_a_vector_or_an_embedder_the_first_query_says_so():
-    with pytest.raises(InvalidInputError, match="embeddings: embed_model=, or context="):
-        apart().retrieve("q")
-    with pytest.raises(InvalidInputError, match="embeddings: embed_model=, or context="):
-        await apart().aretrieve("q")
+async def test_without_a_vector_or_an_embedder_the_answer_is_the_fused_one_and_says_so():
+    for result in (apart().explain("q"), await apart().aexplain("q")):
+        assert result.ids == ("a", "aa")
+        assert "no source has an embedding model, and not all hits one" in result.warnings[-1]
 
 
 async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer():
@@ -100,22 +111,6 @@ async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer()
     assert time.perf_counter() - begun < 2
     assert result.ids == ("a", "aa")
     assert "TimeoutError" in result.warnings[-1]
-
-
-@pytest.mark.parametrize("made", ["text", None, FusionPipeline()])
-def test_a_context_that_is_none_is_a_clear_error(made):
-    with pytest.raises(InvalidTypeError, match="context must return a Context"):
-        CalibratedFusionRetriever(vector=source(), context=lambda query: made).retrieve("q")
-
-
-async def test_a_context_may_be_a_coroutine_in_asynchronous_calls():
-    async def context(query):
-        return Context(query=query)
-
-    retriever = CalibratedFusionRetriever(vector=source(), context=context)
-    assert len(await retriever.aretrieve("q")) == 4
-    with pytest.raises(InvalidTypeError, match="only asynchronous calls await"):
-        retriever.retrieve("q")
 
 
 def test_another_number_of_nodes_is_what_save_writes(tmp_path):

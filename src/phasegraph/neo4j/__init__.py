@@ -1,4 +1,4 @@
-"""Neo4j as the graph's home: read the graphs of others, write ours, and walk on the server or beside it."""
+"""Graphs in Neo4j: read those of other libraries, write our own, and walk them in memory or where they are."""
 
 from phasegraph.neo4j.connection import Neo4jConnection
 from phasegraph.neo4j.gds import drop_projections, list_projections
@@ -10,14 +10,12 @@ from phasegraph.neo4j.records import (
     changes_between,
     records_from_extractions,
 )
-from phasegraph.neo4j.schema import SCHEMAS, GraphSchema, detect_schema
-from phasegraph.neo4j.source import stored_graph as open_graph
+from phasegraph.neo4j.remote_walk import FetchSettings
+from phasegraph.neo4j.schema import GraphSchema, detect_schema
+from phasegraph.neo4j.source import Neo4jGraphSource, OpenedGraph, open_graph
 from phasegraph.neo4j.writing import (
-    SchemaObject,
-    WriteReport,
     drop_corpus,
     drop_schema,
-    ensure_schema,
     list_corpora,
     list_schema,
     remove_passages,
@@ -26,20 +24,19 @@ from phasegraph.neo4j.writing import (
 )
 
 __all__ = [
-    "SCHEMAS",
+    "FetchSettings",
     "GraphChanges",
     "GraphRecords",
     "GraphSchema",
     "Neo4jConnection",
+    "Neo4jGraphSource",
+    "OpenedGraph",
     "PassageRecord",
-    "SchemaObject",
-    "WriteReport",
     "changes_between",
     "detect_schema",
     "drop_corpus",
     "drop_projections",
     "drop_schema",
-    "ensure_schema",
     "list_corpora",
     "list_projections",
     "list_schema",

@@ -1,12 +1,11 @@
-"""The one door to a Neo4j server: fixed statements in, plain rows out, within a deadline."""
+"""The connection to a Neo4j server: fixed statements in, plain rows out, within a deadline."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import itertools
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
@@ -14,68 +13,17 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
 from phasegraph.neo4j.errors import from_driver, late, translated
-from phasegraph.neo4j.transactions import BULK_FROM_SECONDS, close_driver, in_time, run_managed
+from phasegraph.neo4j.transactions import BULK_FROM_SECONDS, Transactions
 
+Row: TypeAlias = list[Any]
+_Answer = TypeVar("_Answer")
 SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
-
-
-def check_uri(uri: str) -> None:
-    """Refuse what is no address, and one that holds a password."""
-    if not isinstance(uri, str):
-        raise InvalidTypeError(f"uri must be a str; {type(uri).__name__} was given")
-    try:
-        parts = urlsplit(uri)
-    except ValueError as error:
-        raise InvalidInputError("uri must be an address like neo4j://host:7687; what was given is none") from error
-    if "@" in uri:
-        raise InvalidInputError("uri must not hold a user or password (give auth=); one with them was given")
-    if parts.scheme not in SCHEMES or not parts.hostname:
-        raise InvalidInputError(f"uri must start with one of {', '.join(SCHEMES)} and name a host; it does not")
-
-
-def checked_driver(driver: Any) -> Any:
-    """Return the driver, or say what else was given in its place."""
-    kind = type(driver)
-    if kind.__name__.startswith("Async"):
-        raise InvalidTypeError(
-            f"driver must be a neo4j.Driver; {kind.__name__} was given, whose calls have to be awaited"
-        )
-    if not callable(getattr(driver, "session", None)):
-        raise InvalidTypeError(
-            f"driver must be a neo4j.Driver; {kind.__name__} was given (for an address: Neo4jConnection.connect)"
-        )
-    return driver
-
-
-def checked_database(database: str | None) -> str | None:
-    """Return the name of a database, or None."""
-    if database is not None and (not isinstance(database, str) or not database.strip()):
-        raise InvalidInputError("database must be a name or None; a blank or another type was given")
-    return database
-
-
-def checked_seconds(value: float, field: str) -> float:
-    """Return a number of seconds above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidTypeError(f"{field} must be a number of seconds; {type(value).__name__} was given")
-    if not 0.0 < value < float("inf"):
-        raise InvalidInputError(f"{field} must be a finite number of seconds above 0; {value!r} was given")
-    return float(value)
-
-
-def check_connection(connection: Any) -> None:
-    """Refuse what is no connection, an address or a driver for one."""
-    if not callable(getattr(connection, "read", None)):
-        raise InvalidTypeError(
-            f"connection must be a Neo4jConnection; {type(connection).__name__} was given (of an address: "
-            "Neo4jConnection.connect(uri), of a driver: Neo4jConnection(driver))"
-        )
-
-
-WARM_SECONDS = 20.0
-_MOST = 8
+BULK_SECONDS, WARM_SECONDS = 120.0, 20.0
+MOST_ROWS = 500_000
+_MOST_RECENT = 8
 
 
 class Recent:
@@ -92,7 +40,7 @@ class Recent:
         with self._lock:
             self._reads[statement] = values
             self._reads.move_to_end(statement)
-            if len(self._reads) > _MOST:
+            if len(self._reads) > _MOST_RECENT:
                 self._reads.popitem(last=False)
 
     def server_was_away(self) -> None:
@@ -119,29 +67,13 @@ class Recent:
             return list(self._reads.items())
 
 
-Row: TypeAlias = list[Any]
-_Answer = TypeVar("_Answer")
-BULK_SECONDS = 120.0
-MOST_ROWS = 500_000
-
-
-def driver_module() -> Any:
-    """Return the ``neo4j`` driver package, or say how to install it."""
-    try:
-        return importlib.import_module("neo4j")
-    except ImportError as error:
-        raise MissingDependencyError(
-            "the Neo4j driver must be installed; run: pip install phasegraph[neo4j]"
-        ) from error
-
-
 class Neo4jConnection:
     """A driver, a database and a deadline.
 
     Parameters
     ----------
     driver : neo4j.Driver
-        The caller's own driver, or one made by `connect`. Thread-safe; a session is opened per call.
+        The caller's own driver; see `connect` for an address. Thread-safe; a session is opened per call.
     database : str, optional
         Name of the database; None asks the server for its default.
     timeout : float, default 2.0
@@ -152,20 +84,31 @@ class Neo4jConnection:
     InvalidInputError, InvalidTypeError
         If `driver` is none, or an asynchronous one, or another argument is out of range.
 
+    Notes
+    -----
+    One made by `connect` pickles as its settings, address and `auth` included, and opens connections of its own where
+    it is unpickled, closed when it is no longer used; one over a driver of the caller's cannot be pickled. A deep copy
+    is the connection itself.
+
     Examples
     --------
     >>> Neo4jConnection.connect("bolt://me:secret@localhost")
     Traceback (most recent call last):
     ...
-    phasegraph.errors.InvalidInputError: uri must not hold a user or password (give auth=); one with them was given
+    phasegraph.errors.InvalidInputError: uri must not hold a user or password: use auth=
     """
 
     def __init__(self, driver: Any, *, database: str | None = None, timeout: float = 2.0) -> None:
-        self._driver = checked_driver(driver)
-        self.database = checked_database(database)
-        self.timeout = checked_seconds(timeout, "timeout")
-        self._owned = False
+        kind = type(driver).__name__
+        if kind.startswith("Async"):
+            raise InvalidTypeError(f"driver must be a synchronous neo4j.Driver; got {kind}")
+        if not callable(getattr(driver, "session", None)):
+            raise InvalidTypeError(f"driver must be a neo4j.Driver; got {kind} (an address: Neo4jConnection.connect)")
+        self.timeout = check_range("timeout", timeout, ends="(]")
+        self.database = _checked_database(database)
+        self._transactions = Transactions(driver, database)
         self._recent = Recent()
+        self._address: tuple[str, Any] | None = None
 
     @classmethod
     def connect(
@@ -178,11 +121,9 @@ class Neo4jConnection:
         uri : str
             Address without user or password, as ``neo4j://host:7687`` or ``bolt+s://host``.
         auth : tuple of (str, str) or an auth manager of the driver, optional
-            Handed to the driver and kept nowhere else.
-        database : str, optional
-            Name of the database.
-        timeout : float, default 2.0
-            Seconds that one online read may take.
+            Handed to the driver, and kept only for pickling.
+        database, timeout
+            As for the class.
 
         Returns
         -------
@@ -196,10 +137,14 @@ class Neo4jConnection:
         MissingDependencyError
             If the driver is not installed.
         """
-        check_uri(uri)
-        seconds = checked_seconds(timeout, "timeout")
-        checked = checked_database(database)
-        driver = driver_module().GraphDatabase.driver(
+        _check_uri(uri)
+        seconds = check_range("timeout", timeout, ends="(]")
+        _checked_database(database)
+        try:
+            import neo4j
+        except ImportError as error:
+            raise MissingDependencyError("the Neo4j driver is missing: pip install phasegraph[neo4j]") from error
+        driver = neo4j.GraphDatabase.driver(
             uri,
             auth=auth,
             connection_timeout=seconds / 2,
@@ -208,13 +153,21 @@ class Neo4jConnection:
             max_connection_lifetime=200,
             liveness_check_timeout=30,
         )
-        connection = cls(driver, database=checked, timeout=seconds)
-        connection._owned = True
+        connection = cls(driver, database=database, timeout=seconds)
+        connection._address = uri, auth
         return connection
 
     def __repr__(self) -> str:
         """Neither address nor user: both may be secret."""
         return f"Neo4jConnection(database={self.database!r}, timeout={self.timeout!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._address is None:
+            raise InvalidTypeError("a Neo4jConnection over a driver of your own cannot be pickled: use connect(uri)")
+        return _reopened, (type(self), *self._address, self.database, self.timeout)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Neo4jConnection:
+        return self
 
     def __enter__(self) -> Neo4jConnection:
         return self
@@ -226,8 +179,8 @@ class Neo4jConnection:
 
     def close(self) -> None:
         """Close the driver if `connect` made it; a caller's own is left open."""
-        if self._owned:
-            close_driver(self._driver)
+        if self._address is not None:
+            self._transactions.close()
 
     def read(
         self,
@@ -263,10 +216,11 @@ class Neo4jConnection:
         Raises
         ------
         StoreError
-            If the server cannot be reached, refuses, or does not answer in time. The first word of the message
-            is the class: auth, tls, timeout, unreachable, schema_missing, dimensions, oversize, refused or closed.
+            If the server cannot be reached, refuses, or does not answer in time: the message begins with the class,
+            auth, tls, timeout, unreachable, schema_missing, dimensions, oversize or refused. Also if the connection
+            was closed.
         """
-        seconds = self.timeout if timeout is None else checked_seconds(timeout, "timeout")
+        seconds = self._seconds(timeout)
         if warm and seconds < BULK_FROM_SECONDS:
             self._recent.note(statement, parameters or {})
         most = MOST_ROWS if limit is None and timeout is None else None
@@ -276,13 +230,21 @@ class Neo4jConnection:
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
         """Run one writing statement; it must be idempotent, because a lost commit is sent again. See `read`."""
-        return self._managed("execute_write", _writing([(statement, parameters or {})]), timeout)
+        return self.write_all([(statement, parameters or {})], timeout=timeout)
 
     def write_all(
         self, statements: Iterable[tuple[str, Mapping[str, Any]]], *, timeout: float = BULK_SECONDS
     ) -> list[Row]:
         """Run several writing statements in one transaction, all or nothing; return the rows of the last."""
-        return self._managed("execute_write", _writing(statements), timeout)
+        fixed = tuple(statements)
+
+        def work(transaction: Any) -> list[Row]:
+            rows: list[Row] = []
+            for statement, parameters in fixed:
+                rows = transaction.run(statement, dict(parameters)).values()
+            return rows
+
+        return self._managed("execute_write", work, self._seconds(timeout))
 
     def explain(
         self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
@@ -293,26 +255,19 @@ class Neo4jConnection:
             summary = transaction.run("EXPLAIN " + statement, dict(parameters or {})).consume()
             return str(summary.query_type), summary.plan
 
-        return self._managed("execute_read", work, timeout)
+        return self._managed("execute_read", work, self._seconds(timeout))
 
-    def _managed(self, method: str, work: Callable[[Any], _Answer], timeout: float | None) -> _Answer:
-        seconds = self.timeout if timeout is None else checked_seconds(timeout, "timeout")
-        neo4j = driver_module()
-        reads = method == "execute_read"
-        settings = {
-            "database": self.database,
-            "default_access_mode": neo4j.READ_ACCESS if reads else neo4j.WRITE_ACCESS,
-            # Counting a preset that the database lacks is not worth a warning in the caller's log.
-            "notifications_min_severity": "OFF",
-        }
-        run = functools.partial(run_managed, self._driver, method, work, seconds, settings)
+    def _seconds(self, timeout: float | None) -> float:
+        return self.timeout if timeout is None else check_range("timeout", timeout, ends="(]")
+
+    def _managed(self, method: str, work: Callable[[Any], _Answer], seconds: float) -> _Answer:
         try:
+            if method == "execute_read":
+                return self._transactions.run_in_time(method, work, seconds, self._warm_up)
             # A write that is given up may still be done: it is waited for to its end.
-            return in_time(run, seconds, functools.partial(self._warm_up, settings)) if reads else run()
+            return self._transactions.run(method, work, seconds)
         except (UnicodeEncodeError, OverflowError) as error:
-            raise InvalidInputError(
-                "values must be text that UTF-8 can hold and numbers of 64 bits; one that is not was given"
-            ) from error
+            raise InvalidInputError("values must be text that UTF-8 can hold and numbers of 64 bits") from error
         except Exception as error:
             if from_driver(error):
                 told = translated(error, seconds, self.database)
@@ -322,13 +277,50 @@ class Neo4jConnection:
                 raise told from error
             raise
 
-    def _warm_up(self, settings: dict[str, Any]) -> None:
+    def _warm_up(self) -> None:
         """Let a server that is back plan what it will be asked; where it fails, somebody else will be told."""
         with self._recent.again() as reads:
             for statement, values in reads:
-                work = _reading(statement, values, 1, None, WARM_SECONDS)
                 with contextlib.suppress(Exception):
-                    run_managed(self._driver, "execute_read", work, WARM_SECONDS, settings)
+                    work = _reading(statement, values, 1, None, WARM_SECONDS)
+                    self._transactions.run("execute_read", work, WARM_SECONDS)
+
+
+def _reopened(
+    kind: type[Neo4jConnection], uri: str, auth: Any, database: str | None, timeout: float
+) -> Neo4jConnection:
+    """An unpickled connection, which closes itself when nobody uses it any more."""
+    connection = kind.connect(uri, auth=auth, database=database, timeout=timeout)
+    weakref.finalize(connection, connection._transactions.close)
+    return connection
+
+
+def check_connection(connection: Any) -> None:
+    """Refuse what is no connection, an address or a driver for one."""
+    if not callable(getattr(connection, "read", None)):
+        raise InvalidTypeError(
+            f"connection must be a Neo4jConnection; got {type(connection).__name__} (of an address: "
+            "Neo4jConnection.connect(uri), of a driver: Neo4jConnection(driver))"
+        )
+
+
+def _check_uri(uri: str) -> None:
+    if not isinstance(uri, str):
+        raise InvalidTypeError(f"uri must be a str; got {type(uri).__name__}")
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise InvalidInputError("uri must be an address like neo4j://host:7687") from error
+    if "@" in uri:
+        raise InvalidInputError("uri must not hold a user or password: use auth=")
+    if parts.scheme not in SCHEMES or not parts.hostname:
+        raise InvalidInputError(f"uri must start with one of {', '.join(SCHEMES)} and name a host")
+
+
+def _checked_database(database: str | None) -> str | None:
+    if database is not None and (not isinstance(database, str) or not database.strip()):
+        raise InvalidInputError("database must be None or a name that is not blank")
+    return database
 
 
 def _reading(
@@ -348,23 +340,10 @@ def _reading(
             if monotonic() > due:
                 raise late(seconds)
             if len(taken) == most:
-                raise StoreError(f"oversize: an online read must have at most {most} rows; it has more")
+                raise StoreError(f"oversize: the result has more than {most} rows, the most for an online read")
             taken.append(record.values())
         if limit is not None:
             result.consume()
         return taken
-
-    return work
-
-
-def _writing(statements: Iterable[tuple[str, Mapping[str, Any]]]) -> Callable[[Any], list[Row]]:
-    """The transaction function of several writing statements; it returns the rows of the last."""
-    fixed = tuple(statements)
-
-    def work(transaction: Any) -> list[Row]:
-        rows: list[Row] = []
-        for statement, parameters in fixed:
-            rows = transaction.run(statement, dict(parameters)).values()
-        return rows
 
     return work

@@ -7,23 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
-from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import RelevanceTransitions
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.push import StaticTransitions, Transitions, ranges
 
-UNBOUNDED = np.iinfo(np.int32).max
-"""What pushing a node costs whose edges are not here."""
-LEAST_TOLERANCE = 1e-9
-"""Times `UNBOUNDED`, more than all the mass there is."""
+UNBOUNDED = np.iinfo(np.int32).max  # what pushing a node costs whose edges are not here
+LEAST_TOLERANCE = 1e-9  # times UNBOUNDED, more than all the mass there is
 _NEVER = 2**62
 
 
@@ -35,7 +31,7 @@ class PartialOperator(WalkOperator):
 
     @cached_property
     def costs(self) -> Int32Array:
-        """(n,) array of int32: as of a whole graph, `UNBOUNDED` for nodes whose edges are not here."""
+        """As of a whole graph; `UNBOUNDED` for nodes whose edges are not here."""
         costs: Int32Array = np.where(self.here, np.maximum(self.out_degrees, 1), UNBOUNDED).astype(np.int32)
         costs.flags.writeable = False
         return costs
@@ -48,12 +44,12 @@ class PartialOperator(WalkOperator):
 class _Static(StaticTransitions):
     @property
     def dense_edges(self) -> int:
-        """No round is dense: it would push nodes that are below their thresholds, and those that are not here."""
+        """No round is dense: it would push nodes below their thresholds, and those whose edges are not here."""
         return _NEVER
 
     @property
     def stationary(self) -> None:
-        """Not known: part of the edges are missing."""
+        """Unknown: part of the edges are missing."""
         return
 
 
@@ -66,34 +62,16 @@ class _Relevant(RelevanceTransitions):
 
 @dataclass(frozen=True, eq=False)
 class PartialGraph:
-    """Some nodes of a stored graph, with as much of `EntityGraph` as linking, walking and trails look at.
+    """Some nodes of a stored graph, with as much of `EntityGraph` as linking, walking and evidence look at."""
 
-    Parameters
-    ----------
-    passages : sequence of str
-        Ids; nodes 0 to P - 1. A ``range`` where only their number counts.
-    entities : tuple of str
-        Names; nodes P to P + E - 1.
-    passage_rows, entity_rows : mapping of str to int
-        Their rows.
-    frequency : (E,) array of int
-        How many passages of the whole corpus mention each entity.
-    anchored : (E,) array of bool
-        Whether some passage is about it.
-    adjacency : sparse matrix, optional
-        Edges fetched so far.
-    here : (P + E,) array of bool, optional
-        Nodes whose edges were fetched.
-    """
-
-    passages: Sequence[Any]
-    entities: tuple[str, ...]
+    passages: Sequence[Any]  # ids, nodes 0 to P - 1; a range where only their number counts
+    entities: tuple[str, ...]  # names, nodes P to P + E - 1
     passage_rows: Mapping[str, int]
     entity_rows: Mapping[str, int]
-    frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))
-    adjacency: Any = None
-    here: Any = None
+    frequency: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # as of the whole corpus
+    anchored: Any = field(default_factory=lambda: np.empty(0, dtype=bool))  # whether some passage is about an entity
+    adjacency: Any = None  # edges fetched so far
+    here: Any = None  # (P + E,) bool: nodes whose edges were fetched
     embeddings: None = None
 
     @property
@@ -125,19 +103,16 @@ class PartialGraph:
         return ids, [self.entities[node - first] for node in nodes[nodes >= first].tolist()]
 
     def as_graph(self) -> EntityGraph:
-        """Return this under the type whose attributes it has."""
+        """Typed as the graph whose attributes it has."""
         return cast(EntityGraph, self)
 
 
 Codes: TypeAlias = Int32Array
-"""Nodes whatever is added: an entity by its row, a passage by -1 less its row."""
+"""Nodes, the same whatever is added: an entity by its row, a passage by -1 less its row."""
 
 
 class KnownEdges:
-    """Nodes by name, and the out-edges of some of them; grows, one query at a time.
-
-    Rows are given in the order of arrival.
-    """
+    """Nodes by name, in the order of arrival, and the out-edges of some of them; grows, one query at a time."""
 
     def __init__(self) -> None:
         self.passages: dict[str, int] = {}
@@ -149,11 +124,11 @@ class KnownEdges:
         self._used = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
-        """How many edges there are; a node that has none takes room as well."""
+        """How many edges and nodes with known edges there are."""
         return len(self._ends) + len(self._owners)
 
     def copy(self) -> KnownEdges:
-        """Return one that may grow while others walk over this one."""
+        """One that may grow while others walk over this one."""
         made = KnownEdges()
         made.passages, made.entities = dict(self.passages), dict(self.entities)
         made._owners, made._counts, made._ends = self._owners, self._counts, self._ends
@@ -167,14 +142,14 @@ class KnownEdges:
         )
 
     def codes(self, is_passage: bool, names: Iterable[str]) -> Codes:
-        """Nodes of these names, new ones with the next rows."""
+        """Nodes of these names; new names get the next rows."""
         rows = self.passages if is_passage else self.entities
         found = np.array([rows.setdefault(name, len(rows)) for name in names], dtype=np.int32)
         self.__dict__.pop("graph", None)
         return -1 - found if is_passage else found
 
     def add(self, owners: Codes, counts: Int32Array, ends: Codes, weights: Float32Array) -> None:
-        """Take in the edges of nodes that had none so far: `counts` of them for each."""
+        """Add the edges of nodes that had none so far: `counts` of them for each."""
         self._owners = np.concatenate([self._owners, owners])
         self._counts = np.concatenate([self._counts, counts])
         self._ends = np.concatenate([self._ends, ends])
@@ -199,8 +174,8 @@ class KnownEdges:
         return PartialGraph(
             tuple(self.passages),
             tuple(self.entities),
-            MappingProxyType(self.passages),
-            MappingProxyType(self.entities),
+            self.passages,
+            self.entities,
             adjacency=matrix,
             here=here,
         )
@@ -211,7 +186,7 @@ class KnownEdges:
         self._used[nodes[owners]] = clock
 
     def part(self, limit: int) -> KnownEdges:
-        """Return the nodes used last, with `limit` edges at most."""
+        """The nodes used last, with `limit` edges at most."""
         order = np.argsort(-self._used, kind="stable")
         kept = np.sort(order[np.cumsum(self._counts[order] + 1) <= limit])
         starts = np.cumsum(self._counts, dtype=np.int64) - self._counts
@@ -231,22 +206,12 @@ class KnownEdges:
 
 
 class KeptEdges:
-    """What is known of a corpus, for one set of weights; the nodes longest unused go first. Thread-safe.
+    """What is known of a corpus, for one set of weights: `limit` edges at most. Thread-safe.
 
-    Parameters
-    ----------
-    limit : int, default 500_000
-        Edges kept at most, at least 0; 0 keeps none. Past it, half of them stay.
-
-    Raises
-    ------
-    InvalidInputError
-        If `limit` is out of range.
+    Past the limit half of them stay, those of the nodes used last.
     """
 
     def __init__(self, limit: int = 500_000) -> None:
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 0:
-            raise InvalidInputError(f"limit must be an integer of at least 0; {limit!r:.40} was given")
         self._limit = limit
         self._lock = Lock()
         self._stamp: object = None
@@ -265,16 +230,10 @@ class KeptEdges:
             return self._held
 
     def keep(self, stamp: object, known: KnownEdges, needed: BoolArray) -> None:
-        """Keep what a query has come to know; of two that ran at once, what knows more.
+        """Keep what a query has come to know, unless the corpus's stamp is another by now.
 
-        Parameters
-        ----------
-        stamp : object
-            Of the corpus the query walked over; if it is another by now, nothing is kept.
-        known : KnownEdges
-            What `known` returned, or a copy that has grown.
-        needed : (n,) array of bool
-            Nodes of its graph whose edges the walk needed.
+        `known` is what the method of that name returned, or a copy that has grown (of two that ran at once the larger
+        is kept); `needed` says of which nodes of its graph the walk needed the edges.
         """
         with self._lock:
             if stamp != self._stamp:

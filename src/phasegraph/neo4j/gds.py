@@ -1,4 +1,4 @@
-"""The walk run on the server by its Graph Data Science library, for graphs that are not to be held here."""
+"""The walk run by the server's Graph Data Science library, for graphs too large to hold here."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _STARTS = {"p": _PASSAGE, "e": _ENTITY}
 
 
 def projection_statement() -> str:
-    """Return the statement that projects a whole corpus into a named graph of GDS."""
+    """The statement that projects a whole corpus into a named graph of GDS."""
     parts = [f"{match} RETURN {start} AS source, null AS target, 0.0 AS weight" for start, match in _STARTS.items()]
     for start, end, clauses, weight in _CLAUSES:
         parts.append(f"{_STARTS[start]} {clauses}\nRETURN {start} AS source, {end} AS target, {weight} AS weight")
@@ -56,47 +56,32 @@ def projection_statement() -> str:
     )
 
 
-def edge_parameters(corpus: str, passage_count: int, weights: EdgeWeights) -> dict[str, Any]:
-    """Return what the statement takes besides the name of the graph."""
-    return {
-        "corpus": corpus,
-        "passage_count": passage_count,
-        "most_common": most_common(passage_count, weights),
-        "rarity_power": weights.rarity_power,
-        "count_power": weights.count_power,
-        "home": weights.home,
-        "lead": weights.lead,
-        "fact": weights.fact,
-        "synonym": weights.synonym,
-    }
-
-
 def most_common(passage_count: int, weights: EdgeWeights) -> float:
-    """Return in how many passages an entity may be that no passage is about, and still have edges."""
+    """In how many passages an entity may be that no passage is about, and still have edges."""
     return max(weights.common_share * passage_count, FEWEST_COMMON)
 
 
 def corpus_state(connection: Neo4jConnection, corpus: str, *, timeout: float | None = None) -> tuple[int, int]:
-    """Return how many passages a corpus has, and a stamp that is another after every change of it."""
+    """How many passages a corpus has, and a stamp that is another after every change of it."""
     rows = connection.read(STATE, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0]), int(rows[0][1] or 0)) if rows else (0, 0)
 
 
-# Sets of seeds at most where their masses are written in binary: what is left out then is less than a
-# two-millionth of the largest mass for each seed.
+# Sets of seeds at most where their masses are written in binary; what is left out of each seed then is less than a
+# two-millionth of the largest mass.
 DIGITS = 20
 TOLERANCE = 2e-9
 _ITERATIONS = 200
 _WEIGHTED_SINCE = (2, 17)
 _VERSION = "RETURN gds.version()"
 _PREFIX = "phasegraph-"
-# The form of our names: another graph whose name merely starts like them is nobody's to list or drop but its owner's.
+# The form of our names; another graph whose name merely starts like them is not ours to list or drop.
 _OURS = re.compile(r"phasegraph-[0-9a-f]{12}-\d+-[0-9a-f]{12}")
 _LIST = "CALL gds.graph.list() YIELD graphName WHERE graphName STARTS WITH $prefix RETURN graphName ORDER BY graphName"
 _CATALOG = f"RETURN gds.version(), COLLECT {{ {_LIST} }}"
 _DROP = "CALL gds.graph.drop($graph, false) YIELD graphName RETURN graphName"
-# Without its log of every iteration GDS takes a quarter less time. Where nothing is found of a set it must not
-# be walked: GDS 2.13 takes an empty list of seeds for all nodes.
+# Without its log of every iteration GDS takes a quarter less time. A set of which nothing is found must not be walked:
+# GDS 2.13 takes an empty list of seeds for all nodes.
 _WALK = """\
   CALL gds.pageRank.stream($graph, {
     sourceNodes: seeds, relationshipWeightProperty: 'weight', dampingFactor: $follow,
@@ -128,28 +113,16 @@ CALL (found) {{
 
 @dataclass(frozen=True)
 class Projection:
-    """A corpus in the server's memory, ready to be walked.
+    """A corpus in the server's memory, ready to be walked."""
 
-    Parameters
-    ----------
-    name : str
-        The graph's name in the catalog of GDS; it tells corpus, stamp and weights apart.
-    corpus : str
-        The corpus.
-    passage_count : int
-        How many passages it has.
-    weighted : bool, default False
-        Whether the server's GDS takes seeds with masses of their own.
-    """
-
-    name: str
+    name: str  # in the catalog of GDS; it tells corpus, stamp and weights apart
     corpus: str
     passage_count: int
-    weighted: bool = False
+    weighted: bool = False  # whether the server's GDS takes seeds with masses of their own
 
 
 def has_gds(connection: Neo4jConnection) -> bool:
-    """Return whether the server has GDS; an unreachable server is an error, not a no."""
+    """Whether the server has GDS; an unreachable server is an error, not a no."""
     try:
         connection.read(_VERSION)
     except StoreError as error:
@@ -160,70 +133,49 @@ def has_gds(connection: Neo4jConnection) -> bool:
 
 
 def project(connection: Neo4jConnection, corpus: str, weights: EdgeWeights | None = None) -> Projection:
-    """Return the projection of a corpus as it is now, making it if need be and dropping the corpus's older ones.
-
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        A server with GDS.
-    corpus : str
-        A corpus of our own schema.
-    weights : EdgeWeights, optional
-        How counts become weights.
-
-    Returns
-    -------
-    Projection
-        To be made again after a write.
-
-    Raises
-    ------
-    InvalidInputError
-        If the corpus has no passage.
-    StoreError
-        If the server fails or has no GDS.
-    """
+    """Return the projection of a corpus as it is now, making it if need be and dropping the corpus's older ones."""
     chosen = EdgeWeights() if weights is None else weights
     passages, stamp = corpus_state(connection, corpus, timeout=BULK_SECONDS)
     if not passages:
-        raise InvalidInputError(f"the corpus must hold passages; {corpus!r:.60} holds none")
+        raise InvalidInputError(f"the corpus {corpus!r:.60} has no passages")
     kin = _PREFIX + _short(corpus)
     name = f"{kin}-{stamp}-{_short(repr(chosen))}"
     version, names = connection.read(_CATALOG, {"prefix": f"{kin}-"})[0]
     present = _ours(names)
     if name not in present:
-        values = {**edge_parameters(corpus, passages, chosen), "graph": name}
+        values = {
+            "graph": name,
+            "corpus": corpus,
+            "passage_count": passages,
+            "most_common": most_common(passages, chosen),
+            "rarity_power": chosen.rarity_power,
+            "count_power": chosen.count_power,
+            "home": chosen.home,
+            "lead": chosen.lead,
+            "fact": chosen.fact,
+            "synonym": chosen.synonym,
+        }
         try:
             connection.read(projection_statement(), values, timeout=BULK_SECONDS)
         except StoreError:  # somebody else may have made the same at the same time
             if name not in list_projections(connection, corpus):
                 raise
     for other in present:
-        if int(other.split("-")[2]) < stamp:  # a later one is another's, who has seen a later corpus
+        if int(other.split("-")[2]) < stamp:  # a later one belongs to a client that has seen a later corpus
             connection.read(_DROP, {"graph": other}, warm=False)
-    return Projection(name, corpus, passages, _takes_masses(str(version)))
+    numbers = re.match(r"(\d+)\.(\d+)", str(version))
+    weighted = numbers is not None and (int(numbers[1]), int(numbers[2])) >= _WEIGHTED_SINCE
+    return Projection(name, corpus, passages, weighted)
 
 
 def list_projections(connection: Neo4jConnection, corpus: str | None = None) -> tuple[str, ...]:
-    """Return the names of the projections we made, of one corpus or of all, sorted.
-
-    Raises
-    ------
-    StoreError
-        If the server fails or has no GDS.
-    """
+    """Return the names of the projections we made, of one corpus or of all, sorted; an error without GDS."""
     prefix = _PREFIX if corpus is None else f"{_PREFIX}{_short(corpus)}-"
     return _ours(row[0] for row in connection.read(_LIST, {"prefix": prefix}))
 
 
 def drop_projections(connection: Neo4jConnection, corpus: str | None = None) -> None:
-    """Drop the projections we made, of one corpus or of all; nobody else's.
-
-    Raises
-    ------
-    StoreError
-        If the server fails or has no GDS.
-    """
+    """Drop the projections we made, of one corpus or of all, and nobody else's; an error without GDS."""
     for name in list_projections(connection, corpus):
         connection.read(_DROP, {"graph": name}, warm=False)
 
@@ -238,32 +190,10 @@ def walk_projection(
     tolerance: float = TOLERANCE,
     timeout: float | None = None,
 ) -> dict[str, float]:
-    """Return the mass of every passage that a walk from weighted seeds reaches.
+    """The mass, in (0, 1], of every passage that a walk from weighted seeds reaches; with the entities' they sum to 1.
 
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        The server of the projection.
-    projection : Projection
-        Made by `project`.
-    passages, entities : mapping of str to float
-        Seeds by id and by name, with positive masses that need not sum to 1.
-    follow_probability : float
-        Of walking on, in [0, 1).
-    tolerance : float, default 2e-9
-        Share of all mass at which a node no longer hands on what has newly arrived; > 0.
-    timeout : float, optional
-        Seconds; the server ends the transaction then.
-
-    Returns
-    -------
-    dict of str to float
-        Masses in (0, 1]; with those of the entities they sum to 1.
-
-    Raises
-    ------
-    StoreError
-        If the server fails, or the projection is gone.
+    Seeds are given by id and by name, with positive masses that need not sum to 1. At a share of `tolerance` of all
+    mass a node no longer hands on what has newly arrived.
     """
     total = math.fsum((*passages.values(), *entities.values()))
     kinds = {"passages": passages, "entities": entities}
@@ -293,10 +223,7 @@ def walk_corpus(
     *,
     follow_probability: float,
 ) -> tuple[Projection, dict[str, float]]:
-    """Project a corpus if need be and walk it, see `project` and `walk_projection`; return both results.
-
-    Where the corpus changes meanwhile and another client drops the projection for a newer one, that is walked.
-    """
+    """Project a corpus if need be and walk it; where another client drops the projection for a newer one, that."""
     walk = partial(walk_projection, passages=passages, entities=entities, follow_probability=follow_probability)
     projection = project(connection, corpus, weights)
     try:
@@ -310,19 +237,10 @@ def walk_corpus(
 
 
 def seed_sets(passages: Mapping[str, float], entities: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return sets of seeds with one mass each that add up to seeds with masses of their own.
+    """Sets of seeds with one mass each that add up to seeds with masses of their own.
 
-    There is one set per different mass, or, where that would be more, one per binary digit of the masses.
-
-    Parameters
-    ----------
-    passages, entities : mapping of str to float
-        Masses > 0.
-
-    Returns
-    -------
-    list of dict
-        ``share``, and the names under ``passages`` and ``entities``; at most DIGITS + 1 sets.
+    There is one set per different mass, or, where that would be more than DIGITS, one per binary digit of the masses.
+    A set has its ``share``, and the names under ``passages`` and ``entities``.
     """
     seeds = [("passages", name, mass) for name, mass in passages.items()]
     seeds += [("entities", name, mass) for name, mass in entities.items()]
@@ -339,12 +257,6 @@ def _binary(mass: float, lowest: int) -> list[float]:
     """The powers of two, none below that of `lowest`, that add up to a mass."""
     whole = round(math.ldexp(mass, -lowest))
     return [math.ldexp(1.0, place + lowest) for place in range(whole.bit_length()) if whole >> place & 1]
-
-
-def _takes_masses(version: str) -> bool:
-    """Whether seeds may have masses of their own in this version of GDS, as 2.13.9 or 2026.03.0."""
-    numbers = re.match(r"(\d+)\.(\d+)", version)
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= _WEIGHTED_SINCE
 
 
 def _ours(names: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Read passages, mentions and facts out of Neo4j, whatever wrote them, and Cypher of a caller's own, guarded."""
+"""Read passages, mentions and facts out of Neo4j, whatever wrote them, and run a caller's own Cypher, guarded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from phasegraph._validation import check_count
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import HOME_LEAD, HOME_TITLE
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, Row, check_connection
@@ -30,7 +31,7 @@ NODES_TOGETHER, LINES_TOGETHER = 200, 100
 
 
 def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """Return Cypher for texts and then whole numbers as one text; what is missing or a list is empty."""
+    """Cypher for texts and then whole numbers as one text; what is missing or a list is empty."""
     values = [
         f"replace(replace(coalesce(toStringOrNull({each}), ''), $escape, $escaped), $mark, $marked)"
         for each in expressions
@@ -40,19 +41,19 @@ def line(*expressions: str, numbers: Iterable[str] = ()) -> str:
 
 
 def joined(lines: str) -> str:
-    """Return Cypher for a list of lines as one text."""
+    """Cypher for a list of lines as one text."""
     return f"reduce(whole = '', line IN {lines} | whole + line)"
 
 
 def each_node(variable: str, values: str) -> str:
-    """Return the end of a statement: for each of many nodes the list of `values`, a few hundred to a record."""
+    """The end of a statement: for each of many nodes the list of `values`, a few hundred to a record."""
     return f"""\
 WITH collect({variable}) AS held UNWIND range(0, size(held) - 1, {NODES_TOGETHER}) AS start
 RETURN [{variable} IN held[start..start + {NODES_TOGETHER}] | [{values}]]"""
 
 
 def each_line(*expressions: str, numbers: Iterable[str] = ()) -> str:
-    """Return the end of a statement: a line for each of its rows, a hundred to a record."""
+    """The end of a statement: a line for each of its rows, a hundred to a record."""
     return f"""\
 WITH collect({line(*expressions, numbers=numbers)}) AS held UNWIND range(0, size(held) - 1, {LINES_TOGETHER}) AS start
 RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
@@ -61,7 +62,7 @@ RETURN {joined(f"held[start..start + {LINES_TOGETHER}]")}"""
 def read_together(
     connection: Neo4jConnection, statements: Iterable[str], values: Mapping[str, Any], timeout: float
 ) -> list[list[Row]]:
-    """Return the rows of several statements that the server works on at the same time."""
+    """The rows of several statements that the server works on at the same time."""
     asked = list(statements)
     with ThreadPoolExecutor(len(asked), "phasegraph-neo4j") as pool:
         answers = [pool.submit(connection.read, each, {**values, **FORMAT}, timeout=timeout) for each in asked]
@@ -69,7 +70,7 @@ def read_together(
 
 
 def values_of(text: str) -> list[str]:
-    """Return the values of all lines of a text, in order."""
+    """The values of all lines of a text, in order."""
     values = text.split(MARK)
     values.pop()
     if ESCAPE in text:
@@ -78,7 +79,7 @@ def values_of(text: str) -> list[str]:
 
 
 def columns_of(texts: Iterable[str], width: int) -> tuple[list[str], ...]:
-    """Return the columns of texts with `width` values per line."""
+    """The columns of texts with `width` values per line."""
     values = [value for text in texts for value in values_of(text)]
     return tuple(values[place::width] for place in range(width))
 
@@ -94,7 +95,7 @@ MATCH (a)-[r]->(b) WHERE NOT b:«passage»
 
 
 def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str | None, timeout: float) -> GraphRecords:
-    """Return every passage of a corpus under a schema that is not ours."""
+    """Every passage of a corpus under a schema that is not ours."""
     asked = _passages_statement(schema), _facts_statement(schema)
     blocks, lines = read_together(connection, asked, {"corpus": corpus}, timeout)
     rows = [row for block in blocks for row in block[0]]
@@ -106,8 +107,7 @@ def read_foreign(connection: Neo4jConnection, schema: GraphSchema, corpus: str |
         named_record(passage, row[2] or "", str(row[3]), Counter(names).items(), placed.get(passage, ()), normal)
         for passage, row, names in zip(ids, rows, named, strict=True)
     ]
-    # With a corpus, a fact that none of its passages vouches for may be another corpus's: it is not handed
-    # out.
+    # With a corpus, a fact that none of its passages vouches for may be another corpus's.
     left = unplaced if corpus is None else ()
     return GraphRecords(in_order(records), unplaced=left, stable_ids=all(_named(row[0]) for row in rows))
 
@@ -128,7 +128,7 @@ def _facts_statement(schema: GraphSchema) -> str:
 
 
 def _first_of(variable: str, keys: Sequence[str]) -> str:
-    """Return an expression for the first of several properties that is there, as text."""
+    """An expression for the first of several properties that is there, as text."""
     options = [f"toStringOrNull({variable}.{quote(key, 'property key')})" for key in keys]
     return f"coalesce({', '.join(options)})" if options else "null"
 
@@ -171,10 +171,11 @@ _MENTIONS_READING = (
     f"[(p)-[m:`PHASEGRAPH_MENTIONS`]->(e:`PhasegraphEntity`) | {line('e.name', numbers=('m.count', 'm.home'))}]"
 )
 _PASSAGES_READING = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.revision > $since\n"
-_PASSAGE_ROWS = _PASSAGES_READING + each_node("p", f"p.id, p.title, p.text, {joined(_MENTIONS)}")
+_PASSAGE_ROWS = _PASSAGES_READING + each_node("p", f"p.id, p.title, p.text, {joined(_MENTIONS_READING)}")
 _FACT_LINES = each_line("f.passage", "a.name", "f.predicate", "b.name", numbers=("f.count",))
 _FACTS_READING = f"""\
-{_PASSAGES}MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {{corpus: $corpus, passage: p.id}}]->(b:`PhasegraphEntity`)
+{_PASSAGES_READING}\
+MATCH (a:`PhasegraphEntity`)-[f:`PHASEGRAPH_FACT` {{corpus: $corpus, passage: p.id}}]->(b:`PhasegraphEntity`)
 {_FACT_LINES}"""
 _ALL_FACTS = f"""\
 MATCH (a:`PhasegraphEntity` {{corpus: $corpus}})-[f:`PHASEGRAPH_FACT`]->(b:`PhasegraphEntity`)
@@ -214,8 +215,7 @@ def read_graph(
     Raises
     ------
     InvalidInputError
-        If the schema is unknown or cannot be detected, or `corpus` and the schema's corpus key do not go
-        together.
+        If the schema is unknown or cannot be detected, or does not go with `corpus`.
     StoreError
         If the server fails.
     """
@@ -234,14 +234,10 @@ def read_changes(
 
     Parameters
     ----------
-    connection : Neo4jConnection
-        Where the graph lies.
-    corpus : str
-        Its corpus key.
+    connection, corpus, timeout
+        As for `read_graph`.
     since : int
         `GraphRecords.revision` or `GraphChanges.revision` of the last reading, at least 0.
-    timeout : float, default 120
-        Seconds per statement.
 
     Returns
     -------
@@ -255,13 +251,12 @@ def read_changes(
     StoreError
         If the server fails.
     """
-    if isinstance(since, bool) or not isinstance(since, int) or since < 0:
-        raise InvalidInputError(f"since must be a revision of at least 0; {since!r:.40} was given")
+    since = check_count("since", since)
     _check_corpus(PHASEGRAPH, corpus)
     created, revision = _revision(connection, corpus, timeout)
     if 0 < since < created or since > revision:
         raise InvalidInputError(
-            f"since must be a revision of the corpus that is there now; {since} is of another one: read it whole"
+            f"revision {since} is not one of the corpus that is there now: read it whole by read_graph"
         )
     if since == revision:
         return GraphChanges((), (), revision)
@@ -275,13 +270,13 @@ def _check_corpus(schema: GraphSchema, corpus: str | None) -> None:
     if corpus is not None:
         check_corpus(corpus)
     if corpus is not None and schema.corpus_key is None:
-        raise InvalidInputError(f"corpus needs a schema with a corpus_key; {schema.name!r} has none")
+        raise InvalidInputError(f"corpus= needs a schema with a corpus_key; {schema.name!r} has none")
     if corpus is None and schema == PHASEGRAPH:
-        raise InvalidInputError("corpus must be given for the schema 'phasegraph'; None was given")
+        raise InvalidInputError("corpus must be given for the schema 'phasegraph'")
 
 
 def _revision(connection: Neo4jConnection, corpus: str, timeout: float) -> tuple[int, int]:
-    """Return the revisions that the corpus started with and has come to."""
+    """The revisions that the corpus started with and has come to."""
     rows = connection.read(_REVISION, {"corpus": corpus}, timeout=timeout)
     return (int(rows[0][0] or 0), int(rows[0][1])) if rows else (0, 0)
 
@@ -332,7 +327,7 @@ def _mentions(passage: str, lines: str, stated: Mapping[str, Any]) -> tuple[Any,
 
 
 def _number(count: str) -> int:
-    """Read a count; whatever is none is left for the record to refuse."""
+    """A count; what is none becomes 0, which the record refuses."""
     return int(count) if count.isdecimal() else 0
 
 
@@ -376,42 +371,33 @@ def read_guarded(
     ------
     InvalidInputError
         If the statement writes, changes the schema, administers, or reaches beyond the graph.
-    StoreError
-        If the server refuses it or fails.
 
     Notes
     -----
-    Functions that are installed on the server are not looked at; those of APOC that run Cypher run it in the
-    same reading transaction.
+    Functions that are installed on the server are not checked; those of APOC that run Cypher run it in the same
+    reading transaction.
     """
-    _check(statement, limit)
+    if not isinstance(statement, str):
+        raise InvalidTypeError(f"statement must be a str; got {type(statement).__name__}")
+    if not statement.strip() or len(statement) > MAX_STATEMENT:
+        raise InvalidInputError(f"statement must have 1 to {MAX_STATEMENT} characters, not only blanks")
+    check_count("limit", limit, minimum=1)
     kind, plan = connection.explain(statement, parameters, timeout=timeout)
     if kind != "r":
-        raise InvalidInputError(f"a statement that is not ours must only read; the server plans it as {kind!r}")
+        raise InvalidInputError(f"the statement must only read; the server plans it as {kind!r}")
     for operator, details in _operators(plan):
         if operator.startswith(_BEYOND_THE_GRAPH):
-            raise InvalidInputError(f"a statement that is not ours must keep to the graph; its plan holds {operator}")
+            raise InvalidInputError(f"the statement must keep to the graph; its plan has {operator}")
         if operator.startswith("ProcedureCall") and details.partition("(")[0] not in procedures:
             raise InvalidInputError(
-                f"a statement that is not ours may call {', '.join(sorted(procedures)) or 'no procedure'}; "
-                f"it calls {details.partition('(')[0]:.80}"
+                f"the statement calls {details.partition('(')[0]:.80}; it may call "
+                f"{', '.join(sorted(procedures)) or 'no procedure'}"
             )
     return connection.read(statement, parameters, timeout=timeout, limit=limit, warm=False)
 
 
-def _check(statement: str, limit: int) -> None:
-    if not isinstance(statement, str):
-        raise InvalidTypeError(f"statement must be a str; {type(statement).__name__} was given")
-    if not statement.strip() or len(statement) > MAX_STATEMENT:
-        raise InvalidInputError(
-            f"statement must hold 1 to {MAX_STATEMENT} characters, not only blanks; {len(statement)} were given"
-        )
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InvalidInputError(f"limit must be an integer of at least 1; {limit!r:.40} was given")
-
-
 def _operators(plan: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Every operator of a plan with its details, from the root down."""
+    """Every operator of a plan with its details."""
     waiting = [plan] if plan else []
     while waiting:
         here = waiting.pop()

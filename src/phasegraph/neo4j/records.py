@@ -1,4 +1,4 @@
-"""What a stored graph says, passage by passage: integer counts with their provenance, and the graph they make."""
+"""A stored graph passage by passage, as integer counts with their provenance, and the entity graph made of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from phasegraph._validation import check_range
+from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
 from phasegraph.graph.entity_graph import (
@@ -32,7 +32,7 @@ from phasegraph.graph.entity_graph import (
 from phasegraph.graph.rules import lead_name, title_names
 from phasegraph.graph.words import normalise_name
 
-# Nearly all names are of this form, and normalised by making them small.
+# Nearly all names are of this form, for which lower case is the normal form.
 _PLAIN = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
 
 
@@ -54,7 +54,7 @@ def assemble(
     """Return the graph of records; see `GraphRecords.graph`."""
     ids = tuple(record.id for record in records)
     if len(set(ids)) < len(ids):
-        raise InvalidInputError("passage ids must be unique; one is given more than once")
+        raise InvalidInputError("passage ids must be unique")
     normal = Normalised()
     ends = [[normal[end] for fact in record.facts for end in (fact[0], fact[2])] for record in records]
     named = [[name for name, _ in record.mentions] for record in records]
@@ -81,7 +81,7 @@ def assemble(
 
 
 def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence[str]) -> Csr:
-    """Return the matrix of similarities, each in (0, 1], of entities."""
+    """The matrix of similarities, each in (0, 1], of entities."""
     pairs = {
         (one, other): check_range(f"the similarity of {(one, other)!r:.120}", similarity, 0, 1, ends="(]")
         for one, other, similarity in synonyms
@@ -91,14 +91,14 @@ def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence
 
 
 def _rows_of(names: Sequence[Sequence[str]], place: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return row and column of every name of every row."""
+    """Row and column of every name."""
     rows = np.repeat(np.arange(len(names)), [len(row) for row in names])
     columns = np.fromiter((place[name] for row in names for name in row), dtype=np.int64, count=len(rows))
     return rows, columns
 
 
 def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]) -> Csr:
-    """Return a matrix with the counts of equal cells added up; one of 0 stays a cell."""
+    """The counts of equal cells added up; a sum of 0 stays a cell."""
     matrix = sparse.csr_array((counts, cells), shape=shape, dtype=counts.dtype)
     matrix.sum_duplicates()
     return matrix
@@ -107,7 +107,7 @@ def _summed(cells: tuple[Any, Any], counts: NDArray[Any], shape: tuple[int, int]
 def _mentions(
     named: tuple[Any, Any], counts: NDArray[np.int32], stated: tuple[Any, Any], shape: tuple[int, int]
 ) -> Csr:
-    """Return how often passages mention entities; where one only states a fact of it, once."""
+    """How often passages mention entities; where one only states a fact of it, once."""
     there = stated[1] >= 0
     rows = np.concatenate([named[0], stated[0][there]])
     columns = np.concatenate([named[1], stated[1][there]])
@@ -118,7 +118,7 @@ def _mentions(
 
 
 def _facts(ends: NDArray[np.int64], counts: NDArray[np.int32], shape: tuple[int, int]) -> Csr:
-    """Return how often facts join two different entities, in both directions."""
+    """How often facts join two different entities, in both directions."""
     one, other = ends[0::2], ends[1::2]
     kept = (one >= 0) & (other >= 0) & (one != other)
     one, other, counts = one[kept], other[kept], counts[kept]
@@ -163,9 +163,9 @@ class PassageRecord:
     def __post_init__(self) -> None:
         for field in ("id", "title", "text"):
             if not isinstance(getattr(self, field), str):
-                raise InvalidTypeError(f"{field} must be a str; {type(getattr(self, field)).__name__} was given")
+                raise InvalidTypeError(f"{field} must be a str; got {type(getattr(self, field)).__name__}")
         if not self.id.strip():
-            raise InvalidInputError("id must not be blank; a blank one was given")
+            raise InvalidInputError("id must not be blank")
         homes = _counted(self.homes, 1, "homes")
         mentions = _counted(self.mentions, 1, "mentions")
         facts = _counted(self.facts, 3, "facts")
@@ -179,12 +179,12 @@ class PassageRecord:
         object.__setattr__(self, "facts", facts)
 
     def digest(self) -> str:
-        """Return a checksum of the contents: equal digests, equal passages."""
+        """A checksum of the contents: equal digests, equal passages."""
         content = [self.title, self.text, self.mentions, self.facts, self.homes]
         return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode()).hexdigest()[:32]
 
     def extractions(self) -> list[Extraction]:
-        """Return what `graph_from_extractions` takes: usually one record, one more per further lead."""
+        """What `graph_from_extractions` takes: usually one record, one more per further lead."""
         names = [name for name, count in self.mentions for _ in range(count)]
         triples = [(subject, predicate, other) for subject, predicate, other, count in self.facts for _ in range(count)]
         titles = [name for name, kind in self.homes if kind == HOME_TITLE]
@@ -218,7 +218,7 @@ class GraphRecords:
     stable_ids: bool = True
 
     def graph(self, *, embeddings: Any = None, weights: EdgeWeights | None = None) -> EntityGraph:
-        """Build the entity graph.
+        """Return the entity graph, its passages in the order of the records.
 
         Parameters
         ----------
@@ -226,11 +226,6 @@ class GraphRecords:
             Row i = ``passages[i]``.
         weights : EdgeWeights, optional
             How counts become weights.
-
-        Returns
-        -------
-        EntityGraph
-            Passages in the order of the records.
 
         Raises
         ------
@@ -240,18 +235,7 @@ class GraphRecords:
         return assemble(self.passages, self.synonyms, embeddings=embeddings, weights=weights)
 
     def with_changes(self, changes: GraphChanges) -> GraphRecords:
-        """Return what a full reading would give after these changes.
-
-        Parameters
-        ----------
-        changes : GraphChanges
-            Since this reading.
-
-        Returns
-        -------
-        GraphRecords
-            Passages that did not change are the same objects. These records are left as they are.
-        """
+        """Return what a full reading would give after these changes; what did not change are the same objects."""
         held = {record.id: record for record in (*self.passages, *changes.changed)}
         for gone in changes.removed:
             held.pop(gone, None)
@@ -266,6 +250,8 @@ class GraphRecords:
     def update(self, graph: EntityGraph, changes: GraphChanges, *, embeddings: Any = None) -> EntityGraph:
         """Return the graph after these changes, counting again only what they touch.
 
+        It is, to the bit, ``with_changes(changes).graph(...)`` with the weights of `graph`.
+
         Parameters
         ----------
         graph : EntityGraph
@@ -275,18 +261,13 @@ class GraphRecords:
         embeddings : (P, d) array_like of float, optional
             Row i = ``with_changes(changes).passages[i]``.
 
-        Returns
-        -------
-        EntityGraph
-            To the bit ``with_changes(changes).graph(...)``, with the weights of `graph`.
-
         Raises
         ------
         InvalidInputError
             If the graph is not one of these passages, or no passage is left.
         """
         if graph.passages != tuple(record.id for record in self.passages):
-            raise InvalidInputError("graph must be the graph of these records; its passages are others")
+            raise InvalidInputError("graph is not the graph of these records: its passages are others")
         after = self.with_changes(changes)
         touched = {record.id: record for record in changes.changed}
         gone = {*touched, *changes.removed}
@@ -324,18 +305,7 @@ class GraphChanges:
 
 
 def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
-    """Return what to add and what to remove to come from one reading to the next.
-
-    Parameters
-    ----------
-    before, after : GraphRecords
-        Two readings of one corpus.
-
-    Returns
-    -------
-    GraphChanges
-        Empty tuples where nothing changed.
-    """
+    """Return what differs between two readings of one corpus; empty tuples where nothing does."""
     known = {passage.id: passage for passage in before.passages}
     current = {passage.id for passage in after.passages}
     changed = tuple(passage for passage in after.passages if known.get(passage.id) != passage)
@@ -344,11 +314,11 @@ def changes_between(before: GraphRecords, after: GraphRecords) -> GraphChanges:
 
 
 def in_order(records: Iterable[PassageRecord]) -> tuple[PassageRecord, ...]:
-    """Return the records sorted by id, which tells them apart."""
+    """The records sorted by id; an error if two have the same."""
     ordered = sorted(records, key=lambda record: record.id)
     for first, second in itertools.pairwise(ordered):
         if first.id == second.id:
-            raise InvalidInputError(f"id_keys must tell passages apart; two are called {first.id[:40]!r}")
+            raise InvalidInputError(f"two passages have the id {first.id[:40]!r}; choose other id_keys")
     return tuple(ordered)
 
 
@@ -362,20 +332,16 @@ def _counted(rows: Iterable[tuple[object, ...]], words: int, field: str) -> tupl
     for row in given:
         *names, count = row
         if len(names) != words or not all(isinstance(name, str) and name.strip() for name in names):
-            raise InvalidInputError(
-                f"{field} must hold {words} words that are not blank and a count; {row!r:.80} was given"
-            )
+            raise InvalidInputError(f"{field} must hold {words} words that are not blank and a count; got {row!r:.80}")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-            raise InvalidInputError(
-                f"the count of {field} must be an integer of at least 1 and at most {MOST}; {count!r:.40} was given"
-            )
+            raise InvalidInputError(f"the count of {field} must be an integer in [1, {MOST}]; got {count!r:.40}")
         key = tuple(str(name) for name in names)
         total[key] = total.get(key, 0) + count
     return tuple((*key, total[key]) for key in sorted(total))
 
 
 def _plain(columns: list[tuple[Any, ...]]) -> bool:
-    """Whether all is as it should be and no row stands twice, which is the rule and takes no loop to see."""
+    """Whether all is valid and no row stands twice, which is the rule and takes no loop to see."""
     *words, counts = columns
     return (
         {type(count) for count in counts} == {int}
@@ -403,7 +369,7 @@ def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extr
     Raises
     ------
     InvalidInputError
-        If an extraction belongs to no passage, or a passage is not one.
+        If an extraction names no passage, or a passage is not one.
 
     Examples
     --------
@@ -415,7 +381,7 @@ def records_from_extractions(passages: Iterable[Any], extractions: Iterable[Extr
     found: dict[str, list[Extraction]] = {passage: [] for passage in rows}
     for each in extractions:
         if each.passage_id not in found:
-            raise InvalidInputError(f"an extraction must belong to a passage; {each.passage_id!r:.80} does not")
+            raise InvalidInputError(f"there is no passage {each.passage_id!r:.80}, which an extraction names")
         found[each.passage_id].append(each)
     return tuple(_merged(*rows[passage], found[passage]) for passage in sorted(rows))
 
@@ -452,7 +418,7 @@ def named_record(
     facts: Iterable[tuple[str, str, str, int]],
     normal: Mapping[str, str],
 ) -> PassageRecord:
-    """Return a record from names as another library wrote them; title and opening words say what it is about."""
+    """A record from names as another library wrote them; title and opening words say what it is about."""
     named = ((normal[name], count) for name, count in mentions)
     ended = ((normal[one], word, normal[other], count) for one, word, other, count in facts)
     homes = dict.fromkeys(title_names(title), HOME_TITLE)
@@ -473,28 +439,27 @@ MAX_KEY_BYTES = 2000
 def check_corpus(corpus: str) -> None:
     """Refuse a corpus without a name, or with one too long for an index."""
     if not isinstance(corpus, str) or not corpus.strip():
-        raise InvalidInputError("corpus must be a text that is not blank; a blank or another type was given")
+        raise InvalidInputError("corpus must be text that is not blank")
     if any("\ud800" <= letter <= "\udfff" for letter in corpus):
-        raise InvalidInputError("corpus must be text that UTF-8 can hold; one that is not was given")
+        raise InvalidInputError("corpus must be text that UTF-8 can hold")
     check_length(corpus, "corpus")
 
 
 def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) -> list[PassageRecord]:
-    """Return the records as a list, or name what is wrong with them."""
+    """The records as a list, or an error that says what is wrong with them."""
     check_corpus(corpus)
-    if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        raise InvalidInputError(f"batch must be an integer of at least 1; {batch!r:.40} was given")
+    check_count("batch", batch, minimum=1)
     if not isinstance(passages, Iterable):
         raise InvalidTypeError(
-            f"passages must hold PassageRecord (see records_from_extractions); {type(passages).__name__} was given"
+            f"passages must hold PassageRecord (see records_from_extractions); got {type(passages).__name__}"
         )
     records = list(passages)
     seen: set[str] = set()
     for record in records:
         if not isinstance(record, PassageRecord):
-            raise InvalidTypeError(f"passages must hold PassageRecord; {type(record).__name__} was given")
+            raise InvalidTypeError(f"passages must hold PassageRecord; got {type(record).__name__}")
         if record.id in seen:
-            raise InvalidInputError(f"ids of passages must differ; {record.id[:40]!r} was given twice")
+            raise InvalidInputError(f"two passages have the id {record.id[:40]!r}")
         seen.add(record.id)
         check_length(record.id, "the id of a passage")
         ends = (name for subject, _, other, _ in record.facts for name in (subject, other))
@@ -506,4 +471,4 @@ def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) 
 def check_length(text: str, field: str) -> None:
     """Refuse what a range index of the server cannot hold."""
     if len(text) > MAX_KEY_BYTES // 4 and len(text.encode(errors="replace")) > MAX_KEY_BYTES:
-        raise InvalidInputError(f"{field} must have at most {MAX_KEY_BYTES} bytes in UTF-8; {text[:40]!r}... has more")
+        raise InvalidInputError(f"{field} must have at most {MAX_KEY_BYTES} bytes in UTF-8; got {text[:40]!r}...")

@@ -1,23 +1,23 @@
-"""A walk over the part of a stored graph that one query needs, fetched where the mass goes."""
+"""A walk over the part of a stored graph that one query needs, fetched as the mass gets there."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, IntArray
-from phasegraph.errors import InvalidInputError, StoreError
+from phasegraph._validation import check_count, check_range
+from phasegraph.errors import StoreError
 from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, rarity_weights
 from phasegraph.graph.linking import Seeding, relevance
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.kernels import Kernel
-from phasegraph.graph.pagerank.push import PushSettings, as_seeds
+from phasegraph.graph.pagerank.push import as_seeds
 from phasegraph.graph.pagerank.solve import push_settings, run_push
 from phasegraph.graph.words import MAX_WORDS, normalise_name, split_words
 from phasegraph.neo4j.connection import Neo4jConnection, Row
@@ -27,7 +27,7 @@ from phasegraph.ranking import Ranking
 
 Stamp: TypeAlias = tuple[str, int]
 """The corpus's node and how often it has changed: a corpus that was dropped and written anew counts from the start."""
-# An entity that nothing mentions any more is none, even where a writer has not come to removing it.
+# An entity that nothing mentions any more is ignored, even where a writer has not removed it yet.
 _ALL = {
     "seen": "",
     "stated": "",
@@ -50,7 +50,7 @@ _ANCHORED = "EXISTS {{ (e)<-[h:`PHASEGRAPH_MENTIONS`]-(q){at_home} }}"
 PASSAGE_IDS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id"
 STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN elementId(c), c.stamp"
 COUNT_ALLOWED = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) WHERE p.id IN $allowed RETURN count(p)"
-# Kind 0 is the corpus itself: its node and stamp tell whether what is kept of it still holds.
+# Kind 0 is the corpus's node with its stamp, which tells whether what is kept of it still holds.
 _LOOKUP = (
     """\
 CALL () {{
@@ -115,30 +115,10 @@ NEIGHBOURHOOD, NEIGHBOURHOOD_ALLOWED = _NEIGHBOURHOOD.format(**_ALL), _NEIGHBOUR
 def look_up(
     connection: Neo4jConnection, corpus: str, query: str, ids: Sequence[str], allowed: frozenset[str] | None
 ) -> tuple[PartialGraph, Stamp]:
-    """What linking asks of a graph, and the stamp of the corpus.
+    """Those of these passages, and of the entities that the query may name, that exist; and the corpus's stamp.
 
-    Parameters
-    ----------
-    connection : Neo4jConnection
-    corpus : str
-    query : str
-        Its sequences of words are looked for among the entities.
-    ids : sequence of str
-        Looked for among the passages.
-    allowed : frozenset of str, optional
-        Passages that may be seen; None allows all.
-
-    Returns
-    -------
-    PartialGraph
-        Those that there are, in order of their names, with the entities' frequencies.
-    Stamp
-        Another after every change of the corpus.
-
-    Raises
-    ------
-    StoreError
-        If the server fails.
+    They come in order of their names, the entities with their frequencies. `allowed` passages alone are seen; None
+    allows all.
     """
     texts = split_words(query).texts
     names = {
@@ -160,8 +140,8 @@ def look_up(
     found = PartialGraph(
         range(len(passages)),
         tuple(row[0] for row in entities),
-        MappingProxyType({name: row for row, name in enumerate(passages)}),
-        MappingProxyType({row[0]: place for place, row in enumerate(entities)}),
+        {name: row for row, name in enumerate(passages)},
+        {row[0]: place for place, row in enumerate(entities)},
         np.array([row[1] for row in entities], dtype=np.intp),
         np.array([row[2] for row in entities], dtype=bool),
     )
@@ -169,7 +149,7 @@ def look_up(
 
 
 def stamp_of(node: object, changes: object) -> Stamp:
-    """A stamp of what the server says of the corpus's node."""
+    """The stamp of the corpus's node."""
     return str(node), changes if isinstance(changes, int) else 0
 
 
@@ -183,20 +163,9 @@ def take(
     passage_count: int,
     weights: EdgeWeights,
 ) -> None:
-    """Add the edges that a statement of `phasegraph.neo4j.remote_walk` found for the nodes it was asked for.
+    """Add to `known` the rows that `NEIGHBOURHOOD` returned for the passages and entities that were asked for.
 
-    Parameters
-    ----------
-    known : KnownEdges
-        Grows; holds the nodes, without edges.
-    rows : sequence of list
-        What the server returned.
-    asked : tuple of two sequences of str
-        Passages and entities, as in the statement's parameters; those that were not found have no edges.
-    passage_count : int
-        Passages of the corpus.
-    weights : EdgeWeights
-        How counts become weights.
+    Those that were not found have no edges.
     """
     passages, entities = asked
     found = [_plain(known, row, len(passages), passage_count, weights) for row in rows if row[0] < FACT]
@@ -271,92 +240,101 @@ class FetchSettings:
     unknown: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("nodes", "per_round"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name} must be an integer of at least 1; {value!r:.40} was given")
-        if not 0.0 <= self.unknown <= 1.0:
-            raise InvalidInputError(f"unknown must lie in [0, 1]; {self.unknown!r:.40} was given")
+        check_count("nodes", self.nodes, minimum=1)
+        check_count("per_round", self.per_round, minimum=1)
+        check_range("unknown", self.unknown, 0, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class LocalWalk:
-    """A walk over what was fetched.
+    """A walk over what was fetched."""
 
-    Parameters
-    ----------
-    graph : PartialGraph
-        What is here, fetched by this query or before.
-    walked : PageRankResult
-        Its masses.
-    node_weights : (n,) array of float or None
-        How readily each node was entered.
-    seeding : Seeding
-        Where it restarted.
-    unknown : float
-        Share of the mass that waits at nodes whose edges the walk would need and has not.
-    needed : (n,) array of bool
-        Nodes whose edges it needed.
-    fetched, rounds : int
-        Nodes whose edges were fetched, and in how many statements.
-    complete : bool
-        Whether `unknown` came down to what was asked for.
-    """
-
-    graph: PartialGraph
+    graph: PartialGraph  # what is here, fetched by this query or before
     walked: PageRankResult
-    node_weights: FloatArray | None
+    node_weights: FloatArray | None  # how readily each node was entered
     seeding: Seeding
-    unknown: float
-    needed: BoolArray
-    fetched: int
-    rounds: int
-    complete: bool
+    unknown: float  # share of the mass that waits at nodes whose edges the walk would need and lacks
+    needed: BoolArray  # nodes whose edges it needed
+    fetched: int  # nodes whose edges were fetched
+    complete: bool  # whether `unknown` came down to what was asked for
 
 
 @dataclass(eq=False)
-class QueryWalk:
-    """One query's walk on its way: what it asks for, what is known, and what it has spent."""
+class NeighbourhoodWalk:
+    """A walk from weighted seeds that fetches edges as it comes to them; see `Neo4jGraphSource`."""
 
     connection: Neo4jConnection
     corpus: str
-    passage_count: int
-    seeds: tuple[Mapping[str, float], Mapping[str, float]]
-    weights: EdgeWeights
-    ranking: Ranking | None
-    push: PushSettings
-    limits: FetchSettings
-    allowed: Sequence[str] | None
-    seconds: float
-    known: KnownEdges
-    began: float = field(default_factory=time.monotonic)
-    shared: bool = True
-    fetched: int = 0
-    rounds: int = 0
+    state: tuple[int, object]  # number of passages (that are allowed) and the corpus's stamp
+    passages: Mapping[str, float]  # seeds by id and by name, with positive masses that need not sum to 1
+    entities: Mapping[str, float]
+    follow_probability: float
+    weights: EdgeWeights = field(default_factory=EdgeWeights)
+    ranking: Ranking | None = None
+    tolerance: float = 1e-6  # taken for 1e-9 where it is less
+    limits: FetchSettings = field(default_factory=FetchSettings)
+    kept: KeptEdges = field(default_factory=lambda: KeptEdges(0))  # of walks with these weights and passages allowed
+    allowed: Sequence[str] | None = None
+    kernel: Kernel = "auto"
 
-    def grow(self) -> KnownEdges:
+    def run(self) -> LocalWalk:
+        """Walk; a `StoreError` only if there is nothing to walk over yet."""
+        self._push = push_settings(self.follow_probability, max(self.tolerance, LEAST_TOLERANCE), 0, None, self.kernel)
+        self._known, self._shared = self.kept.known(self.state[1]), True
+        self._began, self._fetched, self._rounds = time.monotonic(), 0, 0
+        if self._known.lacks(self.passages, self.entities):
+            mine = self._grow()
+            mine.codes(True, self.passages)
+            mine.codes(False, self.entities)
+        walk = self._unbounded()
+        if int(walk.needed.sum()) > self.limits.nodes:
+            walk = self._within_budget()
+        self.kept.keep(self.state[1], self._known, walk.needed)
+        return walk
+
+    def _unbounded(self) -> LocalWalk:
+        """The walk over all that is here, fetching what it needs until that is more than the budget."""
+        walk = self._walk()
+        while not walk.complete and int(walk.needed.sum()) <= self.limits.nodes:
+            wanted = _greatest(walk, walk.needed & ~walk.graph.here, self.limits.per_round)
+            if not self._fetch(wanted):
+                break
+            walk = self._walk()
+        return walk
+
+    def _within_budget(self) -> LocalWalk:
+        """The walk over the nodes that this query alone would fetch, those with most mass first."""
+        passages: list[str] = []
+        entities: list[str] = []
+        while True:
+            graph = self._known.graph
+            here = np.zeros(graph.size, dtype=np.bool_)
+            here[graph.rows_of(passages, entities)] = True
+            walk = self._walk(here)
+            budget = min(self.limits.per_round, self.limits.nodes - len(passages) - len(entities))
+            wanted = _greatest(walk, walk.needed & ~here, budget)
+            missing = wanted[~graph.here[wanted]]
+            if walk.complete or not len(wanted) or (len(missing) and not self._fetch(missing)):
+                return walk
+            ids, names = graph.names_of(wanted)
+            passages += ids
+            entities += names
+
+    def _grow(self) -> KnownEdges:
         """What is known, as this query's own."""
-        if self.shared:
-            self.known, self.shared = self.known.copy(), False
-        return self.known
+        if self._shared:
+            self._known, self._shared = self._known.copy(), False
+        return self._known
 
-    def see(self, passages: Iterable[str], entities: Iterable[str]) -> None:
-        """Give rows to those that have none."""
-        if self.known.lacks(passages, entities):
-            mine = self.grow()
-            mine.codes(True, passages)
-            mine.codes(False, entities)
-
-    def late(self) -> bool:
-        """Whether it is too late for another round."""
-        return time.monotonic() - self.began > self.seconds * 2 / 3
-
-    def fetch(self, nodes: IntArray) -> None:
-        """Fetch the edges of nodes of the graph at hand."""
-        asked = self.known.graph.names_of(nodes)
+    def _fetch(self, nodes: IntArray) -> bool:
+        """Fetch the edges of nodes of the graph at hand; whether they are here now. No round begins late."""
+        elapsed = time.monotonic() - self._began
+        if self._rounds and elapsed > self.connection.timeout * 2 / 3:
+            return False
+        asked = self._known.graph.names_of(nodes)
         values = {
             "corpus": self.corpus,
-            "most_common": most_common(self.passage_count, self.weights),
+            "most_common": most_common(self.state[0], self.weights),
             "passages": asked[0],
             "entities": asked[1],
             "shift": 1 << LOW_BITS,
@@ -364,158 +342,35 @@ class QueryWalk:
         statement = NEIGHBOURHOOD
         if self.allowed is not None:
             statement, values["allowed"] = NEIGHBOURHOOD_ALLOWED, self.allowed
-        left = max(self.seconds - (time.monotonic() - self.began), 0.01)
-        rows = self.connection.read(statement, values, timeout=left)
-        take(self.grow(), rows, asked, self.passage_count, self.weights)
-        self.fetched += len(nodes)
-        self.rounds += 1
+        try:
+            rows = self.connection.read(statement, values, timeout=max(self.connection.timeout - elapsed, 0.01))
+        except StoreError:
+            if not self._rounds:
+                raise
+            return False
+        take(self._grow(), rows, asked, self.state[0], self.weights)
+        self._fetched += len(nodes)
+        self._rounds += 1
+        return True
 
-    def walk(self, here: BoolArray | None = None) -> LocalWalk:
+    def _walk(self, here: BoolArray | None = None) -> LocalWalk:
         """Walk over what is known, or over these of its nodes."""
-        graph = self.known.graph
+        graph = self._known.graph
         node_weights = None if self.ranking is None else relevance(graph.as_graph(), self.ranking)
-        passages, entities = self.seeds
-        seeding = Seeding(
-            graph.rows_of(tuple(passages), tuple(entities)), np.array([*passages.values(), *entities.values()])
-        )
+        masses = np.array([*self.passages.values(), *self.entities.values()])
+        seeding = Seeding(graph.rows_of(tuple(self.passages), tuple(self.entities)), masses)
         operator = graph.operator if here is None else graph.walkable(here)
         seeds = as_seeds((seeding.nodes, seeding.masses), graph.size)
-        walked = run_push(operator.rows(node_weights), operator.pool, seeds, self.push, None)
-        waiting = walked.values / (1.0 - self.push.follow)
-        # A node that was pushed held more than its threshold, which is more than this; one that was not has
-        # let the share (1 - follow) of what it holds stop.
-        above = waiting > self.push.threshold * (1.0 - 1e-9)
+        walked = run_push(operator.rows(node_weights), operator.pool, seeds, self._push, None)
+        waiting = walked.values / (1.0 - self._push.follow)
+        # A node that was pushed held more than its threshold, which is more than this; one that was not has let the
+        # share (1 - follow) of what it holds stop.
+        above = waiting > self._push.threshold * (1.0 - 1e-9)
         needed = np.zeros(graph.size, dtype=np.bool_)
         needed[walked.nodes[above]] = True
         unknown = min(float(waiting[above & ~operator.here[walked.nodes]].sum()), 1.0)
         complete = unknown <= self.limits.unknown
-        return LocalWalk(graph, walked, node_weights, seeding, unknown, needed, self.fetched, self.rounds, complete)
-
-
-def walk_neighbourhood(
-    connection: Neo4jConnection,
-    corpus: str,
-    state: tuple[int, object],
-    passages: Mapping[str, float],
-    entities: Mapping[str, float],
-    *,
-    follow_probability: float,
-    weights: EdgeWeights | None = None,
-    ranking: Ranking | None = None,
-    tolerance: float = 1e-6,
-    settings: FetchSettings | None = None,
-    kept: KeptEdges | None = None,
-    allowed: Sequence[str] | None = None,
-    kernel: Kernel = "auto",
-    timeout: float | None = None,
-) -> LocalWalk:
-    """Walk from weighted seeds, fetching edges as the walk comes to them.
-
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        Where the corpus lies.
-    corpus : str
-        A corpus of our own schema.
-    state : tuple of (int, object)
-        How many passages it has (of the allowed ones, where some are not), and what is another after every change
-        of it.
-    passages, entities : mapping of str to float
-        Seeds by id and by name, with positive masses that need not sum to 1; at least one.
-    follow_probability : float
-        Of walking on, in [0, 1).
-    weights : EdgeWeights, optional
-        How counts become weights.
-    ranking : Ranking, optional
-        A dense ranking: passages nearer to the query are then entered more readily.
-    tolerance : float, default 1e-6
-        Mass per out-edge below which the walk goes no further; taken for 1e-9 where it is less.
-    settings : FetchSettings, optional
-        The budget.
-    kept : KeptEdges, optional
-        Edges of earlier walks over this corpus with these weights and these passages allowed; they are not fetched
-        again.
-    allowed : sequence of str, optional
-        Passages that may be seen; None allows all. Others are neither fetched nor counted.
-    kernel : {"auto", "numpy", "compiled"}, default "auto"
-        As for :class:`phasegraph.graph.WalkSettings`.
-    timeout : float, optional
-        Seconds for all rounds together; None takes the connection's. No round is begun after two thirds of
-        it.
-
-    Returns
-    -------
-    LocalWalk
-        The walk and how much of it is not known.
-
-    Raises
-    ------
-    StoreError
-        If the server fails before there is anything to walk over.
-    """
-    memory = KeptEdges(0) if kept is None else kept
-    query = QueryWalk(
-        connection,
-        corpus,
-        state[0],
-        (passages, entities),
-        EdgeWeights() if weights is None else weights,
-        ranking,
-        push_settings(follow_probability, max(tolerance, LEAST_TOLERANCE), 0, None, kernel),
-        FetchSettings() if settings is None else settings,
-        allowed,
-        connection.timeout if timeout is None else timeout,
-        memory.known(state[1]),
-    )
-    query.see(passages, entities)
-    walk = _grown(query)
-    if int(walk.needed.sum()) > query.limits.nodes:
-        walk = _within_budget(query)
-    memory.keep(state[1], query.known, walk.needed)
-    return walk
-
-
-def _grown(query: QueryWalk) -> LocalWalk:
-    """The walk over all that is here, fetching what it needs until it needs more than the budget."""
-    walk = query.walk()
-    while not walk.complete and int(walk.needed.sum()) <= query.limits.nodes:
-        wanted = _greatest(walk, walk.needed & ~walk.graph.here, query.limits.per_round)
-        if not _fetched(query, wanted):
-            break
-        walk = query.walk()
-    return walk
-
-
-def _within_budget(query: QueryWalk) -> LocalWalk:
-    """The walk over the nodes that this query alone would fetch, those with most mass first."""
-    passages: list[str] = []
-    entities: list[str] = []
-    while True:
-        graph = query.known.graph
-        here = np.zeros(graph.size, dtype=np.bool_)
-        here[graph.rows_of(passages, entities)] = True
-        walk = query.walk(here)
-        budget = min(query.limits.per_round, query.limits.nodes - len(passages) - len(entities))
-        wanted = _greatest(walk, walk.needed & ~here, budget)
-        missing = wanted[~graph.here[wanted]]
-        if walk.complete or not len(wanted) or (len(missing) and not _fetched(query, missing)):
-            return walk
-        ids, names = graph.names_of(wanted)
-        passages += ids
-        entities += names
-
-
-def _fetched(query: QueryWalk, nodes: IntArray) -> bool:
-    """Whether the nodes' edges are here now: what earlier rounds found is an answer, too."""
-    if query.rounds and query.late():
-        return False
-    try:
-        query.fetch(nodes)
-    except StoreError:
-        if not query.rounds:
-            raise
-        return False
-    return True
+        return LocalWalk(graph, walked, node_weights, seeding, unknown, needed, self._fetched, complete)
 
 
 def _greatest(walk: LocalWalk, among: BoolArray, count: int) -> IntArray:

@@ -19,75 +19,32 @@ _SLOT = re.compile(r"«(\w+)»")
 
 
 def quote(name: str, field: str) -> str:
-    """Return a label, relationship type or property key as Cypher may hold it.
+    """Return a label, relationship type or property key in backticks; an error about `field` if it is not allowed.
 
-    Parameters
-    ----------
-    name : str
-        Up to 200 characters; a letter or underscore first; then letters, digits, underscores, and blanks,
-        dots, colons or hyphens between them.
-    field : str
-        What the name is for, for the error message.
-
-    Returns
-    -------
-    str
-        The name in backticks.
-
-    Raises
-    ------
-    InvalidInputError
-        If the name holds anything else. The message shows at most its first 40 characters.
-
-    Examples
-    --------
     >>> quote("Works at", "relationship type")
     '`Works at`'
     """
     if not isinstance(name, str):
-        raise InvalidTypeError(f"{field} must be a str; {type(name).__name__} was given")
+        raise InvalidTypeError(f"{field} must be a str; got {type(name).__name__}")
     if len(name) > MAX_NAME_LENGTH or _NAME.fullmatch(name) is None:
         raise InvalidInputError(
-            f"{field} must be plain words (letters, digits, '_', and ' .:-' between them) of at most "
-            f"{MAX_NAME_LENGTH} characters; {name[:40]!r} was given"
+            f"{field} must be words of letters, digits and '_', with ' .:-' between them, of at most "
+            f"{MAX_NAME_LENGTH} characters; got {name[:40]!r}"
         )
     return "`" + name.replace("`", "``") + "`"
 
 
 def render(template: str, names: Mapping[str, str]) -> str:
-    """Return a template with each ``«field»`` replaced by the quoted name of that field.
+    """Return a template of this library with each ``«field»`` replaced by the quoted name of that field.
 
-    Parameters
-    ----------
-    template : str
-        Text of this library, never of a caller.
-    names : mapping of str to str
-        Field to name; names of fields that the template lacks are checked too.
-
-    Returns
-    -------
-    str
-        The statement.
-
-    Raises
-    ------
-    InvalidInputError
-        If a name is not allowed, or a field of the template has no name.
-
-    Examples
-    --------
     >>> render("MATCH (p:«passage») RETURN count(p)", {"passage": "Chunk"})
     'MATCH (p:`Chunk`) RETURN count(p)'
     """
     quoted = {field: quote(name, field) for field, name in names.items()}
-
-    def fill(slot: re.Match[str]) -> str:
-        field = slot.group(1)
-        if field not in quoted:
-            raise InvalidInputError(f"every field of a template must be named; {field!r} was not")
-        return quoted[field]
-
-    return _SLOT.sub(fill, template)
+    missing = set(_SLOT.findall(template)) - set(quoted)
+    if missing:
+        raise InvalidInputError(f"the schema has no name for {', '.join(sorted(missing))}")
+    return _SLOT.sub(lambda slot: quoted[slot.group(1)], template)
 
 
 @dataclass(frozen=True)
@@ -138,7 +95,7 @@ class GraphSchema:
             for each in value if isinstance(value, tuple) else (value,):
                 quote(each, field.name)
         if not self.name_keys:
-            raise InvalidInputError("name_keys must name at least one property; none was given")
+            raise InvalidInputError("name_keys must name at least one property")
 
     def names(self) -> dict[str, str]:
         """Return the fields a template may use."""
@@ -173,19 +130,13 @@ _COUNT = "MATCH (p:«passage»)-[m:«provenance»]-(e«:entity») WHERE p.«text
 
 
 def schema_named(schema: str | GraphSchema) -> GraphSchema:
-    """Return a preset by its name, or the schema itself.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is no preset of that name.
-    """
+    """Return a preset by its name, or the schema itself."""
     if isinstance(schema, GraphSchema):
         return schema
     if not isinstance(schema, str):
-        raise InvalidTypeError(f"schema must be a GraphSchema or a preset's name; {type(schema).__name__} was given")
+        raise InvalidTypeError(f"schema must be a GraphSchema or a preset's name; got {type(schema).__name__}")
     if schema not in SCHEMAS:
-        raise InvalidInputError(f"schema must be one of {', '.join(SCHEMAS)}; {schema[:40]!r} was given")
+        raise InvalidInputError(f"schema must be one of {', '.join(SCHEMAS)}; got {schema[:40]!r}")
     return SCHEMAS[schema]
 
 
@@ -194,34 +145,18 @@ def for_entities(template: str, schema: GraphSchema) -> str:
     return template.replace("«:entity»", "" if schema.entity_label is None else ":«entity»")
 
 
-def count_provenance(connection: Neo4jConnection, schema: GraphSchema) -> int:
-    """Return how many edges lead from passages with text to entities under a schema."""
-    statement = render(for_entities(_COUNT, schema), schema.names())
-    return int(connection.read(statement, timeout=BULK_SECONDS)[0][0])
-
-
 def detect_schema(connection: Neo4jConnection) -> GraphSchema:
-    """Return the preset whose provenance edges the database holds.
-
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        Where to look; one counting statement per preset.
-
-    Returns
-    -------
-    GraphSchema
-        The only preset with edges.
+    """Return the only preset of which the database has provenance edges, by one counting statement per preset.
 
     Raises
     ------
     InvalidInputError
-        If no preset has edges, or several have: the message lists what was counted, and `schema` must be
-        given.
-    StoreError
-        If the server does not answer.
+        If no preset has edges, or several have; the message lists the counts.
     """
-    counted = {schema.name: count_provenance(connection, schema) for schema in SCHEMAS.values()}
+    counted = {}
+    for schema in SCHEMAS.values():
+        statement = render(for_entities(_COUNT, schema), schema.names())
+        counted[schema.name] = int(connection.read(statement, timeout=BULK_SECONDS)[0][0])
     # Without its base label langchain's graph is read through a looser pattern, which also matches every
     # labelled one.
     if counted[LANGCHAIN.name] == counted[LANGCHAIN_UNLABELLED.name]:
@@ -232,6 +167,6 @@ def detect_schema(connection: Neo4jConnection) -> GraphSchema:
     if len(found) != 1:
         listed = ", ".join(f"{name}: {counted[name]}" for name in found) or "none of any preset"
         raise InvalidInputError(
-            f"the database must hold provenance edges of exactly one preset; it holds {listed} (schema= names one)"
+            f"no single schema fits the database, choose one by schema= (provenance edges: {listed})"
         )
     return SCHEMAS[found[0]]

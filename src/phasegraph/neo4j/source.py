@@ -1,17 +1,17 @@
-"""A corpus in Neo4j as a source, and a stored graph with its passages' texts."""
+"""A corpus in Neo4j as a source, and any graph in Neo4j with its passages' texts."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
-from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
 
-from phasegraph._validation import check_count, check_flag, check_names, check_query
+from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
@@ -30,17 +30,16 @@ from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_con
 from phasegraph.neo4j.edge_cache import KeptEdges, PartialGraph
 from phasegraph.neo4j.gds import corpus_state, has_gds, project, walk_corpus
 from phasegraph.neo4j.reading import read_graph
-from phasegraph.neo4j.records import GraphRecords
 from phasegraph.neo4j.remote_walk import (
     COUNT_ALLOWED,
     PASSAGE_IDS,
     STAMP,
     FetchSettings,
     LocalWalk,
+    NeighbourhoodWalk,
     Stamp,
     look_up,
     stamp_of,
-    walk_neighbourhood,
 )
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
 from phasegraph.neo4j.writing import list_corpora
@@ -53,31 +52,24 @@ EDGES_OF_A_VIEW = 100_000
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What one asker may see of a corpus.
+    """What one caller may see of a corpus."""
 
-    Parameters
-    ----------
-    allowed : tuple of str or None
-        Ids of the passages, sorted; None: all there are.
-    count : int
-        How many of them the corpus has.
-    kept : KeptEdges
-        Edges, weighed by what the view holds.
-    """
-
-    allowed: tuple[str, ...] | None
-    count: int
-    kept: KeptEdges = field(default_factory=KeptEdges)
+    allowed: tuple[str, ...] | None  # ids of the passages, sorted; None: all of them
+    count: int  # how many of them the corpus has
+    kept: KeptEdges = field(default_factory=KeptEdges)  # weighed by what the view holds
 
 
 class CorpusMemory:
-    """Of one corpus: its passage ids and the views of it that were used last. Thread-safe."""
+    """Of one corpus: its passage ids and the views of it that were used last. Thread-safe; a copy starts empty."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._stamp: Stamp | None = None
         self._ids: tuple[str, ...] | None = None
         self._views: OrderedDict[frozenset[str] | None, View] = OrderedDict()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CorpusMemory, ()
 
     def view(self, connection: Neo4jConnection, corpus: str, stamp: Stamp, allowed: frozenset[str] | None) -> View:
         """The view of these passages, the same while the corpus has this stamp."""
@@ -115,14 +107,6 @@ class CorpusMemory:
                     self._ids = found
         return found
 
-    def chosen(
-        self, connection: Neo4jConnection, corpus: str, allowed: Callable[[str], object] | Collection[str]
-    ) -> frozenset[str]:
-        """The ids that a function lets through, or those of a collection."""
-        if not callable(allowed):
-            return frozenset(allowed)
-        return frozenset(one for one in self.ids(connection, corpus) if allowed(one))
-
     def _settle(self, stamp: Stamp) -> None:
         if stamp != self._stamp:
             self._stamp, self._ids = stamp, None
@@ -140,15 +124,15 @@ class Neo4jGraphSource:
     Parameters
     ----------
     connection : Neo4jConnection
-        Its deadline is what one search may take; the server ends its statements then.
+        Each statement of a search has its deadline; the server ends it then.
     corpus : str
         A corpus written by `write_graph`.
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
-        Dense rankings to take seeds from, the first of them that there is.
+        Dense rankings to take seeds from: the first of them that answered.
     method : {"neighbourhood", "gds"}, default "neighbourhood"
-        Fetch the edges that the walk needs, or have the server walk all of the corpus (needs GDS; edges do
-        not follow the query there, as with ``WalkSettings(relevance=False)``).
+        Fetch the edges that the walk needs, or have the server walk the whole corpus (needs GDS; edges do not depend
+        on the query there, as with ``WalkSettings(relevance=False)``).
     linking : LinkSettings
     walk : WalkSettings
     weights : EdgeWeights
@@ -165,7 +149,8 @@ class Neo4jGraphSource:
     -----
     Scores, background and evidence are those of `GraphSource` over the same corpus. A walk that would need more
     than `FetchSettings.nodes`, or more time than there is, is cut short, and `Ranking.reason` says how much of its
-    mass it left waiting. Edges are kept in memory until the corpus changes; answers do not depend on them.
+    mass it left waiting. Edges are kept in memory until the corpus changes; answers do not depend on them. It pickles
+    if its connection does (and `allowed`, where that is a function), without the edges.
     """
 
     connection: Neo4jConnection
@@ -186,21 +171,20 @@ class Neo4jGraphSource:
             value = getattr(self, label)
             if not isinstance(value, str) or not value.strip():
                 raise InvalidTypeError(f"{label} must be a name that is not blank; got {value!r:.40}")
-        if self.method not in ("neighbourhood", "gds"):
-            raise InvalidInputError(f"method must be 'neighbourhood' or 'gds'; got {self.method!r:.40}")
+        check_choice("method", self.method, ("neighbourhood", "gds"))
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
         if self.allowed is not None:
             if self.method == "gds":
-                raise InvalidInputError("method must be 'neighbourhood' where some passages are hidden; got 'gds'")
+                raise InvalidInputError("method='gds' cannot hide passages: use method='neighbourhood'")
             object.__setattr__(self, "allowed", self.allowed if callable(self.allowed) else allowed_ids(self.allowed))
 
     def within(self, allowed: Allowed) -> Neo4jGraphSource:
-        """The same source for one who may see only some passages.
+        """The same source for a caller who may see only some passages.
 
         Parameters
         ----------
         allowed : callable or collection of str
-            ``allowed(passage_id)`` says whether a passage may be seen (asked for every id of the corpus, which are
+            ``allowed(passage_id)`` says whether a passage may be seen (called for every id of the corpus, which are
             read once for each state of it); or the ids of those that may, which become a parameter of every
             statement. Where this source is restricted already, both must allow a passage.
 
@@ -221,33 +205,19 @@ class Neo4jGraphSource:
         return made
 
     def passage_ids(self) -> tuple[str, ...]:
-        """Ids of the passages that may be seen, sorted; read once for each state of the corpus.
-
-        Raises
-        ------
-        StoreError
-            If the server fails.
-        """
+        """Ids of the passages that may be seen, sorted; read once for each state of the corpus."""
         ids = self._memory.ids(self.connection, self.corpus)
         seen = self._seen()
         return ids if seen is None else tuple(one for one in ids if one in seen)
 
     def verify(self) -> int:
-        """Look whether the corpus can be walked; return how many passages may be seen.
-
-        Raises
-        ------
-        InvalidInputError
-            If it has none, or GDS is asked for and not installed.
-        StoreError
-            If the server does not answer within the deadline.
-        """
+        """Return how many passages may be seen, or raise if the corpus has none or cannot be walked."""
         count, _ = corpus_state(self.connection, self.corpus)
         if not count:
-            raise InvalidInputError(f"the corpus must hold passages; {self.corpus!r:.60} holds none")
+            raise InvalidInputError(f"the corpus {self.corpus!r:.60} has no passages")
         if self.method == "gds":
             if not has_gds(self.connection):
-                raise InvalidInputError("method 'gds' needs the Graph Data Science library; the server has none")
+                raise InvalidInputError("method='gds' needs the Graph Data Science library, which the server lacks")
             project(self.connection, self.corpus, self.weights)
         seen = self._seen()
         if seen is None:
@@ -279,37 +249,28 @@ class Neo4jGraphSource:
         if self.method == "gds":
             return self._pushed_down(passages, entities, limit)
         relevant = handed if self.walk.relevance else None
-        return self._fetched(view, stamp, (passages, entities), relevant, named.passage_rows, limit)
-
-    def _seen(self) -> frozenset[str] | None:
-        if self.allowed is None:
-            return None
-        return self._memory.chosen(self.connection, self.corpus, self.allowed)
-
-    def _fetched(
-        self,
-        view: View,
-        stamp: Stamp,
-        seeds: tuple[Mapping[str, float], Mapping[str, float]],
-        relevant: Ranking | None,
-        listed: Collection[str],
-        limit: int | None,
-    ) -> Ranking:
-        walk = walk_neighbourhood(
+        walk = NeighbourhoodWalk(
             self.connection,
             self.corpus,
             (view.count, stamp),
-            *seeds,
-            follow_probability=self.walk.follow_probability,
-            weights=self.weights,
-            ranking=relevant,
-            tolerance=self.walk.tolerance,
-            settings=self.fetch,
-            kept=view.kept,
-            allowed=view.allowed,
-            kernel=self.walk.kernel,
-        )
-        return self._ranked(walk, relevant, listed, view.count, limit)
+            passages,
+            entities,
+            self.walk.follow_probability,
+            self.weights,
+            relevant,
+            self.walk.tolerance,
+            self.fetch,
+            view.kept,
+            view.allowed,
+            self.walk.kernel,
+        ).run()
+        return self._ranked(walk, relevant, named.passage_rows, view.count, limit)
+
+    def _seen(self) -> frozenset[str] | None:
+        """The ids that may be seen; None: all of them."""
+        if self.allowed is None or not callable(self.allowed):
+            return None if self.allowed is None else frozenset(self.allowed)
+        return frozenset(filter(self.allowed, self._memory.ids(self.connection, self.corpus)))
 
     def _pushed_down(self, passages: Mapping[str, float], entities: Mapping[str, float], limit: int | None) -> Ranking:
         projection, found = walk_corpus(
@@ -359,21 +320,22 @@ class Neo4jGraphSource:
 
 
 def _both(one: Allowed, other: Allowed) -> Allowed:
-    """What both allow."""
     if isinstance(one, frozenset) and isinstance(other, frozenset):
         return one & other
-    first = one if callable(one) else frozenset(one).__contains__
-    second = other if callable(other) else frozenset(other).__contains__
-    return lambda passage_id: first(passage_id) and second(passage_id)
+    return partial(_allowed_by_both, one, other)
+
+
+def _allowed_by_both(one: Allowed, other: Allowed, passage_id: str) -> bool:
+    return all(each(passage_id) if callable(each) else passage_id in each for each in (one, other))
 
 
 def _all_passages(graph: PartialGraph, listed: Collection[str], count: int) -> PartialGraph:
-    """As many passages as the corpus has: those that were fetched, those of a ranking, and others without a name."""
+    """As many passages as the corpus has: those that were fetched, those of a ranking, and others unnamed."""
     rows = dict(graph.passage_rows)
     for name in listed:
         if name not in rows and len(rows) < count:
             rows[name] = len(rows)
-    return PartialGraph(range(count), (), MappingProxyType(rows), MappingProxyType({}))
+    return PartialGraph(range(count), (), rows, {})
 
 
 def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float], dict[str, float]]:
@@ -391,28 +353,27 @@ def _named_seeds(view: PartialGraph, seeding: Seeding) -> tuple[dict[str, float]
 
 
 Texts = Callable[[Sequence[str]], Mapping[str, tuple[str, str]]]
-_ANSWERS = "RETURN 1"
 _TEXTS = """\
 UNWIND $ids AS id MATCH (p:`PhasegraphPassage` {corpus: $corpus, id: id}) RETURN p.id, p.title, p.text"""
 
 
 @dataclass(frozen=True, eq=False)
-class StoredGraph:
-    """A graph out of Neo4j as a source, and its passages by id.
+class OpenedGraph:
+    """A graph out of Neo4j as a source, and its passages' texts.
 
     Parameters
     ----------
     source : Source
         Walks it, in memory or where it lies.
     texts : callable
-        ``texts(ids)`` gives title and text of those ids that there are.
+        ``texts(ids)`` gives title and text of those ids that exist.
     """
 
     source: Source
     texts: Texts = field(repr=False)
 
 
-def stored_graph(
+def open_graph(
     connection: Neo4jConnection,
     corpus: str | None = None,
     *,
@@ -420,13 +381,13 @@ def stored_graph(
     load: bool = True,
     embed: Callable[[list[str]], Sequence[Any]] | None = None,
     embed_query: Callable[[str], Any] | None = None,
-) -> StoredGraph:
-    """Make a source of a graph in Neo4j, after looking whether it is there.
+) -> OpenedGraph:
+    """Return a graph in Neo4j as a source; an error if it does not exist.
 
     Parameters
     ----------
     connection : Neo4jConnection
-        Asked at once, within its own deadline, whether it answers.
+        Must answer at once, within its own deadline.
     corpus : str, optional
         A corpus written by `write_graph`; None for a graph that another library wrote.
     schema : str or GraphSchema, optional
@@ -440,7 +401,7 @@ def stored_graph(
 
     Returns
     -------
-    StoredGraph
+    OpenedGraph
 
     Raises
     ------
@@ -454,55 +415,39 @@ def stored_graph(
             f"connection must be a Neo4jConnection (see Neo4jConnection.connect); got {type(connection).__name__}"
         )
     if not check_flag("load", load) and embed is not None:
-        raise InvalidInputError("embeddings must be None where the graph is walked in Neo4j (load=False); some given")
-    connection.read(_ANSWERS)  # a reading of everything may take long, and tries for as long to reach a server
-    chosen = _schema(connection, corpus, schema)
+        raise InvalidInputError("embeddings need load=True: with load=False the graph is walked in Neo4j")
+    connection.read("RETURN 1")  # reading everything may take long, and would try for as long to reach a server
+    if schema is None and corpus is None:
+        try:
+            chosen = detect_schema(connection)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"pass corpus= or schema=: {error}") from error
+    else:
+        chosen = PHASEGRAPH if schema is None else schema_named(schema)
     if chosen == PHASEGRAPH:
-        _check_there(connection, corpus)
+        there = list_corpora(connection)
+        if corpus not in there:
+            listed = ", ".join(repr(one) for one in there[:10]) + (", ..." if len(there) > 10 else "")
+            raise InvalidInputError(f"corpus must be one of the database's ({listed or 'it has none'}); got {corpus!r}")
     elif not load:
         raise InvalidInputError(f"load=False needs a corpus written by write_graph; the schema is {chosen.name!r}")
     if not load:
         source = Neo4jGraphSource(connection, str(corpus))
         source.verify()
-        return StoredGraph(source, _fetching(connection, str(corpus)))
-    return _loaded(read_graph(connection, chosen, corpus=corpus), chosen, embed, embed_query)
-
-
-def _schema(connection: Neo4jConnection, corpus: str | None, schema: str | GraphSchema | None) -> GraphSchema:
-    if schema is not None:
-        return schema_named(schema)
-    if corpus is not None:
-        return PHASEGRAPH
-    try:
-        return detect_schema(connection)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"schema must be given, or a corpus: {error}") from error
-
-
-def _check_there(connection: Neo4jConnection, corpus: str | None) -> None:
-    there = list_corpora(connection)
-    if corpus not in there:
-        listed = ", ".join(repr(one) for one in there[:10]) + (", ..." if len(there) > 10 else "")
-        raise InvalidInputError(f"corpus must be one of the database's ({listed or 'it holds none'}); got {corpus!r}")
-
-
-def _loaded(
-    records: GraphRecords,
-    schema: GraphSchema,
-    embed: Callable[[list[str]], Sequence[Any]] | None,
-    embed_query: Callable[[str], Any] | None,
-) -> StoredGraph:
+        return OpenedGraph(source, partial(_fetched_texts, connection, str(corpus)))
+    records = read_graph(connection, chosen, corpus=corpus)
     held = {one.id: (one.title, one.text) for one in records.passages}
     if not held:
-        raise InvalidInputError(f"the graph must hold passages; under the schema {schema.name!r} there are none")
+        raise InvalidInputError(f"the graph has no passages under the schema {chosen.name!r}")
     vectors = None if embed is None else embed([text for _, text in held.values()])
-    source = GraphSource(records.graph(embeddings=vectors), embedder=embed_query)
-    return StoredGraph(source, lambda ids: {one: held[one] for one in ids if one in held})
+    loaded = GraphSource(records.graph(embeddings=vectors), embedder=embed_query)
+    return OpenedGraph(loaded, partial(_held_texts, held))
 
 
-def _fetching(connection: Neo4jConnection, corpus: str) -> Texts:
-    def texts(ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        rows = connection.read(_TEXTS, {"corpus": corpus, "ids": list(ids)})
-        return {str(name): (title or "", text or "") for name, title, text in rows}
+def _held_texts(held: Mapping[str, tuple[str, str]], ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    return {one: held[one] for one in ids if one in held}
 
-    return texts
+
+def _fetched_texts(connection: Neo4jConnection, corpus: str, ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+    rows = connection.read(_TEXTS, {"corpus": corpus, "ids": list(ids)})
+    return {str(name): (title or "", text or "") for name, title, text in rows}

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
 from phasegraph.neo4j.gds import drop_projections, has_gds
 from phasegraph.neo4j.records import PassageRecord, check_corpus, checked_records
 
-# What is kept of a corpus does not outlive the first passage that is dropped, and no revision of it can be caught up
-# with: a drop may end in the middle.
+# First in every transaction of a drop, which may end in the middle: nothing that is kept of the corpus holds any more,
+# and no reading of it can be refreshed.
 _FORSAKE = """\
 MATCH (c:`PhasegraphCorpus` {name: $corpus}) WITH c, coalesce(c.revision, 0) + 1 AS next
 SET c.stamp = coalesce(c.stamp, 0) + 1, c.revision = next, c.created = next"""
@@ -26,20 +27,12 @@ _CORPORA = "MATCH (c:`PhasegraphCorpus`) RETURN c.name ORDER BY c.name"
 
 
 def list_corpora(connection: Neo4jConnection) -> tuple[str, ...]:
-    """Return the corpora that were written by us into this database, sorted."""
+    """Return the names of the corpora that `write_graph` wrote into this database, sorted."""
     return tuple(str(row[0]) for row in connection.read(_CORPORA, timeout=BULK_SECONDS))
 
 
 def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
-    """Delete one corpus with all its history and its projections; other nodes, corpora and graphs are not touched.
-
-    Raises
-    ------
-    InvalidInputError
-        If `corpus` is blank.
-    StoreError
-        If the server fails; call again to resume.
-    """
+    """Delete a corpus with its history and its projections, and nothing else; call again to resume after an error."""
     check_corpus(corpus)
     values = {"corpus": corpus}
     while connection.write_all([(_FORSAKE, values), (_DROP_SOME, values)])[0][0] > 0:
@@ -49,7 +42,7 @@ def drop_corpus(connection: Neo4jConnection, corpus: str) -> None:
         drop_projections(connection, corpus)
 
 
-# A constraint has an index of its name. Labels and types of relationships may have the same names.
+# A constraint has an index of its name. A label and a type of relationship may have the same name.
 _PRESENT = """\
 SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, state
 WHERE size(labelsOrTypes) = 1 AND type = 'RANGE' AND
@@ -60,27 +53,13 @@ _AWAIT = "CALL db.awaitIndexes(60)"
 
 @dataclass(frozen=True)
 class SchemaObject:
-    """A constraint or an index of ours in a database.
-
-    Parameters
-    ----------
-    name : str
-        Its name there.
-    kind : {"constraint", "index"}
-        A constraint is one of uniqueness.
-    covers : str
-        The label or the type of relationship.
-    properties : tuple of str
-        The properties, in order.
-    state : str
-        Of the index, the constraint's own too: ONLINE, POPULATING or FAILED; "" where it is not there yet.
-    """
+    """A constraint (of uniqueness) or an index of ours in a database."""
 
     name: str
-    kind: str
-    covers: str
+    kind: str  # "constraint" or "index"
+    covers: str  # the label or the type of relationship
     properties: tuple[str, ...]
-    state: str = ""
+    state: str = ""  # of the (constraint's) index: ONLINE, POPULATING or FAILED; "" where it does not exist yet
 
 
 CREATED = (
@@ -93,32 +72,26 @@ CREATED = (
 
 
 def ensure_schema(connection: Neo4jConnection) -> None:
-    """Create our constraints and index where they are missing, and wait until they serve.
+    """Create our constraints and index where they are missing, and wait until they serve; writers call it themselves.
 
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        May be called by several writers at once.
+    A uniqueness constraint of another name over the same label and properties is used in place of ours.
 
     Raises
     ------
     StoreError
-        If the server refuses, or something of another's stands in the way; the message names it.
-
-    Notes
-    -----
-    A uniqueness constraint of another name over the same label and properties does what ours would do, and is
-    used in its place.
+        If the server refuses, or something of another's is in the way; the message names it.
     """
     missing = _not_serving(_present(connection))
     if not missing:
         return
-    # Looked at afterwards, not before: while another writer creates a constraint its index stands there alone,
-    # and would be taken for somebody else's.
+    # Looked at afterwards, not before: while another writer creates a constraint its index exists alone, and would be
+    # taken for somebody else's.
     for wanted, _ in missing:
         try:
             connection.write(_creation(wanted))
         except StoreError as error:
+            if "EquivalentSchemaRuleAlreadyExists" in str(error):  # another writer was quicker
+                continue
             for refused, obstacle in _not_serving(_present(connection)):
                 if refused is wanted and obstacle is not None:
                     raise _in_the_way(wanted, obstacle) from error
@@ -129,58 +102,34 @@ def ensure_schema(connection: Neo4jConnection) -> None:
 
 
 def list_schema(connection: Neo4jConnection) -> tuple[SchemaObject, ...]:
-    """Return those constraints and indexes of ours that the database has, with their states.
-
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        Any database.
-
-    Returns
-    -------
-    tuple of SchemaObject
-        In the order of `CREATED`; empty where nothing was ever written.
-
-    Raises
-    ------
-    StoreError
-        If the server fails.
-    """
+    """Return those constraints and indexes of ours that the database has, with name, kind and state."""
     present = {(each.name, each.kind, each.covers, each.properties): each for each in _present(connection)}
     wanted = [(each.name, each.kind, each.covers, each.properties) for each in CREATED]
     return tuple(present[each] for each in wanted if each in present)
 
 
 def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False) -> tuple[str, ...]:
-    """Drop our constraints and index, and nothing else.
+    """Drop our constraints and index, and nothing else; return their names.
 
     Parameters
     ----------
     connection : Neo4jConnection
-        The database.
     corpora_may_remain : bool, default False
-        Drop them also while corpora lie in the database, which are slow to search then and may be written
-        twice; the next write creates them anew.
-
-    Returns
-    -------
-    tuple of str
-        The names of what was dropped.
+        Drop them even if the database holds corpora, which are then slow to search and may be written twice; the next
+        write creates them anew.
 
     Raises
     ------
     InvalidInputError
-        If a corpus lies in the database and may not remain; the message names the first ones.
-    StoreError
-        If the server fails; call again to resume.
+        If the database holds a corpus and none may remain.
     """
     left = () if corpora_may_remain else list_corpora(connection)
     if left:
         named = ", ".join(f"{corpus!r:.60}" for corpus in left[:5])
         more = f" and {len(left) - 5} more" if len(left) > 5 else ""
         raise InvalidInputError(
-            "corpora must be dropped before the schema is, or corpora_may_remain be True; "
-            f"the database holds {named}{more}"
+            f"the database holds the corpora {named}{more}; drop them before the schema, or pass "
+            "corpora_may_remain=True"
         )
     dropped = list_schema(connection)
     for each in dropped:
@@ -189,7 +138,7 @@ def drop_schema(connection: Neo4jConnection, *, corpora_may_remain: bool = False
 
 
 def _present(connection: Neo4jConnection) -> list[SchemaObject]:
-    """Every constraint and index of the kinds that ours are, whoever made it."""
+    """Every constraint and index of the kinds of ours, whoever made it."""
     return [
         SchemaObject(name, "constraint" if constraint else "index", covers, tuple(properties), state)
         for name, covers, properties, constraint, state in connection.read(_PRESENT, timeout=BULK_SECONDS)
@@ -225,26 +174,25 @@ def _in_the_way(wanted: SchemaObject, obstacle: SchemaObject | None) -> StoreErr
         what = f"another {obstacle.kind} has that name; drop or rename it"
     else:
         what = f"an index {obstacle.name!r:.60} over the same is in the way; drop it"
-    return StoreError(f"conflict: the {wanted.kind} {wanted.name} over {over} must be there; {what}")
+    return StoreError(f"conflict: the {wanted.kind} {wanted.name} over {over} cannot be created: {what}")
 
 
 Statement: TypeAlias = tuple[str, dict[str, Any]]
 _DIGESTS = "MATCH (p:`PhasegraphPassage` {corpus: $corpus}) RETURN p.id, p.digest"
-# First in every transaction that writes, for the lock that setting a property takes: writers of one corpus take
-# turns, so that whoever reads a revision finds all that was written up to it, and whatever comes later above it.
-# It starts with the time: a corpus that was dropped and written anew is not taken for the old one.
+# First in every transaction that writes, for the lock that setting a property takes: writers of one corpus take turns,
+# so that whoever reads a revision finds all that was written up to it. Revisions start with the time: a corpus that
+# was dropped and written anew is not taken for the old one.
 _TAKE_TURN = """\
 MERGE (c:`PhasegraphCorpus` {name: $corpus})
 ON CREATE SET c.created = timestamp(), c.revision = timestamp(), c.stamp = timestamp()
 SET c.created = coalesce(c.created, 0)"""
 _NEXT_REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.revision = coalesce(c.revision, 0) + 1"
 _REVISION = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) RETURN c.revision"
-# Every transaction that changes a corpus moves its stamp: whoever keeps something of the corpus sees it grow
-# old.
+# Every transaction that changes a corpus moves its stamp, which tells whether what is kept of it still holds.
 _STAMP = "MATCH (c:`PhasegraphCorpus` {name: $corpus}) SET c.stamp = coalesce(c.stamp, 0) + 1"
-# Edges are created, not merged: those of the same passages were dropped in this very transaction, which makes
-# sending it again harmless, and nothing has to be looked for. The indexes are named: a plan made while the
-# database was empty would scan it, and be kept.
+# Edges are created, not merged: those of the same passages were dropped in the same transaction, so sending it again
+# is harmless and nothing has to be searched. The indexes are named: a plan made while the database was empty would
+# scan it, and be kept.
 _PUT_PASSAGES = """\
 MATCH (c:`PhasegraphCorpus` {name: $corpus})
 UNWIND $passages AS row MERGE (p:`PhasegraphPassage` {corpus: $corpus, id: row.id})
@@ -283,15 +231,7 @@ CREATE (a)-[:`PHASEGRAPH_SYNONYM` {similarity: row[2]}]->(b)"""
 
 @dataclass(frozen=True)
 class WriteReport:
-    """What a write did.
-
-    Parameters
-    ----------
-    written, unchanged, removed : int
-        Passages sent, passages that were there already, passages taken away.
-    revision : int
-        The corpus's revision afterwards; unchanged if nothing was.
-    """
+    """How many passages were sent, were in the corpus already, and were removed; and the corpus's revision."""
 
     written: int
     unchanged: int
@@ -312,7 +252,6 @@ def write_graph(
     Parameters
     ----------
     connection : Neo4jConnection
-        Where to.
     passages : iterable of PassageRecord
         Ids must differ.
     corpus : str
@@ -321,11 +260,6 @@ def write_graph(
         Also remove the corpus's passages that were not given.
     batch : int, default 500
         Passages per transaction, at least 1.
-
-    Returns
-    -------
-    WriteReport
-        How much was done.
 
     Raises
     ------
@@ -351,26 +285,10 @@ def remove_passages(connection: Neo4jConnection, ids: Iterable[str], *, corpus: 
 
     Parameters
     ----------
-    connection : Neo4jConnection
-        Where from.
     ids : iterable of str
         Ids that the corpus lacks are ignored.
-    corpus : str
-        The corpus.
-    batch : int, default 500
-        Passages per transaction, at least 1.
-
-    Returns
-    -------
-    WriteReport
-        How much was done.
-
-    Raises
-    ------
-    InvalidInputError
-        If an argument is out of range.
-    StoreError
-        If the server fails.
+    connection, corpus, batch
+        As for `write_graph`, which also says what is returned and raised.
     """
     checked_records((), corpus, batch)
     ensure_schema(connection)
@@ -387,19 +305,12 @@ def write_synonyms(
 
     Parameters
     ----------
-    connection : Neo4jConnection
-        Where to.
+    connection, corpus
+        As for `write_graph`.
     pairs : mapping of (str, str) to float
         Similarities in (0, 1]; pairs with a name that is no entity of the corpus are left out.
-    corpus : str
-        The corpus.
     batch : int, default 5000
-        Pairs per statement, at least 1.
-
-    Returns
-    -------
-    int
-        The corpus's revision.
+        Pairs per statement, at least 1; all are written in one transaction.
 
     Raises
     ------
@@ -411,8 +322,7 @@ def write_synonyms(
     checked_records((), corpus, batch)
     best: dict[tuple[str, str], float] = {}
     for (one, other), similarity in pairs.items():
-        if not 0.0 < similarity <= 1.0:
-            raise InvalidInputError(f"similarity of a synonym must lie in (0, 1]; {similarity!r:.40} was given")
+        check_range("the similarity of a synonym", similarity, 0, 1, ends="(]")
         key = (min(one, other), max(one, other))
         if one != other:
             best[key] = max(best.get(key, 0.0), float(similarity))
@@ -433,8 +343,8 @@ def _removals(gone: Sequence[str], corpus: str, batch: int) -> Iterator[list[Sta
 def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[Statement]]) -> int:
     """Run every step in a transaction of its own; return the revision.
 
-    The last of them also drops the entities that nothing is left of: whoever resumes after a crash finds the last
-    step undone, and they are not forgotten.
+    The last of them also drops the entities without mentions and facts: whoever resumes after a crash finds the last
+    step undone, so they are not forgotten.
     """
     revision, waiting = 0, None
     for step in steps:
@@ -443,7 +353,10 @@ def _write_steps(connection: Neo4jConnection, corpus: str, steps: Iterable[list[
         waiting = step
     if waiting is not None:
         revision = _write(connection, corpus, [*waiting, (_DROP_ORPHANS, {"corpus": corpus})])
-    return revision or _current_revision(connection, corpus)
+    if not revision:
+        rows = connection.read(_REVISION, {"corpus": corpus}, timeout=BULK_SECONDS)
+        revision = int(rows[0][0]) if rows else 0
+    return revision
 
 
 def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[Statement]) -> int:
@@ -455,7 +368,12 @@ def _write(connection: Neo4jConnection, corpus: str, statements: Iterable[Statem
 
 def _batch_statements(records: Sequence[PassageRecord], digests: dict[str, str], corpus: str) -> list[Statement]:
     passages = [{"id": each.id, "title": each.title, "text": each.text, "digest": digests[each.id]} for each in records]
-    mentions = [row for each in records for row in _mention_rows(each)]
+    homes = [dict(each.homes) for each in records]
+    mentions = [
+        [each.id, name, count, home.get(name, 0)]
+        for each, home in zip(records, homes, strict=True)
+        for name, count in each.mentions
+    ]
     facts = [[each.id, *fact] for each in records for fact in each.facts]
     names = [row[1] for row in mentions] + [name for row in facts for name in (row[1], row[3])]
     ids = {"corpus": corpus, "ids": [each.id for each in records]}
@@ -464,23 +382,11 @@ def _batch_statements(records: Sequence[PassageRecord], digests: dict[str, str],
         (_FORGET_REMOVAL, ids),
         (_DROP_MENTIONS, ids),
         (_DROP_FACTS, ids),
-        # In one order for every writer: two that merge the same entities wait for each other instead of dying
-        # in a deadlock.
+        # In one order for every writer: two that merge the same entities wait for each other, without a deadlock.
         (_PUT_ENTITIES, {"corpus": corpus, "entities": sorted(set(names))}),
         (_PUT_MENTIONS, {"corpus": corpus, "mentions": mentions}),
         (_PUT_FACTS, {"corpus": corpus, "facts": facts}),
     ]
-
-
-def _mention_rows(record: PassageRecord) -> list[list[Any]]:
-    """Passage, name, count and kind of home."""
-    homes = dict(record.homes)
-    return [[record.id, name, count, homes.get(name, 0)] for name, count in record.mentions]
-
-
-def _current_revision(connection: Neo4jConnection, corpus: str) -> int:
-    rows = connection.read(_REVISION, {"corpus": corpus}, timeout=BULK_SECONDS)
-    return int(rows[0][0]) if rows else 0
 
 
 def _batches(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:

@@ -28,6 +28,7 @@ from phasegraph.retrieval.source_config import (
     unexpected_argument,
 )
 from phasegraph.retrieval.stages import HitAccess, in_thread
+from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.protocol import AnySource, MalformedAnswerError, Upstream, asearch_of, search_of
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Payloads",
     "ResultCallback",
     "SelectedHit",
+    "SelectionPolicy",
     "SourceSpec",
     "Sources",
     "Upstream",

@@ -5,14 +5,19 @@ from llama_index.retrievers.phasegraph.conversion import text_model
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.postprocessor import PhaseGraphPostprocessor
 from llama_index.retrievers.phasegraph.property_graph import PropertyGraphRecords, read_property_graph
-from phasegraph.retrieval.source_config import Reading, SourceSpec
+from phasegraph.retrieval import Execution, HitFields, SourceSpec
+
+PhaseGraphRetriever = CalibratedFusionRetriever
+"""The name of the same retriever in LangChain."""
 
 __all__ = [
     "CalibratedFusionRetriever",
     "EntityGraphRetriever",
+    "Execution",
+    "HitFields",
     "PhaseGraphPostprocessor",
+    "PhaseGraphRetriever",
     "PropertyGraphRecords",
-    "Reading",
     "SourceSpec",
     "read_property_graph",
     "text_model",

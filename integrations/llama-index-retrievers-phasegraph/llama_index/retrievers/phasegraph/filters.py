@@ -17,13 +17,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 
 
 def check_filters(given: object) -> MetadataFilters:
-    """Filters of the framework, not nested.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If they are something else, hold none, or hold filters within filters.
-    """
+    """Filters of the framework; an error if they are something else, hold none, or are nested."""
     if not isinstance(given, MetadataFilters):
         raise InvalidTypeError(f"filters must be MetadataFilters; got {type(given).__name__}")
     if not given.filters:
@@ -34,13 +28,7 @@ def check_filters(given: object) -> MetadataFilters:
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """What all of them ask for.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are several and one of them is not a plain "and".
-    """
+    """What all of them ask for; InvalidInputError if there are several and one is not a plain "and"."""
     found = [one for one in given if one is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -65,18 +53,16 @@ def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]
     return {held[row].node_id for row in matching_rows(held, filters)}
 
 
-def filtered(retriever: Any, filters: MetadataFilters) -> Any:
-    """A copy that searches within the filters and its own.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot: better no answer than one that shows too much.
-    """
-    if hasattr(retriever, "within"):
+def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
+    """A copy that searches within the filters and its own; an error if it cannot: no answer rather than too much."""
+    if _is_bm25(retriever):
+        return _bm25_within(retriever, filters)
+    if _is_faiss(retriever):
+        return _faiss_within(retriever, filters)
+    if isinstance(retriever, BaseRetriever) and hasattr(retriever, "within"):
         return retriever.within(filters)
     if not isinstance(retriever, VectorIndexRetriever):
-        raise InvalidInputError(f"a source must take filters where some are given; {type(retriever).__name__} does not")
+        raise InvalidInputError(f"source {name!r} does not support filters= ({type(retriever).__name__})")
     made = copy.copy(retriever)
     made._filters = joined(retriever._filters, filters)
     return made
@@ -90,23 +76,8 @@ def only_matching(hits: Sequence[NodeWithScore], filters: MetadataFilters | None
 
 
 _LANGUAGES: tuple[str | list[str], ...] = (
-    "en",
-    "english_plus",
-    "de",
-    "nl",
-    "fr",
-    "es",
-    "pt",
-    "it",
-    "ru",
-    "sv",
-    "no",
-    "zh",
-    "tr",
-    "ko",
-    "da",
-    [],
-)
+    "en", "english_plus", "de", "nl", "fr", "es", "pt", "it", "ru", "sv", "no", "zh", "tr", "ko", "da", [],
+)  # fmt: skip
 _SETTINGS = ("k1", "b", "delta", "method", "idf_method", "dtype", "int_dtype")
 
 
@@ -117,21 +88,16 @@ class Nothing(BaseRetriever):
         return []
 
 
-def is_bm25(retriever: object) -> bool:
+def _is_bm25(retriever: object) -> bool:
     """Whether it is the framework's BM25 itself: a class of one's own may read its index in another way."""
     kind = type(retriever)
     return kind.__name__ == "BM25Retriever" and kind.__module__.startswith("llama_index.retrievers.bm25")
 
 
-def bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
+def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
     """The retriever over the matching nodes alone, whose index is built anew.
 
     Every score depends on how often each word stands in all nodes; what others wrote must not be in them.
-
-    Raises
-    ------
-    InvalidInputError
-        If the index cannot be built anew: it holds no nodes, or was not made from their text as they have it now.
     """
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
@@ -162,7 +128,7 @@ def _language(retriever: Any, texts: Sequence[str]) -> str | list[str]:
         if texts and set(_tokens(retriever, texts, one).vocab) - {""} == held:
             return one
     raise InvalidInputError(
-        "a BM25 index must hold its nodes, as they were indexed, where filters are given; it does not"
+        "filters= needs the nodes of a BM25 index as they were indexed, and it does not hold them: build it anew"
     )
 
 
@@ -184,7 +150,7 @@ class SelectedIndex:
     """
 
     def __init__(self, index: Any, rows: list[int]) -> None:
-        self._index = index
+        self._index, self._rows = index, rows
         library = importlib.import_module("faiss")
         chosen, probes = library.IDSelectorBatch(rows), getattr(index, "nprobe", None)
         self._parameters = (
@@ -192,6 +158,9 @@ class SelectedIndex:
             if probes is None
             else library.SearchParametersIVF(sel=chosen, nprobe=probes)
         )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return SelectedIndex, (self._index, self._rows)
 
     def search(self, vectors: Any, k: int) -> Any:
         """The nearest of the selected rows."""
@@ -201,13 +170,13 @@ class SelectedIndex:
         return getattr(self._index, name)
 
 
-def is_faiss(retriever: object) -> bool:
+def _is_faiss(retriever: object) -> bool:
     """Whether it searches LlamaIndex's FAISS store."""
     store = type(getattr(retriever, "_vector_store", None))
     return store.__name__ == "FaissVectorStore" and store.__module__.startswith("llama_index.vector_stores.faiss")
 
 
-def faiss_within(retriever: Any, filters: MetadataFilters) -> Any:
+def _faiss_within(retriever: Any, filters: MetadataFilters) -> Any:
     """A copy that looks at the matching nodes alone."""
     names = retriever._index.index_struct.nodes_dict
     held = retriever._docstore.get_nodes(sorted(set(names.values())))

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from llama_index.core.bridge.pydantic import ConfigDict, PrivateAttr
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
-from llama_index.retrievers.phasegraph.conversion import Reader, nodes_of, winners_of
-from llama_index.retrievers.phasegraph.retriever_sources import check_flag, unpack
-from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
-from phasegraph.retrieval import Direction, with_text_warnings
-from phasegraph.retrieval.engine import check_readings, decide_lists, list_pipeline
-from phasegraph.retrieval.source_config import Reading
+from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of, ranking_of, reader_of, unpack
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
+from phasegraph.retrieval import (
+    HitFields,
+    HitReader,
+    SelectedHit,
+    check_count,
+    decide_lists,
+    list_pipeline,
+    unexpected_argument,
+)
 
 
 class PhaseGraphPostprocessor(BaseNodePostprocessor):
@@ -27,12 +32,12 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     group_by : str, default "source"
         Metadata key under which a node says which list it came from; the nodes of a list stand in its order.
     weights : mapping of str to float, optional
-        By list name; every list must be named.
+        By list name; every list must be named. Not beside a pipeline, which has them itself.
     pipeline : FusionPipeline, optional
         How to fuse.
-    readings : mapping of str to Reading, optional
-        How the ids and scores of a list are read, and its direction; a :class:`SourceSpec` serves as well.
-    provenance : bool, default True
+    fields : mapping of str to HitFields, optional
+        How the ids and scores of a list are read, and its direction.
+    metadata_key : str, optional
         As for :class:`CalibratedFusionRetriever`.
 
     Raises
@@ -53,10 +58,10 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
 
     top_n: int
     group_by: str
-    provenance: bool
+    metadata_key: str | None
     _pipeline: FusionPipeline = PrivateAttr()
-    _readings: dict[str, Reading] = PrivateAttr()
-    _readers: dict[str, Reader] = PrivateAttr(default_factory=dict)
+    _fields: dict[str, HitFields] = PrivateAttr()
+    _readers: dict[str, HitReader] = PrivateAttr(default_factory=dict)
 
     def __init__(
         self,
@@ -65,22 +70,29 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         *,
         weights: Mapping[str, float] | None = None,
         pipeline: FusionPipeline | None = None,
-        readings: Mapping[str, Reading] | None = None,
-        provenance: bool = True,
+        fields: Mapping[str, HitFields] | None = None,
+        metadata_key: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if not isinstance(group_by, str) or not group_by.strip():
-            raise InvalidTypeError(f"group_by must be a metadata key; got {group_by!r}")
-        chosen = list_pipeline(pipeline, weights, top_n, field="top_n")
-        read = check_readings(readings)
-        fields: dict[str, Any] = {
+        known = {*type(self).model_fields, "weights", "pipeline", "fields"}
+        for name in kwargs.keys() - known:
+            raise unexpected_argument(name, known)
+        if check_key("group_by", group_by) is None:
+            raise InvalidTypeError("group_by must be a metadata key; got None")
+        if not isinstance(fields, Mapping | None):
+            raise InvalidTypeError(f"fields must be a mapping of names to HitFields; got {type(fields).__name__}")
+        for name, given in (fields or {}).items():
+            if not isinstance(given, HitFields):
+                raise InvalidTypeError(f"fields[{name!r}] must be HitFields; got {type(given).__name__}")
+        chosen = list_pipeline(pipeline, weights, None if top_n is None else check_count("top_n", top_n))
+        stated: dict[str, Any] = {
             "top_n": chosen.k,
             "group_by": group_by,
-            "provenance": check_flag("provenance", provenance),
+            "metadata_key": check_key("metadata_key", metadata_key),
         }
-        super().__init__(**fields, **kwargs)
+        super().__init__(**stated, **kwargs)
         self._pipeline = chosen
-        self._readings = read
+        self._fields = dict(fields or {})
 
     @classmethod
     def class_name(cls) -> str:
@@ -97,18 +109,14 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         query : str, optional
             For priors that read it.
         """
-        result = self.explain(lists, query)
-        return nodes_of(result, winners_of(result), block=self.provenance)
+        return nodes_of(*self._decided(lists, query), self.metadata_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
         """The whole answer; parameters as in :meth:`fuse`."""
-        result = decide_lists(
-            self._pipeline,
-            lists,
-            lambda name, notes: self._reader(name).ranking(_checked(name, lists[name]), None, notes),
-            query,
-        )
-        return with_text_warnings(result, winners_of(result))
+        return self._decided(lists, query)[0]
+
+    def _decided(self, lists: Mapping[str, Any], query: str | None) -> tuple[Result, list[SelectedHit]]:
+        return decide_lists(self._pipeline, lists, self._read, query, access_of())
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -125,18 +133,12 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
             lists.setdefault(name, []).append(hit)
         return self.fuse(lists, None if query_bundle is None else query_bundle.query_str)
 
-    def _reader(self, name: str) -> Reader:
+    def _read(self, name: str, given: Any, notes: list[str]) -> Ranking:
+        try:
+            hits = unpack(given)
+        except InvalidTypeError as error:
+            raise InvalidTypeError(f"lists[{name!r}]: {error}") from error
         reader = self._readers.get(name)
         if reader is None:
-            reading = self._readings.get(name, Reading())
-            reader = self._readers.setdefault(
-                name, Reader(name, reading, Direction(reading.higher_is_better, source=name))
-            )
-        return reader
-
-
-def _checked(name: str, given: object) -> Sequence[NodeWithScore]:
-    try:
-        return unpack(given)
-    except InvalidTypeError as error:
-        raise InvalidTypeError(f"lists[{name!r}]: {str(error).removeprefix('malformed: ')}") from error
+            reader = self._readers.setdefault(name, reader_of(name, self._fields.get(name, HitFields())))
+        return ranking_of(reader, hits, None, notes)
