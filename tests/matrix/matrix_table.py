@@ -142,7 +142,7 @@ FILTERS = """\
 
 The hundred passages belong to two tenants, half to each, in one store. One of them asks, with the filter given once:
 `filter={"tenant": "red"}` in LangChain, `filters=MetadataFilters(...)` in LlamaIndex. The tests search everything that
-is reported on the way (hits, provenance, candidates, paths of the walk, reports, warnings, callbacks, events and spans) for
+is reported on the way (hits, evidence, candidates, paths of the walk, reports, warnings, callbacks, events, spans) for
 the ids and words of the other, and compare ids and scores with those of a store that never held the other's passages.
 
 - A store's own filter is used where its values travel as values. LangChain writes those for LanceDB into the text of
