@@ -153,6 +153,8 @@ def llama_index_call() -> Callable[[], object]:
 
 def parameters() -> dict[str, int]:
     """Constructor parameters of the four classes that a user sets up."""
+    from dataclasses import fields
+
     from langchain_core.retrievers import BaseRetriever
 
     from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
@@ -162,8 +164,8 @@ def parameters() -> dict[str, int]:
     return {
         "PhaseGraphRetriever": len(set(PhaseGraphRetriever.model_fields) - set(BaseRetriever.model_fields)),
         "CalibratedFusionRetriever": len(inspect.signature(CalibratedFusionRetriever.__init__).parameters) - 1,
-        "SourceSpec": len(inspect.signature(SourceSpec).parameters),
-        "FusionPipeline": len(inspect.signature(FusionPipeline).parameters),
+        "SourceSpec": len(fields(SourceSpec)),
+        "FusionPipeline": len(fields(FusionPipeline)),
     }
 
 

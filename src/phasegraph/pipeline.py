@@ -11,7 +11,7 @@ from functools import lru_cache
 from itertools import combinations
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,7 +20,6 @@ from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_choice, check_count, check_flag, check_mapping, check_number
 from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator, ListCalibrator, calibrator_from_dict
-from phasegraph.diagnostics import agreement, disagreements, drifts
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
 from phasegraph.fusion import FUSION_RULES, FusionRule
 from phasegraph.fusion.weighting import WEIGHTINGS
@@ -123,6 +122,70 @@ def check_priors(value: object) -> tuple[Any, ...]:
         if not callable(one) or isinstance(one, type) or not hasattr(one, "additive") or not hasattr(one, "to_dict"):
             raise InvalidTypeError(f"priors must hold priors; got {one!r}")
     return tuple(value)
+
+
+_TOP, _DEPTH = 10, 50
+
+
+def agreement(rankings: Sequence[Ranking]) -> dict[tuple[str, str], float]:
+    """For each ordered pair of sources: share of the first one's top 10 in the second one's top 50.
+
+    Ranges over [0, 1].
+    """
+    out: dict[tuple[str, str], float] = {}
+    for ranking in rankings:
+        top = frozenset(ranking.ids[:_TOP])
+        for other in rankings:
+            if other is not ranking:
+                out[(ranking.source, other.source)] = len(top.intersection(other.ids[:_DEPTH])) / len(top)
+    return out
+
+
+Agreement: TypeAlias = Mapping[tuple[str, str], float]
+_OUTSIDE = attrgetter("out_of_range_share")
+
+
+def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
+    """A line for every two sources that agree on nothing, or less than they did when they were calibrated.
+
+    Where the floor of a pair is known, both directions must be at or below theirs, and one below; a pair whose floor
+    is 0 agrees on nothing in ordinary queries, too.
+    """
+    if not floor and all(found.values()):
+        return ()
+    return tuple(
+        line
+        for (first, second), share in found.items()
+        if first < second and (line := _disagreement((first, second), (share, found[(second, first)]), floor))
+    )
+
+
+def _disagreement(pair: tuple[str, str], shares: tuple[float, float], floor: Agreement) -> str:
+    lowest = floor.get(pair, -1.0), floor.get(pair[::-1], -1.0)
+    if min(lowest) < 0:
+        if any(shares):
+            return ""
+        return f"sources {pair[0]!r} and {pair[1]!r} agree on nothing: no top-10 hit of either is in the other's top 50"
+    if any(share > low for share, low in zip(shares, lowest, strict=True)) or shares == lowest:
+        return ""
+    return (
+        f"sources {pair[0]!r} and {pair[1]!r} agree on less than in 95 % of the queries they were calibrated on: "
+        f"{shares[0]:.0%} and {shares[1]:.0%} of a top 10 are in the other's top 50, usually at least "
+        f"{lowest[0]:.0%} and {lowest[1]:.0%}"
+    )
+
+
+def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
+    """A line for every source most of whose scores lie beyond what it was calibrated by."""
+    if not any(map(_OUTSIDE, reports)):
+        return ()
+    return tuple(
+        f"{report.out_of_range_share:.0%} of the scores of {report.source!r} lie outside the range it was calibrated "
+        "on: "
+        "calibrate again if its model or its collection has changed"
+        for report in reports
+        if report.drifted
+    )
 
 
 LEAST_QUERIES = 20

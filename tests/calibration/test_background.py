@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm
 
 from phasegraph import Background, BackgroundCalibrator, InvalidInputError, Ranking
-from phasegraph.calibration.protocol import order_statistic
+from phasegraph.calibration.background import order_statistic
 
 N = 1_000_000
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from phasegraph import InsufficientDataError, InvalidInputError, Ranking, ReferenceECDF, fit_reference_ecdf
-from phasegraph.calibration.protocol import order_statistic
+from phasegraph.calibration.background import order_statistic
 
 
 @settings(max_examples=80, deadline=None, derandomize=True, database=None)

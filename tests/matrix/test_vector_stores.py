@@ -10,7 +10,7 @@ from matrix_servers import marked, opened_or_skipped
 from matrix_table import PAGE, line, tenant_line
 
 from phasegraph import PhasegraphWarning
-from phasegraph.retrieval.directions import infer_direction
+from phasegraph.retrieval.reading import infer_direction
 
 ROWS = (*LANGCHAIN, *LLAMAINDEX)
 

@@ -19,7 +19,7 @@ from phasegraph import (
 )
 from phasegraph.retrieval import FusionEngine, HitAccess, HitFields, Payloads, SourceSpec, with_progress
 from phasegraph.retrieval.engine import calibration_queries, fit_calibrators
-from phasegraph.retrieval.ids import text_id
+from phasegraph.retrieval.reading import text_id
 from phasegraph.retrieval.source_config import fingerprint_of
 from phasegraph.selection import SelectionPolicy
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phasegraph import PhasegraphWarning, Ranking
 from phasegraph.retrieval import Payloads, resolve_id
-from phasegraph.retrieval.ids import Identities, join_by_text, text_id
+from phasegraph.retrieval.reading import Identities, join_by_text, text_id
 
 
 def details(*rows):

@@ -244,9 +244,9 @@ class EntityGraphRetriever(CheckedRetriever):
 
     def _within(self, narrower: Any) -> Source:
         """The source for those documents that the filters let through."""
-        wanted = joined(check_filter(self.filter), check_filter(narrower))
-        if wanted is None:
+        if self.filter is None and narrower is None:
             return self._source
+        wanted = joined(check_filter(self.filter), check_filter(narrower)) or {}
         if self.documents is None:
             raise InvalidInputError("filter= needs the passages' metadata: pass documents=")
         held = self._lookup(passage_ids(self._source))

@@ -52,15 +52,12 @@ def filter_of(config: RunnableConfig) -> Mapping[str, Any] | None:
     return check_filter(configurable.get(FILTER)) if configurable else None
 
 
-def with_filter(config: RunnableConfig | None, *filters: Any) -> RunnableConfig:
+def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
     """The configuration with a filter that holds for all sources, its own included."""
-    base: RunnableConfig = {} if config is None else config
-    if "configurable" not in base and filters.count(None) == len(filters):
-        return base
-    wanted = joined(filter_of(base), *map(check_filter, filters))
+    wanted = joined(filter_of(config), *map(check_filter, filters))
     if wanted is None:
-        return base
-    return {**base, "configurable": {**base.get("configurable", {}), FILTER: wanted}}
+        return config
+    return {**config, "configurable": {**config.get("configurable", {}), FILTER: wanted}}
 
 
 def matches(document: Document, wanted: Mapping[str, Any]) -> bool:
@@ -68,11 +65,9 @@ def matches(document: Document, wanted: Mapping[str, Any]) -> bool:
     return all(key in document.metadata and document.metadata[key] == value for key, value in wanted.items())
 
 
-def only_matching(answer: object, wanted: Mapping[str, Any] | None, source: str = "") -> ScoredDocuments:
+def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -> ScoredDocuments:
     """The hits that match: a store that did not heed its filter gives nothing away."""
     found = unpack(answer)
-    if wanted is None:
-        return found
     kept = [row for row, document in enumerate(found) if matches(document, wanted)]
     if len(kept) == len(found):
         return found

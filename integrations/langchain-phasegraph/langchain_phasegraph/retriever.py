@@ -151,7 +151,7 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        sources = self._bound(with_filter(config_of(run_manager), self.filter, filter))
+        sources = self._bound(config_of(run_manager), filter)
         result, hits = self._engine.retrieve(query, sources, k=self._wanted(k))
         self._callback.notify(result)
         return self._documents(result, hits, upstream is not None)
@@ -165,7 +165,7 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        sources = self._bound(with_filter(config_of(run_manager), self.filter, filter))
+        sources = self._bound(config_of(run_manager), filter)
         result, hits = await self._engine.aretrieve(query, sources, k=self._wanted(k))
         await self._callback.anotify(result)
         return self._documents(result, hits, upstream is not None)
@@ -187,12 +187,12 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         Result
             ``result.evidence(id)`` says why a document stands where it stands.
         """
-        sources = self._bound(with_filter(None, self.filter, filter))
+        sources = self._bound({}, filter)
         return self._engine.retrieve(query, sources, k=self._wanted(k))[0]
 
     async def aexplain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """As :meth:`explain`."""
-        sources = self._bound(with_filter(None, self.filter, filter))
+        sources = self._bound({}, filter)
         return (await self._engine.aretrieve(query, sources, k=self._wanted(k)))[0]
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
@@ -205,11 +205,13 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
         return found
 
-    def _bound(self, config: RunnableConfig) -> Sources:
+    def _bound(self, config: RunnableConfig, narrower: Any = None) -> Sources:
+        if config.get("configurable") or self.filter is not None or narrower is not None:
+            config = with_filter(config, self.filter, narrower)
         return {name: self._by_name[name].bind(config) for name in self._engine.asked}
 
     def _sources(self, query: str) -> Sources:
-        return self._bound(with_filter(None, self.filter))
+        return self._bound({})
 
     def _wanted(self, k: int | None) -> int | None:
         return None if k is None else check_count("k", k)

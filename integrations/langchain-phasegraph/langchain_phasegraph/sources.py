@@ -72,7 +72,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         else:
             documents = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
             found = _joined(documents, store.similarity_search_with_score(query, **_score_search(settings)))
-        return only_matching(found, kwargs.get("filter"))
+        return _matching(found, kwargs.get("filter"))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
@@ -87,7 +87,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         else:
             documents = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
             found = _joined(documents, await store.asimilarity_search_with_score(query, **_score_search(settings)))
-        return only_matching(found, kwargs.get("filter"))
+        return _matching(found, kwargs.get("filter"))
 
     def _settings(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         own = dict(self._inner.search_kwargs)
@@ -102,6 +102,16 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         if "k" in found and self._inner.search_type != "similarity":
             raise InvalidInputError(f"this store cannot filter under search_type={self._inner.search_type!r}")
         return {**settings, **found}
+
+
+def _filter_of(config: RunnableConfig) -> Mapping[str, Any] | None:
+    """The filter of the call at hand."""
+    return filter_of(config) if config.get("configurable") else None
+
+
+def _matching(answer: object, wanted: Mapping[str, Any] | None, source: str = "") -> ScoredDocuments:
+    """The documents that the filter lets through; all of them where there is none."""
+    return unpack(answer) if wanted is None else only_matching(answer, wanted, source)
 
 
 def _joined(found: list[Document], pairs: list[tuple[Document, Any]]) -> ScoredDocuments:
@@ -127,13 +137,13 @@ class FunctionRetriever(BaseRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        return only_matching(self.function(query, **kwargs), kwargs.get("filter"))
+        return _matching(self.function(query, **kwargs), kwargs.get("filter"))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
         answer = self.function(query, **kwargs)
-        return only_matching(await answer if inspect.isawaitable(answer) else answer, kwargs.get("filter"))
+        return _matching(await answer if inspect.isawaitable(answer) else answer, kwargs.get("filter"))
 
 
 def as_runnable(retriever: object) -> Runnable[str, Any]:
@@ -306,7 +316,7 @@ class RetrieverSource:
         self, limit: int | None, upstream: Upstream, config: RunnableConfig
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
         """What to invoke, with which configuration, and the keyword arguments it takes."""
-        runnable, wanted = self.runnable, filter_of(config)
+        runnable, wanted = self.runnable, _filter_of(config)
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
             runnable = as_runnable(prepared)
@@ -358,8 +368,7 @@ class _Bound:
 
     def read(self, answer: object, limit: int | None) -> Ranking:
         """The hits that the call's filter lets through, as a ranking."""
-        wanted = filter_of(self.config)
-        documents = answer if wanted is None else only_matching(answer, wanted, self.source.name)
+        documents = _matching(answer, _filter_of(self.config), self.source.name)
         return ranking_of(self.source.reader, documents, limit, self.notes)
 
     def resolved(self, ranking: Ranking, found: object) -> Ranking:

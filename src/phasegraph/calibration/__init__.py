@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from phasegraph._validation import check_choice
-from phasegraph.calibration.background import BackgroundCalibrator
+from phasegraph.calibration.background import BackgroundCalibrator, Calibrated, Calibrator
 from phasegraph.calibration.per_list import (
     LIST_CALIBRATORS,
     ListCalibrator,
@@ -22,7 +22,6 @@ from phasegraph.calibration.per_list import (
     theoretical_min_max,
     z_score,
 )
-from phasegraph.calibration.protocol import Calibrated, Calibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
 
 __all__ = [

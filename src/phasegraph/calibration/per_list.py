@@ -14,7 +14,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_choice, check_flat, check_mapping, check_number, check_range, check_real
-from phasegraph.calibration.protocol import Calibrated
+from phasegraph.calibration.background import Calibrated
 from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import Ranking, by_fields
 

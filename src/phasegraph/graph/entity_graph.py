@@ -143,14 +143,6 @@ class EdgeWeights:
             check_range(f"EdgeWeights.{one.name}", getattr(self, one.name), 0, most)
 
 
-def rarity(frequency: Int32Array, passages: int) -> Float32Array:
-    """(E,) array of float32 in (0, 1]: log(1 + N / df), 1 for an entity of a single passage."""
-    if not passages:
-        return np.ones(len(frequency), dtype=np.float32)
-    values: Float32Array = (np.log1p(passages / np.maximum(frequency, 1)) / np.log1p(passages)).astype(np.float32)
-    return values
-
-
 def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: EdgeWeights) -> Csr:
     """The (P + E, P + E) matrix of edge weights, passages first; row = where an edge starts.
 
@@ -258,7 +250,7 @@ class EntityGraph:
             vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
             object.__setattr__(self, "embeddings", vectors)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many nodes there are."""
         return len(self.passages) + len(self.entities)

@@ -14,10 +14,10 @@ import numpy as np
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings, rarity
+from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings
 from phasegraph.graph.pagerank import WalkOperator
-from phasegraph.graph.pagerank.kernels import compiled_kernels
 from phasegraph.graph.pagerank.push import Transitions, ranges
+from phasegraph.graph.pagerank.workspace import compiled_kernels
 from phasegraph.graph.rules import find_names
 from phasegraph.graph.words import Gazetteer, normalise_name
 from phasegraph.ranking import Ranking, by_fields
@@ -162,6 +162,14 @@ def _passage_seeds(graph: EntityGraph, ranking: Ranking | None, settings: LinkSe
     highest = near.max(initial=0.0)
     masses = (near / highest) ** settings.sharpness if highest > 0 else np.zeros(len(near))
     return rows, masses / masses.sum() if highest > 0 else masses
+
+
+def rarity(frequency: Int32Array, passages: int) -> Float32Array:
+    """(E,) array of float32 in (0, 1]: log(1 + N / df), 1 for an entity of a single passage."""
+    if not passages:
+        return np.ones(len(frequency), dtype=np.float32)
+    values: Float32Array = (np.log1p(passages / np.maximum(frequency, 1)) / np.log1p(passages)).astype(np.float32)
+    return values
 
 
 def _entity_masses(graph: EntityGraph, entities: IntArray, settings: LinkSettings) -> FloatArray:

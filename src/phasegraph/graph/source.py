@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -28,9 +29,9 @@ from phasegraph.graph.linking import (
     reset_by_name,
 )
 from phasegraph.graph.pagerank import PageRankResult
-from phasegraph.graph.pagerank.kernels import Kernel, check_kernel
-from phasegraph.graph.pagerank.push import StaticTransitions, as_seeds, ranges
-from phasegraph.graph.pagerank.solve import push_settings, run_push
+from phasegraph.graph.pagerank.push import PushSettings, StaticTransitions, as_seeds, ranges, run_push
+from phasegraph.graph.pagerank.solve import push_settings
+from phasegraph.graph.pagerank.workspace import Kernel, check_kernel
 from phasegraph.ranking import Background, Ranking, by_fields, top_order
 from phasegraph.sources.protocol import Upstream
 
@@ -294,6 +295,8 @@ class GraphSource(GraphWalker):
         """
         graph = self.graph
         query_entities(graph, graph.passages[0])
+        if self.reset is None:
+            self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
         first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
         self._walk(first, None)
         if self.walk.relevance:  # where a query has neither a vector nor a ranking the walk is the other one
@@ -355,8 +358,11 @@ class GraphSource(GraphWalker):
         transitions = (
             StaticTransitions(operator) if node_weights is None else RelevanceTransitions(operator, node_weights)
         )
-        settings = push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
-        return run_push(transitions, operator.pool, seeds, settings, None)
+        return run_push(transitions, operator.pool, seeds, self._push_settings, None)
+
+    @cached_property
+    def _push_settings(self) -> PushSettings:
+        return push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
 
 
 def best_passages(

@@ -5,20 +5,29 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 """
 
 from phasegraph._validation import check_count, check_flag, check_query
-from phasegraph.retrieval.directions import Direction, known_direction
 from phasegraph.retrieval.engine import (
     Accept,
     Calibrating,
     FusionEngine,
     ResultCallback,
+    SelectedHit,
     Sources,
     decide_lists,
     list_pipeline,
     with_progress,
 )
-from phasegraph.retrieval.ids import Payloads, resolve_id
-from phasegraph.retrieval.provenance import EvidenceBlock, SelectedHit, evidence_blocks, plain_evidence
-from phasegraph.retrieval.reading import HitReader, drained, limited, parameters_of, with_passages
+from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
+from phasegraph.retrieval.reading import (
+    Direction,
+    HitReader,
+    Payloads,
+    drained,
+    known_direction,
+    limited,
+    parameters_of,
+    resolve_id,
+    with_passages,
+)
 from phasegraph.retrieval.source_config import (
     Execution,
     HitFields,

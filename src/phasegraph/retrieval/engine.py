@@ -29,10 +29,10 @@ from phasegraph.errors import (
 )
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_min_agreement
+from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
-from phasegraph.retrieval.ids import join_by_text
-from phasegraph.retrieval.provenance import SelectedHit, select_hits, with_notes, with_text_warnings
+from phasegraph.retrieval.reading import join_by_text
 from phasegraph.retrieval.source_config import (
     SourceSpec,
     check_fingerprints,
@@ -42,14 +42,14 @@ from phasegraph.retrieval.source_config import (
     fingerprints,
     read_pipeline,
 )
-from phasegraph.retrieval.stages import HitAccess, context_of
+from phasegraph.retrieval.stages import HitAccess
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import AnySource
 
 Accept: TypeAlias = AcceptancePolicy | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
-Answer: TypeAlias = tuple[Result, list[SelectedHit]]
+Answer: TypeAlias = "tuple[Result, list[SelectedHit]]"
 ASSUMED_SIZE = 1_000_000
 Item = TypeVar("Item")
 
@@ -211,7 +211,7 @@ class FusionEngine:
     ) -> tuple[Shortlist, Sequence[Ranking]]:
         rankings, joined = join_by_text(found.rankings, self.access.text)
         reports = self._noted(found.reports, sources, joined)
-        context = context_of(query, self.pipeline, rankings, self.access)
+        context = self.access.context(query, rankings) if self.pipeline.priors else Context(query=query)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
 
@@ -255,6 +255,88 @@ class FusionEngine:
         floors = fit_min_agreement([rankings for _, rankings in answers], self.pipeline)
         fitted = {**self.base.calibrators, **calibrators}
         return self.with_pipeline(replace(self.base, calibrators=fitted, min_agreement=floors))
+
+
+@dataclass(slots=True)
+class SelectedHit:
+    """The payload under which a result is returned, and what the other sources hold.
+
+    Parameters
+    ----------
+    source : str
+        Whose payload it is: of the heaviest source that returned it with a text, ties by name.
+    payload : object
+        None where no source holds one.
+    others : list of str
+        Sources that returned another text under the same id.
+    evidence : dict
+        What the sources say of how they found it, by source.
+    """
+
+    source: str = ""
+    payload: Any = None
+    others: list[str] = field(default_factory=list)
+    evidence: dict[str, object] = field(default_factory=dict)
+
+
+def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
+    """One per id of the result, in order.
+
+    Parameters
+    ----------
+    result : Result
+    text : callable
+        Text of a payload; a payload with an empty one gives way to any other.
+    """
+    rankings, weights = result.candidates.rankings, result.weights.tolist()
+    order = sorted(range(len(rankings)), key=lambda column: -weights[column])
+    columns = [rankings[column] for column in order]
+    held = [(one.source, one.payloads.get, getattr(one.payloads, "evidence", None)) for one in columns]
+    return [_selected(identifier, held, text) for identifier in result.ids]
+
+
+def _selected(
+    identifier: str, columns: Sequence[tuple[str, Callable[[str], Any], Any]], text: Callable[[Any], str]
+) -> SelectedHit:
+    hit = SelectedHit()
+    kept = ""
+    for name, payload_of, evidence in columns:
+        if evidence and identifier in evidence:
+            hit.evidence[name] = evidence[identifier]
+        payload = payload_of(identifier)
+        if payload is None:
+            continue
+        own = text(payload)
+        if hit.payload is None or not kept:
+            hit.source, hit.payload, kept = name, payload, own
+        elif own and payload is not hit.payload and not (own.endswith(kept) or kept.endswith(own)):
+            hit.others.append(name)
+    return hit
+
+
+def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
+    """The result, with a warning for each id under which sources returned different texts."""
+    found = [
+        f"id {identifier!r} has another text in {', '.join(hit.others)} than in {hit.source}, which was kept"
+        for identifier, hit in zip(result.ids, hits, strict=True)
+        if hit.others
+    ]
+    return replace(result, warnings=(*result.warnings, *found)) if found else result
+
+
+def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
+    """The reports, with what was noted about their sources while they were read; by source name."""
+    return tuple([_noted(report, notes.get(report.source, ())) for report in reports])
+
+
+def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
+    if not any(notes):
+        return report
+    return SourceReport(
+        report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
+        report.dropped, report.calibration, report.missing, (*report.notes, *filter(None, notes)),
+        report.out_of_range_share,
+    )  # fmt: skip
 
 
 def _raised(outcome: Exception | ArrayLike) -> ArrayLike:
@@ -592,6 +674,7 @@ def decide_lists(
     for name, lines in joined.items():
         notes[name] += lines
     reports = with_notes([SourceReport.of(one) for one in rankings], notes)
-    result = pipeline.decide(rankings, context_of(query or "", pipeline, rankings, access), reports=reports)
+    context = access.context(query or "", rankings) if pipeline.priors else Context(query=query or "")
+    result = pipeline.decide(rankings, context, reports=reports)
     hits = select_hits(result, access.text)
     return with_text_warnings(result, hits), hits

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
-from phasegraph.ranking import Ranking, SourceReport
+from phasegraph.ranking import Ranking
 from phasegraph.result import Result
+from phasegraph.retrieval.engine import SelectedHit
 
 _DEEPEST = 16
 
@@ -152,73 +152,6 @@ def _shared_rank(ranking: Ranking, score: float) -> float:
     return float(rising.searchsorted(-score, "left") + rising.searchsorted(-score, "right") + 1) / 2.0
 
 
-@dataclass(slots=True)
-class SelectedHit:
-    """The payload under which a result is returned, and what the other sources hold.
-
-    Parameters
-    ----------
-    source : str
-        Whose payload it is: of the heaviest source that returned it with a text, ties by name.
-    payload : object
-        None where no source holds one.
-    others : list of str
-        Sources that returned another text under the same id.
-    evidence : dict
-        What the sources say of how they found it, by source.
-    """
-
-    source: str = ""
-    payload: Any = None
-    others: list[str] = field(default_factory=list)
-    evidence: dict[str, object] = field(default_factory=dict)
-
-
-def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
-    """One per id of the result, in order.
-
-    Parameters
-    ----------
-    result : Result
-    text : callable
-        Text of a payload; a payload with an empty one gives way to any other.
-    """
-    rankings, weights = result.candidates.rankings, result.weights.tolist()
-    order = sorted(range(len(rankings)), key=lambda column: -weights[column])
-    columns = [rankings[column] for column in order]
-    held = [(one.source, one.payloads.get, getattr(one.payloads, "evidence", None)) for one in columns]
-    return [_selected(identifier, held, text) for identifier in result.ids]
-
-
-def _selected(
-    identifier: str, columns: Sequence[tuple[str, Callable[[str], Any], Any]], text: Callable[[Any], str]
-) -> SelectedHit:
-    hit = SelectedHit()
-    kept = ""
-    for name, payload_of, evidence in columns:
-        if evidence and identifier in evidence:
-            hit.evidence[name] = evidence[identifier]
-        payload = payload_of(identifier)
-        if payload is None:
-            continue
-        own = text(payload)
-        if hit.payload is None or not kept:
-            hit.source, hit.payload, kept = name, payload, own
-        elif own and payload is not hit.payload and not (own.endswith(kept) or kept.endswith(own)):
-            hit.others.append(name)
-    return hit
-
-
-def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
-    """The result, with a warning for each id under which sources returned different texts."""
-    found = [
-        f"id {identifier!r} has another text in {', '.join(hit.others)} than in {hit.source}, which was kept"
-        for identifier, hit in zip(result.ids, hits, strict=True)
-        if hit.others
-    ]
-    return replace(result, warnings=(*result.warnings, *found)) if found else result
-
-
 class EvidenceBlock(dict[str, object]):
     """What is known of a result, as plain JSON types, for a framework's metadata.
 
@@ -258,18 +191,3 @@ def plain_evidence(evidence: Any) -> object:
     path = [[node.kind, node.name] for node in evidence.path]
     seeds = [[node.kind, node.name, share] for node, share in getattr(evidence, "seeds", ())]
     return {"path": path, "seeds": seeds, "text": str(evidence)}
-
-
-def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
-    """The reports, with what was noted about their sources while they were read; by source name."""
-    return tuple([_noted(report, notes.get(report.source, ())) for report in reports])
-
-
-def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
-    if not any(notes):
-        return report
-    return SourceReport(
-        report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
-        report.dropped, report.calibration, report.missing, (*report.notes, *filter(None, notes)),
-        report.out_of_range_share,
-    )  # fmt: skip

@@ -1,24 +1,473 @@
-"""What a framework's retriever returned, as a ranking."""
+"""What a framework's retriever returned, as a ranking: which hit is which, which way its scores run, what they are."""
 
 from __future__ import annotations
 
+import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import unicodedata
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph.errors import InvalidTypeError
+from phasegraph._typing import FloatArray
+from phasegraph.errors import InvalidTypeError, PhasegraphWarning
 from phasegraph.ranking import Ranking, cap_ranking
-from phasegraph.retrieval.directions import Direction
-from phasegraph.retrieval.ids import Identities, Payloads
 from phasegraph.retrieval.source_config import FieldOf, HitFields
 from phasegraph.sources.gatherer import cut_note
 from phasegraph.sources.protocol import MalformedAnswerError
 
 _MOST_LAZY_HITS = 100_000
+
+
+_REMEMBERED_HITS = 3
+_INNER_PRODUCT = 0
+Known: TypeAlias = "bool | Callable[[object], bool | None]"
+
+
+ID_KEYS = ("_id", "id", "pk", "chunk_id", "doc_id", "source_id")
+_HASH_LENGTH = 32
+
+
+def text_id(text: str, /) -> str:
+    """A stable id for a text that has none: ``text-`` and 32 hexadecimal digits.
+
+    Texts are compared after Unicode normalisation (NFC) and with every run of white space as one blank.
+
+    Examples
+    --------
+    >>> text_id("one  two ") == text_id("one two")
+    True
+    """
+    normal = " ".join(unicodedata.normalize("NFC", text).split())
+    digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"text-{digest[:_HASH_LENGTH]}"
+
+
+def resolve_id(own: object, metadata: Mapping[str, object], text: str, /) -> tuple[str, str]:
+    """The id of one hit, and where it came from.
+
+    Parameters
+    ----------
+    own : object
+        The id that the document or node carries, or None.
+    metadata : mapping
+        Looked through for :data:`ID_KEYS`, in their order.
+    text : str
+        Hashed where nothing else is there.
+
+    Returns
+    -------
+    (str, str)
+        The id, and ``"own"``, the metadata key, or ``"text"``.
+
+    Examples
+    --------
+    >>> resolve_id(None, {"pk": 7}, "some text")
+    ('7', 'pk')
+    """
+    for origin, value in (("own", own), *((key, metadata.get(key)) for key in ID_KEYS)):
+        if value is None or isinstance(value, bool | float):
+            continue
+        if (isinstance(value, str | int) or hasattr(value, "hex")) and str(value).strip():
+            return str(value), origin
+    return text_id(text), "text"
+
+
+class Payloads(Mapping[str, Any]):
+    """The framework's own hits by id, the first of each, and what the source says of how it found them.
+
+    Parameters
+    ----------
+    ids : (n,) sequence of str
+    hits : (n,) sequence
+    evidence : mapping of str to object
+        By id.
+    from_text : bool
+        Whether some of the ids are made from texts.
+
+    Examples
+    --------
+    >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
+    1
+    """
+
+    __slots__ = ("_hits", "_ids", "_index", "_ranking", "evidence", "from_text")
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        hits: Sequence[Any],
+        evidence: Mapping[str, object] | None = None,
+        *,
+        from_text: bool = False,
+    ) -> None:
+        self._ids = ids
+        self._hits = hits
+        self._index: dict[str, Any] | None = None
+        self._ranking: Ranking | None = None
+        self.evidence: Mapping[str, object] = {} if evidence is None else evidence
+        self.from_text = from_text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _payloads, (list(self._ids), list(self._hits), dict(self.evidence), self.from_text)
+
+    def follow(self, ranking: Ranking) -> None:
+        """Find the hits by the rows of `ranking`, whose order is theirs: no index of their own is needed."""
+        self._ranking = ranking
+
+    def get(self, identifier: str, default: Any = None, /) -> Any:
+        """The hit, or `default`."""
+        if self._ranking is None:
+            return self.by_id.get(identifier, default)
+        row = self._ranking.row_of(identifier)
+        return default if row is None else self._hits[row]
+
+    @property
+    def by_id(self) -> dict[str, Any]:
+        """The hits as a plain dictionary."""
+        if self._index is None:
+            self._index = dict(zip(reversed(self._ids), reversed(self._hits), strict=True))
+        return self._index
+
+    def __getitem__(self, identifier: str) -> Any:
+        return self.by_id[identifier]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_id)
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+
+def _payloads(ids: list[str], hits: list[Any], evidence: dict[str, object], from_text: bool) -> Payloads:
+    return Payloads(ids, hits, evidence, from_text=from_text)
+
+
+class Identities:
+    """Reads the ids of one source's hits, and says once when it has to fall back on their text.
+
+    Parameters
+    ----------
+    source : str
+        Name of the source, for the warning.
+
+    Examples
+    --------
+    >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
+    ['a', 'b']
+    >>> notes
+    ["ids of 1 of 2 hits from metadata key 'pk'"]
+    """
+
+    __slots__ = ("_source", "_warned")
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._warned = False
+
+    def read(
+        self,
+        own: Sequence[object],
+        details: Callable[[int], tuple[Mapping[str, object], str]],
+        notes: list[str],
+    ) -> list[str]:
+        """Ids of the hits; what those that carry none were given is added to `notes`.
+
+        Parameters
+        ----------
+        own : (n,) sequence of object
+            The id each hit carries, or None.
+        details : callable
+            ``details(row) -> (metadata, text)``; only called for hits that carry no id.
+        notes : list of str
+
+        Warns
+        -----
+        PhasegraphWarning
+            Once per source, when an id is made from a text.
+        """
+        if set(map(type, own)) == {str} and "" not in own:
+            return list(own)  # type: ignore[arg-type]
+        ids: list[str] = []
+        counts: dict[str, int] = {}
+        for row, value in enumerate(own):
+            found, origin = resolve_id(value, {}, "") if value is not None else ("", "text")
+            if origin == "text":
+                found, origin = resolve_id(None, *details(row))
+                counts[origin] = counts.get(origin, 0) + 1
+            ids.append(found)
+        if counts.get("text") and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"source {self._source!r} returns hits without an id: they are told apart, and joined with those of "
+                "other sources, by their text; give them ids, or fields=HitFields(id=...)",
+                PhasegraphWarning,
+                stacklevel=3,
+            )
+        for origin, count in counts.items():
+            where = "their text" if origin == "text" else f"metadata key {origin!r}"
+            notes.append(f"ids of {count} of {len(ids)} hits from {where}")
+        return ids
+
+
+def join_by_text(
+    rankings: Sequence[Ranking], text: Callable[[Any], str]
+) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
+    """Hits whose id is made from their text take the id of another source's hit that has the same text.
+
+    Parameters
+    ----------
+    rankings : sequence of Ranking
+    text : callable
+        Text of a payload.
+
+    Returns
+    -------
+    (tuple of Ranking, dict of str to list of str)
+        The rankings in their order, and what to note of each source. Where several ids have the same text, the first
+        of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
+    """
+    nameless = [one for one in rankings if getattr(one.payloads, "from_text", False)]
+    if not nameless or len(rankings) < 2:
+        return tuple(rankings), {}
+    named: dict[str, str] = {}
+    for ranking in rankings:
+        for identifier, hit in ranking.payloads.items():
+            held = text(hit)
+            made = text_id(held) if held else identifier
+            if made != identifier and identifier < named.get(made, "\U0010ffff"):
+                named[made] = identifier
+    out, notes = [], {}
+    for ranking in rankings:
+        taken = {one: named[one] for one in ranking.ids if one in named} if ranking in nameless else {}
+        if not taken:
+            out.append(ranking)
+            continue
+        ids = [taken.get(one, one) for one in ranking.ids]
+        hits = [ranking.payloads[one] for one in ranking.ids]
+        payloads = Payloads(ids, hits, getattr(ranking.payloads, "evidence", None), from_text=True)
+        out.append(replace(ranking, ids=tuple(ids), payloads=payloads))
+        notes[ranking.source] = [
+            f"{len(taken)} of {len(ids)} hits without an id joined to other sources' by their text"
+        ]
+    return tuple(out), notes
+
+
+def infer_direction(scores: Sequence[object], /) -> bool | None:
+    """Whether higher is better, from scores in the order a store returned them: best first.
+
+    Parameters
+    ----------
+    scores : (n,) sequence of object
+        Values that are not finite numbers are passed over.
+
+    Returns
+    -------
+    bool or None
+        True for falling scores, False for rising ones (distances), None where the order does not tell: fewer than
+        two different values, or neither falling nor rising throughout.
+
+    Examples
+    --------
+    >>> infer_direction([0.9, 0.5, 0.5]), infer_direction([0.002, 0.586, 3.96]), infer_direction([1.0, 1.0])
+    (True, False, None)
+    """
+    steps = np.diff(_finite(scores))
+    if not (steps != 0).any():
+        return None
+    if (steps <= 0).all():
+        return True
+    return False if (steps >= 0).all() else None
+
+
+def known_direction(store: object, /) -> bool | None:
+    """Whether higher is better in the scores of a store's own score search, where its class tells.
+
+    Parameters
+    ----------
+    store : object
+        A vector store of LangChain or LlamaIndex.
+
+    Returns
+    -------
+    bool or None
+        None for a class that is not known, or whose metric cannot be read.
+
+    Notes
+    -----
+    What counts is the raw score of the score search. The same class can differ between the frameworks: LlamaIndex
+    turns the distances of Postgres and Chroma into similarities, LangChain hands them over as they are.
+    """
+    for kind in type(store).__mro__:
+        root = kind.__module__.partition(".")[0]
+        framework = "llama_index" if root.startswith("llama_index") else "langchain"
+        if not root.startswith(("langchain", "llama_index")):
+            continue
+        known = _STORES[framework].get(kind.__name__)
+        if known is not None:
+            return known if isinstance(known, bool) else known(store)
+    return None
+
+
+class Direction:
+    """The direction of one source's scores; inferred at most once, and then remembered.
+
+    Parameters
+    ----------
+    declared : bool or None
+        What the caller says.
+    known : bool or None
+        What the store's class says.
+    source : str
+        Name of the source, for the warning.
+
+    Warns
+    -----
+    PhasegraphWarning
+        Once, when an answer of at least three hits stands in the order opposite to what is declared.
+
+    Notes
+    -----
+    An answer of at least three hits in one order is remembered for good; one of two hits is believed for itself
+    only. Scores that do not differ need no direction: they are taken as they are. Safe for any number of threads: they
+    all infer from best-first answers.
+
+    Examples
+    --------
+    >>> direction = Direction()
+    >>> direction.of([0.1, 0.2, 0.4])
+    (False, 'lower is better: inferred from the order of its scores')
+    >>> direction.of([0.3])
+    (False, 'lower is better: inferred from the order of its scores')
+    """
+
+    __slots__ = ("_declared", "_inferred", "_known", "_source", "_warned")
+
+    def __init__(self, declared: bool | None = None, known: bool | None = None, source: str = "") -> None:
+        self._declared = declared
+        self._known = known
+        self._inferred: bool | None = None
+        self._source = source
+        self._warned = False
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """What is known so far."""
+        for value in (self._declared, self._known):
+            if value is not None:
+                return value
+        return self._inferred
+
+    def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
+        """Whether higher is better (None = it cannot be told), and a note for the report.
+
+        Parameters
+        ----------
+        scores : (n,) sequence of object
+            In the order the source returned them.
+        """
+        if self._declared is not None:
+            return self._declared, self._doubt(self._declared, scores)
+        if self._known is not None:
+            return self._known, _note(self._known, "known for this store")
+        if self._inferred is None:
+            found = infer_direction(scores)
+            if found is None and not len(_finite(scores)):
+                return True, "none of its scores is a number"
+            if found is None and not _differ(scores):
+                return True, "uninformative: its scores do not differ"
+            if found is None:
+                return None, "rank only: its scores do not tell whether higher or lower is better; declare it"
+            if len(scores) < _REMEMBERED_HITS:
+                return found, _note(found, "inferred from the order of its scores")
+            self._inferred = found
+        return self._inferred, _note(self._inferred, "inferred from the order of its scores")
+
+    def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
+        """A note where the order says the opposite; once it has agreed it is not looked at again."""
+        if self._inferred is declared or len(scores) < _REMEMBERED_HITS:
+            return ""
+        found = infer_direction(scores)
+        if found is declared:
+            self._inferred = found
+        if found is None or found is declared:
+            return ""
+        note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"source {self._source!r}: {note}; the declaration is believed", PhasegraphWarning, stacklevel=5
+            )
+        return f"{note}; the declaration was believed"
+
+
+def _finite(scores: Sequence[object]) -> FloatArray:
+    """The usable scores in the order they came."""
+    ranking = Ranking.from_hits("order", [str(row) for row in range(len(scores))], list(scores))
+    if ranking.rank_only:
+        return np.empty(0)
+    return ranking.scores[np.argsort([int(identifier) for identifier in ranking.ids])]
+
+
+def _differ(scores: Sequence[object]) -> bool:
+    values = _finite(scores)
+    return bool((values != values[:1]).any())
+
+
+def _note(higher: bool, origin: str) -> str:
+    return f"{'higher' if higher else 'lower'} is better: {origin}"
+
+
+def _faiss(attribute: str) -> Callable[[object], bool | None]:
+    def read(store: object) -> bool | None:
+        metric = getattr(getattr(store, attribute, None), "metric_type", None)
+        return None if metric is None else metric == _INNER_PRODUCT
+
+    return read
+
+
+def _pgvector_store(store: object) -> bool | None:
+    """LangChain's newer store hands over distances, but the inner product itself; hybrid scores are of neither kind."""
+    inner = getattr(store, "_PGVectorStore__vs", None)
+    if getattr(inner, "hybrid_search_config", None) is not None:
+        return None
+    name = getattr(getattr(inner, "distance_strategy", None), "name", None)
+    return {"COSINE_DISTANCE": False, "EUCLIDEAN": False, "INNER_PRODUCT": True}.get(str(name))
+
+
+def _qdrant(store: object) -> bool | None:
+    distance = getattr(store, "distance", None)
+    name = str(getattr(distance, "value", distance)).lower()
+    return {"cosine": True, "dot": True, "euclid": False, "manhattan": False}.get(name)
+
+
+_STORES: Mapping[str, Mapping[str, Known]] = MappingProxyType(
+    {
+        "langchain": {
+            "InMemoryVectorStore": True,
+            "FAISS": _faiss("index"),
+            "Chroma": False,
+            "Qdrant": _qdrant,
+            "QdrantVectorStore": _qdrant,
+            "PGVector": False,
+            "PGVectorStore": _pgvector_store,
+            "Neo4jVector": True,
+            "ElasticsearchStore": True,
+        },
+        "llama_index": {
+            "SimpleVectorStore": True,
+            "FaissVectorStore": _faiss("_faiss_index"),
+            "ChromaVectorStore": True,
+            "PGVectorStore": True,
+            "Neo4jVectorStore": True,
+        },
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

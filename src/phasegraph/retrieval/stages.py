@@ -81,6 +81,16 @@ class HitAccess:
             found.append(next(filter(None, texts), ""))
         return found
 
+    def context(self, query: str, rankings: Sequence[Ranking]) -> Context:
+        """What priors may look at: the query, the time, and metadata and text of the hits."""
+        attributes: dict[str, Mapping[str, object]] = {}
+        for identifier, hit in (pair for one in rankings for pair in one.payloads.items()):
+            if identifier not in attributes:
+                read = {str(name): _number(value) for name, value in self.metadata(hit).items()}
+                known = {name: value for name, value in read.items() if value is not None}
+                attributes[identifier] = {"text": self.text(hit), **known}
+        return Context(query=query, now=time.time(), attributes=attributes)
+
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
         """Embeddings of the candidates: their own, else from the model.
 
@@ -134,18 +144,6 @@ def _settle(future: asyncio.Future[Any], outcome: tuple[Any, BaseException | Non
         future.set_result(value)
     else:
         future.set_exception(error)
-
-
-def context_of(query: str, pipeline: FusionPipeline, rankings: Sequence[Ranking], access: HitAccess) -> Context:
-    """What deciding may look at: the query, and for priors the time and the metadata and text of the hits."""
-    if not pipeline.priors:
-        return Context(query=query)
-    attributes: dict[str, Mapping[str, object]] = {}
-    for identifier, hit in (pair for one in rankings for pair in one.payloads.items()):
-        if identifier not in attributes:
-            read = {str(name): _number(value) for name, value in access.metadata(hit).items()}
-            attributes[identifier] = {"text": access.text(hit), **{k: v for k, v in read.items() if v is not None}}
-    return Context(query=query, now=time.time(), attributes=attributes)
 
 
 def _number(value: object) -> object:

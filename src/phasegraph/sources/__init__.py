@@ -5,9 +5,9 @@ rankings and one report each, in name order, whatever order they came in. One th
 costs the others nothing.
 """
 
-from phasegraph.sources.gatherer import Gathered, Gatherer
+from phasegraph.sources.gatherer import Gathered, Gatherer, SourceHealth
 from phasegraph.sources.protocol import AsyncCallableSource, AsyncSource, CallableSource, Source, Upstream
-from phasegraph.sources.settings import BreakerSettings, SourceHealth, SourceSettings
+from phasegraph.sources.settings import BreakerSettings, SourceSettings
 
 __all__ = [
     "AsyncCallableSource",

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
@@ -41,7 +42,7 @@ from phasegraph.sources.protocol import (
     reason_of,
     search_of,
 )
-from phasegraph.sources.settings import SourceHealth, SourceSettings, SourceState, check_settings
+from phasegraph.sources.settings import SourceSettings, check_settings
 from phasegraph.sources.workers import own_loop, pool
 
 Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
@@ -635,3 +636,192 @@ def _announce(tasks: Sequence[SourceTask], error: PhasegraphError | None) -> Non
                 if error is None:
                     raise
                 error.add_note(str(raised))
+
+
+_FAILED = ("error", "timeout")
+
+
+BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
+
+
+class Breaker:
+    """A circuit breaker: open after `failures` consecutive failures, half open for one trial after `probe_interval`.
+
+    Times are seconds on the monotonic clock. It has no lock; its owner guards it.
+
+    Notes
+    -----
+    A trial that misses its deadline but ends well all the same is followed by another at once: a source that has just
+    come back is slow at first, and would lose an interval.
+
+    Examples
+    --------
+    >>> breaker = Breaker(failures=2, probe_interval=30.0)
+    >>> for now in (0.0, 1.0):
+    ...     breaker.record(succeeded=False, now=now)
+    >>> breaker.allows(2.0), breaker.allows(31.0)
+    (False, True)
+    """
+
+    __slots__ = ("_began", "_early", "_failed", "_failures", "_opened", "_probe_interval", "_probing", "_was_early")
+
+    def __init__(self, failures: int, probe_interval: float) -> None:
+        self._failures = failures
+        self._probe_interval = probe_interval
+        self._failed = 0
+        self._opened: float | None = None
+        self._began = 0.0
+        self._probing = self._early = self._was_early = False
+
+    @property
+    def state(self) -> BreakerState:
+        """``closed``, ``open`` or ``half_open`` (a trial is under way)."""
+        if self._opened is None:
+            return "closed"
+        return "half_open" if self._probing else "open"
+
+    def allows(self, now: float) -> bool:
+        """Whether a search may begin at `now`."""
+        if self._opened is None:
+            return True
+        return not self._probing and (self._early or now - self._opened >= self._probe_interval)
+
+    def begin(self, now: float) -> bool:
+        """Note that a search begins; True if it is a trial, and then the next interval counts from `now`."""
+        if self._opened is None:
+            return False
+        self._probing = True
+        self._was_early, self._early = self._early, False
+        self._began = now
+        return True
+
+    def record(self, *, succeeded: bool, now: float, probe: bool = True) -> None:
+        """Count a search that ended; one that began before the breaker opened cannot close or renew it."""
+        if self._opened is not None and not probe:
+            return
+        self._probing = False
+        if succeeded:
+            self._failed, self._opened, self._early = 0, None, False
+            return
+        self._failed += 1
+        if self._failed >= self._failures:
+            self._opened = now if self._opened is None else self._began
+
+    def succeeded_late(self) -> None:
+        """Note that a trial which was given up has ended well: one more may begin, but not a third in a row."""
+        if self._opened is not None and not self._probing:
+            self._early = not self._was_early
+
+    def release(self) -> None:
+        """Give back a trial without an outcome (the caller went away); the next search may be one."""
+        self._probing = False
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHealth:
+    """The state of a source between calls.
+
+    Parameters
+    ----------
+    in_flight : int
+        Searches running now, those that outlived their call included.
+    circuit_breaker : {"closed", "open", "half_open"}
+        ``open``: it is not asked; ``half_open``: one search is trying again.
+    """
+
+    in_flight: int
+    circuit_breaker: BreakerState
+
+
+Condition: TypeAlias = Literal["answering", "failing", "unusable", "open"]
+
+
+class SourceState:
+    """What is known of one source between calls: searches in flight, its breaker, its condition. Thread-safe.
+
+    `notices` holds the changes that no call has announced yet, as (condition, text).
+    """
+
+    __slots__ = ("_breaker", "_condition", "_in_flight", "_lock", "_name", "_settings", "notices")
+
+    def __init__(self, name: str, settings: SourceSettings) -> None:
+        self._name = name
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._in_flight = 0
+        breaker = settings.circuit_breaker
+        self._breaker = None if breaker is None else Breaker(breaker.failures, breaker.probe_interval)
+        self._condition: Condition = "answering"
+        self.notices: deque[tuple[Condition, str]] = deque(maxlen=16)
+
+    def enter(self) -> tuple[str, bool]:
+        """Begin a search: ("", whether it is a trial), or the reason why it may not begin."""
+        breaker, now = self._breaker, monotonic()
+        with self._lock:
+            if breaker is not None and not breaker.allows(now):
+                return "circuit breaker open", False
+            if self._in_flight >= self._settings.max_in_flight:
+                return "busy", False
+            self._in_flight += 1
+            return "", breaker is not None and breaker.begin(now)
+
+    def leave(self) -> None:
+        """Note that a search has ended, in time or late."""
+        with self._lock:
+            self._in_flight -= 1
+
+    def record(self, status: Status, reason: str, *, probe: bool) -> None:
+        """Note how an admitted search ended for its call."""
+        healthy = status == "ok" and self._condition == "answering"
+        if healthy and self._breaker is None:
+            return
+        with self._lock:
+            if self._breaker is not None:
+                self._breaker.record(succeeded=status not in _FAILED, now=monotonic(), probe=probe)
+            if healthy:
+                return
+            before, self._condition = self._condition, self._condition_after(status)
+            if self._condition != before:
+                self.notices.append((self._condition, self._describe(self._condition, reason)))
+
+    def _condition_after(self, status: Status) -> Condition:
+        if self._breaker is not None and self._breaker.state != "closed":
+            return "open"
+        if status == "partial":
+            return "unusable"
+        if status in _FAILED:  # an error that is raised to the caller needs no notice
+            starts = self._condition == "answering" and self._settings.on_error == "skip"
+            return "failing" if starts else self._condition
+        # An answer without hits says nothing of their scores.
+        return "unusable" if status == "empty" and self._condition == "unusable" else "answering"
+
+    def _describe(self, condition: Condition, reason: str) -> str:
+        source, breaker = f"source {self._name!r}", self._settings.circuit_breaker
+        if condition == "open" and breaker is not None:
+            return (
+                f"{source} failed {breaker.failures} times in a row (last: {reason}) and is left out; one search in "
+                f"{breaker.probe_interval:g} s tries it again. Check the service behind it"
+            )
+        if condition == "unusable":
+            return f"{source} returns hits without a usable score and id, and is left out. Check how its hits are read"
+        if condition == "failing":
+            return f"{source} failed ({reason}) and is left out until it answers"
+        return f"{source} answers again"
+
+    def succeeded_late(self) -> None:
+        """Note that a trial which was given up has ended well."""
+        if self._breaker is not None:
+            with self._lock:
+                self._breaker.succeeded_late()
+
+    def give_back(self, *, probe: bool) -> None:
+        """Note that the call ended without an answer of this source, for no fault of its own."""
+        if probe and self._breaker is not None:
+            with self._lock:
+                self._breaker.release()
+
+    @property
+    def health(self) -> SourceHealth:
+        """A snapshot."""
+        with self._lock:
+            return SourceHealth(self._in_flight, "closed" if self._breaker is None else self._breaker.state)

@@ -18,11 +18,10 @@ from phasegraph._validation import check_count, check_flag, check_query, check_r
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, check_kind
 from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
-from phasegraph.graph.pagerank.kernels import Kernel, compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
-from phasegraph.graph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges
-from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings, run_push
-from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
+from phasegraph.graph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges, run_push
+from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings
+from phasegraph.graph.pagerank.workspace import Kernel, PushWorkspace, WorkspacePool, compiled_kernels
 from phasegraph.graph.source import GraphWalker, best_passages, check_source_name
 from phasegraph.graph.synonyms import finite_rows
 from phasegraph.ranking import Ranking

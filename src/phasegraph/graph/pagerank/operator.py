@@ -83,7 +83,7 @@ class WalkOperator:
         parts = (self.weights, self.indices, self.indptr)
         return WalkOperator.from_adjacency, (sparse.csr_array(parts, shape=(self.size, self.size)),)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many nodes there are."""
         return len(self.inverse_out)

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
-from phasegraph.graph.pagerank.kernels import compiled_kernels
 from phasegraph.graph.pagerank.operator import WalkOperator
-from phasegraph.graph.pagerank.workspace import PushWorkspace, State
+from phasegraph.graph.pagerank.workspace import PushWorkspace, State, WorkspacePool, compiled_kernels
 
 Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 DENSE_SHARE = 0.25
@@ -406,3 +405,19 @@ def _dense_round(transitions: Transitions, settings: PushSettings, state: State,
     at.frontier = np.flatnonzero(left > settings.threshold * transitions.costs).astype(np.int32)
     at.rounds += 1
     at.scanned += int(transitions.edge_counts.sum())
+
+
+def run_push(
+    transitions: Transitions, pool: WorkspacePool, seeds: Seeds, settings: PushSettings, workspace: PushWorkspace | None
+) -> PageRankResult:
+    """Push in the given workspace, or in one of `pool`."""
+    if workspace is None:
+        space = pool.borrow()
+        result = push(transitions, seeds, settings, space)
+        pool.give_back(space)
+        return result
+    if not isinstance(workspace, PushWorkspace):
+        raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
+    if workspace.size != transitions.size:
+        raise InvalidInputError(f"workspace must serve {transitions.size} nodes; got one for {workspace.size}")
+    return push(transitions, seeds, settings, workspace)

@@ -10,8 +10,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count, check_flag, check_range
-from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
-from phasegraph.graph.pagerank.kernels import Kernel, use_compiled
+from phasegraph.errors import InvalidInputError, NotConvergedError
 from phasegraph.graph.pagerank.operator import Precision, WalkOperator
 from phasegraph.graph.pagerank.push import (
     PageRankResult,
@@ -19,11 +18,10 @@ from phasegraph.graph.pagerank.push import (
     Reset,
     Seeds,
     StaticTransitions,
-    Transitions,
     as_seeds,
-    push,
+    run_push,
 )
-from phasegraph.graph.pagerank.workspace import PushWorkspace, WorkspacePool
+from phasegraph.graph.pagerank.workspace import Kernel, PushWorkspace, use_compiled
 
 
 def power(
@@ -245,22 +243,6 @@ def push_settings(
     rounds, first = check_count("polish", polish), check_count("refine", refine)
     limit = _limit(max_iterations, follow, threshold)
     return PushSettings(follow, threshold, rounds, limit, use_compiled(kernel), check_flag("complete", complete), first)
-
-
-def run_push(
-    transitions: Transitions, pool: WorkspacePool, seeds: Seeds, settings: PushSettings, workspace: PushWorkspace | None
-) -> PageRankResult:
-    """Push in the given workspace, or in one of `pool`."""
-    if workspace is None:
-        space = pool.borrow()
-        result = push(transitions, seeds, settings, space)
-        pool.give_back(space)
-        return result
-    if not isinstance(workspace, PushWorkspace):
-        raise InvalidTypeError(f"workspace must be a PushWorkspace or None; got {workspace!r:.80}")
-    if workspace.size != transitions.size:
-        raise InvalidInputError(f"workspace must serve {transitions.size} nodes; got one for {workspace.size}")
-    return push(transitions, seeds, settings, workspace)
 
 
 def _limit(given: int | None, follow: float, tolerance: float) -> int:
