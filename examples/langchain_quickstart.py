@@ -33,7 +33,7 @@ store = InMemoryVectorStore.from_documents(documents, Bundled())
 
 # The three lines. `extractions` are triples, if you have them; without, rules find the entities.
 graph = EntityGraphRetriever.from_documents(documents, embeddings=Bundled(), extractions=data.triples)
-retriever = PhaseGraphRetriever(vector=store, graph=graph, k=3)
+retriever = PhaseGraphRetriever(vector=store, graph=graph, k=3, score_key="score")
 found = retriever.invoke(QUESTION)
 
 alone = [document.metadata["title"] for document in store.similarity_search(QUESTION, k=50)]

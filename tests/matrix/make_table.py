@@ -1,4 +1,4 @@
-"""Write docs/adapters.md; every store of the matrix must be there."""
+"""Write docs/guide/stores.md; every store of the matrix must be there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of adapters, made of what the stores answer."""
+"""The page of stores, made of what the stores answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matrix_tenants import MINE, Tenant
 
 from phasegraph import AllSourcesFailed, InvalidInputError
 
-PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "stores.md"
 HEAD = (
     "| Store | Raw score | Best, middle, worst | Better | Relevance function | Id | What phasegraph does |\n"
     "| --- | --- | --- | --- | --- | --- | --- |"
@@ -141,8 +141,8 @@ FILTERS = """\
 ## Filters
 
 The hundred passages belong to two tenants, half to each, in one store. One of them asks, with the filter given once:
-`filter={"tenant": "red"}` in LangChain, `within(MetadataFilters(...))` in LlamaIndex. The tests search everything that
-is told on the way (hits, provenance, candidates, paths of the walk, reports, warnings, callbacks, events and spans) for
+`filter={"tenant": "red"}` in LangChain, `filters=MetadataFilters(...)` in LlamaIndex. The tests search everything that
+is reported on the way (hits, evidence, candidates, paths of the walk, reports, warnings, callbacks, events, spans) for
 the ids and words of the other, and compare ids and scores with those of a store that never held the other's passages.
 
 - A store's own filter is used where its values travel as values. LangChain writes those for LanceDB into the text of

@@ -1,4 +1,4 @@
-"""The page of adapters is what its script writes."""
+"""The page of stores is what its script writes."""
 
 from matrix_knowledge import KNOWLEDGE
 from matrix_langchain import LANGCHAIN

@@ -27,7 +27,7 @@ from phasegraph.neo4j import (
     write_graph,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "neo4j.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "neo4j.md"
 COUNT = 60
 QUESTIONS = [f"What is {one.title}?" for one in records(COUNT)[:4]]
 LANGCHAIN, LLAMAINDEX = "langchain_phasegraph", "llama_index.retrievers.phasegraph"
@@ -117,7 +117,8 @@ def test_the_program_of_the_page_runs_as_it_stands(connection):
     assert list_corpora(connection) == ("manuals",)
     found = known["retriever"].invoke("Who directed Vertigo?")
     assert [one.page_content for one in found] == ["Vertigo, as the store has it."]
-    assert set(found[0].metadata["phasegraph"]["sources"]) == {"vector", "graph"}
+    evidence = known["retriever"].explain("Who directed Vertigo?").evidence("film")
+    assert {one.source for one in evidence.sources if one.raw is not None} == {"vector", "graph"}
 
 
 @pytest.mark.parametrize("load", [True, False])

@@ -64,7 +64,7 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     It looks at the first 20 hits of each list and nothing else, so it is the same for lists of 20 and of 200. A
     change within them moves the weights of all candidates; a hit raised there may for that reason fall.
 
-    Found on open data and written up with what failed in ``docs/robust-default.md``; ours, no published method.
+    Ours, found on open data, no published method; what failed is in ``docs/research/robust-default.md``.
 
     References
     ----------

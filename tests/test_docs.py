@@ -1,0 +1,109 @@
+"""The programs of the README and of the pages run, their links lead somewhere, the commands they name exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs" / "guide").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
+LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "docs" / "reproduction" / "README.md"]
+LINKED += sorted((ROOT / "integrations").glob("*/README.md"))
+NEEDED = {
+    "langchain_phasegraph": "langchain_core",
+    "langchain_classic": "langchain_classic",
+    "langchain_community": "langchain_community",
+    "llama_index": "llama_index.core",
+    "retrievers.bm25": "bm25s",
+}
+
+
+def programs(page: Path) -> list[str]:
+    """The Python blocks of a page, in order."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+WITH_PROGRAMS = [page for page in PAGES if programs(page)]
+
+
+def named(page: Path) -> str:
+    """What pytest calls a page."""
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=named)
+def test_the_programs_of_a_page_run_in_order_and_print(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = programs(page)
+    for part, module in NEEDED.items():
+        if any(part in program for program in found):
+            pytest.importorskip(module)
+    monkeypatch.chdir(tmp_path)
+    scope: dict[str, object] = {}
+    for number, program in enumerate(found):
+        exec(compile(program, f"{page.name}, program {number}", "exec"), scope)  # noqa: S102
+        assert capsys.readouterr().out.strip(), f"program {number} prints nothing"
+
+
+def test_pages_with_programs_are_found() -> None:
+    pages = {page.stem for page in WITH_PROGRAMS}
+    assert pages >= {"README", "coming-from", "sources", "calibrating", "thresholds", "reordering", "selection"}
+
+
+def test_the_readme_has_a_short_program_for_each_framework_that_stands_alone(tmp_path: Path) -> None:
+    found = programs(README)
+    for part in ("langchain_phasegraph", "llama_index.retrievers.phasegraph"):
+        (program,) = [one for one in found if part in one]
+        pytest.importorskip(NEEDED[part.partition(".")[0]])
+        assert program.count("\n") <= 14
+        assert ".explain(" in program
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", LINKED, ids=named)
+def test_every_link_leads_to_a_file(page: Path) -> None:
+    links = set(re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")))
+    lost = [one for one in sorted(links) if not one.startswith("http") and not (page.parent / one).exists()]
+    assert not lost
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    links = set(re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8")))
+    assert {named(page) for page in PAGES if page != README} <= links
+
+
+def test_the_commands_that_are_named_exist() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    commands = set(re.findall(r"(?:`|^    )phasegraph ([a-z]+)\b", text, re.MULTILINE))
+    assert commands >= {"evaluate", "tune", "explain", "fuse", "index"}
+    program = "import sys; from phasegraph.cli import main; sys.exit(main(['--help']))"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert commands <= set(re.findall(r"[a-z]+", shown))
+
+
+def test_the_scripts_that_are_named_exist() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    scripts = set(re.findall(r"python ((?:tests|tools|examples)/[\w/.]+)", text))
+    assert scripts
+    assert not [one for one in sorted(scripts) if not (ROOT / one).exists()]
+
+
+def test_the_make_targets_that_are_named_exist() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in set(re.findall(r"(?:`|^    )make ([\w-]+)", text, re.MULTILINE)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", LINKED, ids=named)
+def test_nothing_is_left_to_fill_in(page: Path) -> None:
+    assert "<!--" not in page.read_text(encoding="utf-8")
