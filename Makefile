@@ -1,6 +1,7 @@
 # Every target makes its own environment; nothing has to be done first.
 VENV := .venv
 BIN := $(VENV)/bin
+WORKERS ?= 2
 DRIVER6 := .venv-driver6
 DRIVER6_PINS := .cache/driver6-constraints.txt
 PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-index-retrievers-phasegraph
@@ -44,8 +45,8 @@ $(VENV)/.ready-bench: $(SOURCES)
 demo: $(VENV)/.ready-demo  ## The main job on bundled real data, in both frameworks
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.ready-test  ## Every test that needs no root; says what it skipped
-	$(BIN)/python -m pytest
+test: $(VENV)/.ready-test  ## Every test that needs no root, in WORKERS processes; says what it skipped
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 # LlamaIndex's Neo4j store admits no driver 6 beside it; it goes in without its dependencies, to write the graphs that
 # are read here.

@@ -13,13 +13,25 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from real_servers import Address, Missing, RealServers, skip_or_fail
 
+SERVERS = {"address", "spare_server", "servers", "postgres"}
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever asks for a Neo4j is marked, so that ``-m "not neo4j"`` leaves it out; the first one waits for Maven."""
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whatever asks for a Neo4j is marked, so that ``-m "not neo4j"`` leaves it out; the first one waits for Maven.
+
+    With several workers a file stays with one of them, and all files that ask for a server come first and stay
+    together: one server a run.
+    """
     for item in items:
         if {"address", "spare_server"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.neo4j)
             item.add_marker(pytest.mark.timeout(600))
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    served = {item.path for item in items if SERVERS & set(getattr(item, "fixturenames", ()))}
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group("servers" if item.path in served else str(item.path)))
+    items.sort(key=lambda item: item.path not in served)
 
 
 @pytest.hookimpl(wrapper=True)
