@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -15,16 +15,6 @@ from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import ScoredDocuments, copy_of
 from langchain_phasegraph.filters import check_filter, joined, matches
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
-from phasegraph.graph import (
-    EntityGraph,
-    Extraction,
-    GraphSource,
-    graph_of_documents,
-    not_a_graph,
-    passage_ids,
-    prepare,
-)
-from phasegraph.neo4j import GraphSchema, Neo4jConnection, open_graph
 from phasegraph.retrieval import (
     EvidenceBlock,
     Payloads,
@@ -34,6 +24,11 @@ from phasegraph.retrieval import (
     plain_evidence,
     resolve_id,
 )
+
+if TYPE_CHECKING:  # the graph's room brings scipy.sparse: it is loaded by the first graph
+    from phasegraph.graph import Extraction
+    from phasegraph.neo4j import GraphSchema, Neo4jConnection
+
 
 Documents: TypeAlias = "Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]"
 
@@ -93,6 +88,8 @@ class EntityGraphRetriever(CheckedRetriever):
 
     def model_post_init(self, context: Any, /) -> None:
         """Make the graph ready and check where documents come from."""
+        from phasegraph.graph import EntityGraph, GraphSource, not_a_graph, prepare
+
         if isinstance(self.graph, EntityGraph):
             self._source = GraphSource(
                 self.graph, embedder=None if self.embeddings is None else self.embeddings.embed_query
@@ -138,6 +135,8 @@ class EntityGraphRetriever(CheckedRetriever):
         **fields
             The other fields of the retriever.
         """
+        from phasegraph.graph import graph_of_documents
+
         held = {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in documents}
         graph = graph_of_documents(
             ((name, one.metadata, one.page_content) for name, one in held.items()),
@@ -184,6 +183,8 @@ class EntityGraphRetriever(CheckedRetriever):
         StoreError
             If the server cannot be reached, refuses, or does not answer in time.
         """
+        from phasegraph.neo4j import open_graph
+
         opened = open_graph(
             connection, corpus, schema=schema, load=load,
             embed=None if embeddings is None else embeddings.embed_documents,
@@ -249,6 +250,8 @@ class EntityGraphRetriever(CheckedRetriever):
         wanted = joined(check_filter(self.filter), check_filter(narrower)) or {}
         if self.documents is None:
             raise InvalidInputError("filter= needs the passages' metadata: pass documents=")
+        from phasegraph.graph import passage_ids
+
         held = self._lookup(passage_ids(self._source))
         narrowed: Any = self._source
         made: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})

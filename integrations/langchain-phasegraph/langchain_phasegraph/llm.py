@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 
 from phasegraph import InvalidTypeError
-from phasegraph.graph import Extraction, normalise_name
 from phasegraph.retrieval import resolve_id
+
+if TYPE_CHECKING:
+    from phasegraph.graph import Extraction
 
 
 def extractions_of(graph_documents: Iterable[Any]) -> list[Extraction]:
@@ -32,6 +34,8 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[Extraction]:
     InvalidTypeError
         If one lacks a part.
     """
+    from phasegraph.graph import Extraction, normalise_name
+
     found = []
     for row, one in enumerate(graph_documents):
         nodes, edges, source = (getattr(one, name, None) for name in ("nodes", "relationships", "source"))

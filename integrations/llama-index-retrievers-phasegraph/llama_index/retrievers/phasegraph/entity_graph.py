@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -19,16 +19,6 @@ from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check
 from llama_index.retrievers.phasegraph.filters import allowed_ids, check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
-from phasegraph.graph import (
-    EntityGraph,
-    Extraction,
-    GraphSource,
-    graph_of_documents,
-    not_a_graph,
-    passage_ids,
-    prepare,
-)
-from phasegraph.neo4j import GraphSchema, Neo4jConnection, open_graph
 from phasegraph.retrieval import (
     EvidenceBlock,
     Payloads,
@@ -40,6 +30,11 @@ from phasegraph.retrieval import (
     plain_evidence,
     unexpected_argument,
 )
+
+if TYPE_CHECKING:  # the graph's room brings scipy.sparse: it is loaded by the first graph
+    from phasegraph.graph import EntityGraph, Extraction
+    from phasegraph.neo4j import GraphSchema, Neo4jConnection
+
 
 _SEED_HITS = 50
 
@@ -101,6 +96,8 @@ class EntityGraphRetriever(OwnRetriever):
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
     ) -> None:
+        from phasegraph.graph import EntityGraph, GraphSource, not_a_graph, prepare
+
         for name in unknown:
             raise unexpected_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
         super().__init__(callback_manager)
@@ -119,6 +116,8 @@ class EntityGraphRetriever(OwnRetriever):
         prepare(source)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
+        from phasegraph.graph import prepare
+
         super().__setstate__(state)
         prepare(self._source)
 
@@ -152,6 +151,8 @@ class EntityGraphRetriever(OwnRetriever):
         **fields
             The other arguments of the retriever.
         """
+        from phasegraph.graph import graph_of_documents
+
         held, embedder = {node.node_id: node for node in nodes}, Embedder.of(embed_model)
         graph = graph_of_documents(
             ((name, node.metadata, node.get_content()) for name, node in held.items()),
@@ -198,6 +199,8 @@ class EntityGraphRetriever(OwnRetriever):
         StoreError
             If the server cannot be reached, refuses, or does not answer in time.
         """
+        from phasegraph.neo4j import open_graph
+
         embedder = Embedder.of(embed_model)
         opened = open_graph(
             connection, corpus, schema=schema, load=load,
@@ -217,6 +220,8 @@ class EntityGraphRetriever(OwnRetriever):
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match: others are neither walked through nor named."""
+        from phasegraph.graph import passage_ids
+
         checked = check_filters(filters)
         if self._lookup.kind == "none":
             raise InvalidInputError("filters= needs the passages' metadata: pass nodes=")

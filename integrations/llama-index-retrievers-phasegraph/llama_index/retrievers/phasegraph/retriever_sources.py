@@ -33,7 +33,6 @@ from llama_index.retrievers.phasegraph.conversion import (
 )
 from llama_index.retrievers.phasegraph.filters import joined, matching_rows, narrowed, only_matching
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.graph import prepare
 from phasegraph.retrieval import (
     AnySource,
     Calibrating,
@@ -230,6 +229,8 @@ class RetrieverSource:
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
         blocks, awaits = not getattr(self.retriever, "asynchronous", False), is_asynchronous(self.retriever)
         if self.core:
+            from phasegraph.graph import prepare
+
             prepare(given)
             blocks, awaits = search_of(given) is not None, asearch_of(given) is not None
         blocks, awaits = blocks and not resolve_awaits, awaits and (self.resolve is None or resolve_awaits)
@@ -240,6 +241,8 @@ class RetrieverSource:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self.core:
+            from phasegraph.graph import prepare
+
             prepare(self.whole)
 
     def within(self, filters: MetadataFilters) -> RetrieverSource:
