@@ -62,15 +62,18 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
     def __init__(self, causes: Mapping[str, BaseException]) -> None:
         self.causes = dict(causes)
         self.__cause__ = next(iter(self.causes.values()), None)
-        super().__init__("all sources failed. " + "; ".join(f"{name}: {_reason(one)}" for name, one in causes.items()))
+        super().__init__(
+            "all sources failed. " + "; ".join(f"{name}: {_reason(name, one)}" for name, one in causes.items())
+        )
 
     def __reduce__(self) -> tuple[object, ...]:
         portable = {name: _portable(error) for name, error in self.causes.items()}
         return _rebuilt, (type(self), str(self), portable)
 
 
-def _reason(error: BaseException) -> str:
-    return str(error) if isinstance(error, PhasegraphError) and str(error) else type(error).__name__
+def _reason(name: str, error: BaseException) -> str:
+    said = str(error) if isinstance(error, PhasegraphError) else ""
+    return said.removeprefix(f"source {name!r} ") or type(error).__name__
 
 
 def _portable(error: BaseException) -> BaseException:

@@ -71,7 +71,7 @@ KNOWLEDGE = (
         for kind, title, score, filtered in (
             ("vector", "VectorRetriever", "(1 + cosine) / 2", HANDED),
             ("cypher", "VectorCypherRetriever", "what its Cypher returns", ""),
-            ("hybrid", "HybridRetriever", "largest share of a leg's best", ""),
+            ("hybrid", "HybridRetriever", "largest share of an index's best", ""),
         )
     ),
     *(

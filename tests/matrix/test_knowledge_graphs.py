@@ -138,7 +138,7 @@ def test_a_filter_is_kept_by_it_or_refused(case, data, vectors):
     told = everything(hits, result, view.told)
     assert not [name for name in theirs.ids if name in told]
     if not row.filtered:
-        with pytest.raises(AllSourcesFailed, match="source .graph. does not support filter="):
+        with pytest.raises(AllSourcesFailed, match="graph: does not support filter="):
             Tenant(row.framework, of(row, graph), MINE).ask(question)
 
 

@@ -150,7 +150,7 @@ def test_a_bm25_of_another_kind_is_refused(data):
 
     other = Other(**{name: getattr(given, name) for name in ("vectorizer", "docs", "k", "preprocess_func")})
     for source in (other, RunnableLambda(given.invoke), given | RunnableLambda(list)):
-        with pytest.raises(AllSourcesFailed, match="source 'vector' does not support filter="):
+        with pytest.raises(AllSourcesFailed, match="vector: does not support filter="):
             PhaseGraphRetriever(vector=source, timeout=None).invoke("who?", filter={"tenant": "red"})
 
 

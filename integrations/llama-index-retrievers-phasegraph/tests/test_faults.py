@@ -44,7 +44,7 @@ FAULTS = {
     "triples": (lambda query: [(TextNode(text="t"), 1.0, 2.0)], "error", "a hit must be a node, a text or"),
     "iterator that raises": (raising, "error", "OSError raised while its hits were iterated over"),
     "endless iterator": (endless, "error", "yielded more than 100,000 hits"),
-    "late": (Listed(late), "timeout", "deadline"),
+    "late": (Listed(late), "timeout", "no answer in time"),
     "only bad scores": (lambda query: [(TextNode(id_="x", text="x"), "high")], "partial", "usable score"),
 }
 

@@ -104,7 +104,7 @@ def paths_of(evidence: Evidence) -> list[str]:
 
 
 def _path_of(payload: object) -> str:
-    """The path a walk left in a payload: its own trail, or what a framework's document carries of it."""
+    """The path a walk left in a payload: its own, or what a framework's document carries of it."""
     if isinstance(payload, WalkPath):
         return str(payload)
     metadata = getattr(payload, "metadata", None)

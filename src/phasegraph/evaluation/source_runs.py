@@ -270,7 +270,7 @@ def search_sources(
     names : iterable of str
         Keys of ``SOURCES``.
     known : mapping of str to SourceRun, optional
-        Legs already searched.
+        Sources already searched.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The graph leg: an entity graph over passages, personalised PageRank on it, and a source made of both.
+"""An entity graph over passages, personalised PageRank on it, and a source made of both.
 
 What is imported as itself serves the integrations, which import nothing deeper.
 """

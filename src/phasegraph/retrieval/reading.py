@@ -26,7 +26,7 @@ _MOST_LAZY_HITS = 100_000
 
 _REMEMBERED_HITS = 3
 _INNER_PRODUCT = 0
-Known: TypeAlias = "bool | Callable[[object], bool | None]"
+Known: TypeAlias = bool | Callable[[object], bool | None]
 
 
 ID_KEYS = ("_id", "id", "pk", "chunk_id", "doc_id", "source_id")

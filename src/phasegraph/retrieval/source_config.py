@@ -14,8 +14,8 @@ from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError
 from phasegraph.pipeline import FusionPipeline, check_weights_mapping
 from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
 
-FieldOf: TypeAlias = "str | Callable[[Any], object]"
-Weights: TypeAlias = "Mapping[str, float] | Sequence[float]"
+FieldOf: TypeAlias = str | Callable[[Any], object]
+Weights: TypeAlias = Mapping[str, float] | Sequence[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,9 @@ def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str
     if isinstance(given, list | tuple):
         names = [f"source_{row}" for row in range(1, len(specs) + 1)]
         if set(names) != set(specs):
-            raise InvalidInputError("weights as a list belong to retrievers as a list; name them: weights={...}")
+            raise InvalidInputError(
+                "weights as a list cannot be used beside vector=, graph= or named retrievers; name them: weights={...}"
+            )
         if len(given) != len(names):
             raise InvalidInputError(f"weights must be one per retriever: got {len(given)} for {len(names)}")
         given = dict(zip(names, given, strict=True))
@@ -319,13 +321,13 @@ def describe_type(given: object) -> str:
 
 
 _HINTS = {
-    "top_k": "k", "top_n": "k", "similarity_top_k": "k", "deadline": "timeout", "retriever_weights": "weights",
-    "provenance": "metadata_key", "needs": "depends_on",
+    "top_k": "k", "top_n": "k", "similarity_top_k": "k", "k": "similarity_top_k", "deadline": "timeout",
+    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on",
     **dict.fromkeys(("id_fn", "id_key"), "fields=HitFields(id=...)"),
     **dict.fromkeys(("score_fn", "score_key"), "fields=HitFields(score=...)"),
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
     **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
-    "circuit_breaker": "execution=Execution(circuit_breaker=...)",
+    **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
 }  # fmt: skip
 
 
@@ -338,7 +340,7 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     "unexpected argument 'top_k'; did you mean 'k'?"
     """
     hint = _HINTS.get(name, "")
-    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.5)
+    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.6)
     if not near:
         return InvalidTypeError(f"unexpected argument {name!r}; known are {', '.join(sorted(known))}")
     return InvalidTypeError(

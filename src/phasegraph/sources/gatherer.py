@@ -223,7 +223,7 @@ class GatherState:
                     self._excused = now + _GRACE_SECONDS
                     return
                 late = TimeoutError(f"source {task.name!r} did not answer in time")
-                self._settle(task, "timeout", "no answer within the deadline", None, late)
+                self._settle(task, "timeout", "no answer in time", None, late)
             elif not task.launched and now >= self._half_due:
                 self._launch(task)
 
@@ -444,7 +444,7 @@ class Gatherer:
     without those still missing. One gatherer may be used from any number of threads and event loops, and after a fork.
 
     A source that starts to fail, is left out by its circuit breaker or because none of its hits is usable, or answers
-    again is logged once per change on the logger ``phasegraph``; one that is left out is also warned about
+    again is logged once per change on the logger ``phasegraph``, and warned about unless it answers
     (:class:`~phasegraph.errors.PhasegraphWarning`). The warning is the last thing a call does: where a filter turns
     it into an error, that call raises it and the next one answers. A call that ends in an error of its own raises
     that, with the warning as a note.
@@ -627,9 +627,10 @@ def _announce(tasks: Sequence[SourceTask], error: PhasegraphError | None) -> Non
                 condition, text = task.state.notices.popleft()
             except IndexError:  # another call took it
                 break
-            _logger.log(logging.INFO if condition == "answering" else logging.WARNING, "%s", text)
-            if condition not in ("open", "unusable"):
+            if condition == "answering":
+                _logger.info("%s", text)
                 continue
+            _logger.warning("%s", text)
             try:
                 warnings.warn(text, PhasegraphWarning, stacklevel=4)
             except PhasegraphWarning as raised:
@@ -805,7 +806,7 @@ class SourceState:
         if condition == "unusable":
             return f"{source} returns hits without a usable score and id, and is left out. Check how its hits are read"
         if condition == "failing":
-            return f"{source} failed ({reason}) and is left out until it answers"
+            return f"{source} failed ({reason}); the other sources answer without it"
         return f"{source} answers again"
 
     def succeeded_late(self) -> None:

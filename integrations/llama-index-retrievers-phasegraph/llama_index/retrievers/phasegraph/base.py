@@ -159,6 +159,8 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
     def similarity_top_k(self, value: int) -> None:
         self._engine = self._engine.with_k(check_count("similarity_top_k", value))
 
+    k = similarity_top_k
+
     @in_the_bases_span
     def retrieve(
         self, str_or_query_bundle: QueryType, *, filters: MetadataFilters | None = None

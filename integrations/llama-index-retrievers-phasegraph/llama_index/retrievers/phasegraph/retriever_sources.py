@@ -132,8 +132,10 @@ def as_retriever(given: object) -> Any:
         return given
     if callable(given) and not isinstance(given, type):
         return FunctionRetriever(given)
+    hint = "; for a list: retrievers=[...]" if isinstance(given, list | tuple) else ""
     raise InvalidTypeError(
-        f"a source must be a LlamaIndex retriever, index, query engine, source or function; got {describe_type(given)}"
+        "a source must be a LlamaIndex retriever, index, query engine, source or function; got "
+        f"{describe_type(given)}{hint}"
     )
 
 
