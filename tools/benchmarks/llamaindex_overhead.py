@@ -115,7 +115,7 @@ def theirs_over(legs: list[BaseRetriever], *, use_async: bool = False) -> QueryF
 def retrieve_ratios() -> None:
     """Whole calls, sync and async."""
     for name, kind, seconds, rounds, bar in (
-        ("retrieve, two no-op sources of 50", Fixed, 0.0, 300, 1.5),
+        ("retrieve, two no-op sources of 50", Fixed, 0.0, 300, 1.2),
         ("retrieve, two sources of 5 ms", Fixed, 0.005, 60, None),
         ("aretrieve, two no-op sources of 50", AsyncFixed, 0.0, 300, None),
     ):
