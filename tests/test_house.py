@@ -20,15 +20,15 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "errors", "_validation", "ranking", "calibration", "fusion", "priors", "acceptance", "selection",
-    "serialization", "result", "pipeline", "sources", "retrieval", "graph", "neo4j", "evaluation",
+    "_typing", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "acceptance",
+    "selection", "serialization", "result", "pipeline", "sources", "retrieval", "graph", "neo4j", "evaluation",
     "tuning", "testing", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
     "graph": [
-        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "index", "linking", "source",
-        "experimental", "chunk_graph",
+        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "index", "linking", "evidence",
+        "source", "experimental", "chunk_graph",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",

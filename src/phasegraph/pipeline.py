@@ -764,7 +764,7 @@ class FusionPipeline:
                 chosen, candidates, found, context, settled, degraded, np.empty(width), np.empty((0, width)), none,
                 none, None, None, np.empty(0, dtype=np.intp), None,
             )  # fmt: skip
-        weights = self._weights(candidates)
+        weights = self._weights(candidates, context)
         total, values = self._apply_rule(candidates, found, weights)
         bonuses = factors = None
         if self.priors or self.consensus_bonus > 0:
@@ -804,10 +804,11 @@ class FusionPipeline:
                 chosen.append(ranking)
         return chosen
 
-    def _weights(self, candidates: Candidates) -> FloatArray:
+    def _weights(self, candidates: Candidates, context: Context) -> FloatArray:
         """(m,) weights over the sources that answered, divided once by their sum in name order."""
         if self.weights is None:
-            given = WEIGHTINGS[self.weighting](candidates.rankings).tolist()
+            witness = () if context.words is None else context.words.order
+            given = WEIGHTINGS[self.weighting](candidates.rankings, witness).tolist()
         else:
             given = list(map(self.weights.__getitem__, candidates.sources))
         most = max(given)

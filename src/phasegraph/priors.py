@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_choice, check_flat, check_number, check_range, check_real
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.lexical import HitWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class Context:
         Per candidate id, or ``embeddings(ids) -> (n, d) array``; needed by a selection that weighs redundancy.
     costs : mapping of str to float
         Per candidate id, for example tokens; needed by a selection with a budget.
+    words : HitWords, optional
+        What the texts of the hits say about the query's words, for the default's weights; see
+        :func:`phasegraph.lexical.read_hits`.
     """
 
     query: str = ""
@@ -46,6 +50,7 @@ class Context:
         default_factory=dict, repr=False
     )
     costs: Mapping[str, float] = field(default_factory=dict, repr=False)
+    words: HitWords | None = None
 
 
 @runtime_checkable

@@ -106,6 +106,28 @@ class Background:
         return values
 
 
+@dataclass(frozen=True, slots=True)
+class QueryWords:
+    """What a source knows about the query's words, where its scores take them into account.
+
+    Parameters
+    ----------
+    idf : mapping of str to float
+        Every different word of the query and how rare it is in the source's collection.
+    named : float, default 0
+        In [0, 1]: how far the query names what some passage is about.
+    tokenizer : str or callable, default "english"
+        How texts are split, as for :class:`~phasegraph.lexical.LexicalIndex`.
+    """
+
+    idf: Mapping[str, float]
+    named: float = 0.0
+    tokenizer: str | Callable[[str], Sequence[str]] = "english"
+
+    def __post_init__(self) -> None:
+        check_range("QueryWords.named", self.named, 0, 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """One source's answer to one query; hits in the order (score descending, id ascending), ids unique.
@@ -132,6 +154,8 @@ class Ranking:
         Hits removed on the way in.
     reason : str
         Why the ranking is empty, where the source says.
+    words : QueryWords, optional
+        Of a source that knows the query's words beside its own evidence, as our walk does.
 
     Attributes
     ----------
@@ -156,6 +180,7 @@ class Ranking:
     payloads: Mapping[str, object] = field(default_factory=dict, repr=False)
     dropped: int = 0
     reason: str = ""
+    words: QueryWords | None = field(default=None, repr=False)
     positions: MappingProxyType[str, int] = field(init=False, repr=False)
     row_of: Callable[..., int | None] = field(init=False, repr=False)
 

@@ -407,7 +407,7 @@ class Tuning:
 class _Part:
     rankings: Rankings
     judgements: tuple[Judgement, ...]
-    texts: tuple[str, ...]
+    texts: tuple[str | Context, ...]
 
     def rows(self, rows: Sequence[int]) -> _Part:
         return _Part(
@@ -420,7 +420,9 @@ class _Part:
         names = sorted(self.rankings)
         found = {
             judgement.query: pipeline.decide(
-                [self.rankings[name][row] for name in names], Context(query=text), k=measure.k
+                [self.rankings[name][row] for name in names],
+                text if isinstance(text, Context) else Context(query=text),
+                k=measure.k,
             ).ids
             for row, (judgement, text) in enumerate(zip(self.judgements, self.texts, strict=True))
         }
@@ -430,7 +432,7 @@ class _Part:
 def tune(
     rankings: Rankings,
     judgements: Sequence[Judgement],
-    texts: Sequence[str],
+    texts: Sequence[str | Context],
     *,
     measure: Measure | None = None,
     space: Sequence[Candidate] | None = None,
@@ -446,8 +448,8 @@ def tune(
         Per source its answers, one per judged query.
     judgements : sequence of Judgement
         Ids differ. About half of them (by MD5 of the id) are kept for the confirmation.
-    texts : sequence of str
-        The queries' texts.
+    texts : sequence of str or Context
+        The queries' texts; or contexts, which may say what the texts of the hits do.
     measure : Measure, optional
         What to maximise; default Recall@5.
     space : sequence of Candidate, optional

@@ -28,11 +28,20 @@ def test_a_list_that_is_exactly_normal_gets_its_order_statistics_back() -> None:
 
 
 def test_a_stated_background_is_used_as_it_is() -> None:
-    background = Background(location=-9.0, scale=0.5, transform="log", floor=1e-4)
+    background = Background(location=-9.0, scale=2.0, transform="log", floor=1e-4)
     found = BackgroundCalibrator()(Ranking("graph", _ids(2), [0.1, 0.0], background=background, size=1000))
-    np.testing.assert_allclose(found.values, [(np.log(0.1001) + 9) / 0.5, (np.log(1e-4) + 9) / 0.5])
+    np.testing.assert_allclose(found.values, [(np.log(0.1001) + 9) / 2.0, (np.log(1e-4) + 9) / 2.0])
     assert found.tier == "declared"
     assert found.missing == pytest.approx(min(found.values[-1], order_statistic(3, 1000)))
+
+
+def test_values_beyond_six_are_squeezed_below_twelve_and_keep_their_order() -> None:
+    scores = np.array([1e6, 38.0, 36.0, 7.0, 6.0, 5.0, -6.0, -60.0])
+    found = BackgroundCalibrator()(Ranking("g", _ids(8), scores, background=Background(0.0, 1.0)))
+    np.testing.assert_allclose(found.values[1:6], [6 + 32 / (1 + 32 / 6), 11.0, 6 + 6 / 7, 6.0, 5.0])
+    assert found.values[0] < 12
+    assert found.values[-1] > -12
+    assert (np.diff(found.values) < 0).all()
 
 
 @pytest.mark.parametrize("scores", [[1.0] * 7, [0.9, 0.5, 0.3, 0.2], [0.4]])

@@ -5,6 +5,7 @@ import pytest
 
 from phasegraph import Background, FusionPipeline, Ranking
 from phasegraph.fusion.weighting import adaptive_weights, effective_number, role_weights, support
+from phasegraph.ranking import QueryWords
 
 LOG = Background(-9.0, 0.8, "log", 1e-4)
 IDS = [f"p{i:02d}" for i in range(40)]
@@ -24,14 +25,14 @@ def test_support_is_rank_biased_overlap_by_hand() -> None:
     overlap = np.array([0.0, 1.0, 2 / 3])
     weights = 0.8 ** np.arange(3)
     expected = np.clip((overlap @ weights / weights.sum() - 0.2) / 0.2, 0, 1)
-    assert support(one, other) == pytest.approx(expected)
-    assert support(one, other) == support(other, one)
+    assert support(one.ids, other.ids) == pytest.approx(expected)
+    assert support(one.ids, other.ids) == support(other.ids, one.ids)
 
 
 def test_support_looks_at_twenty_hits_whatever_the_length() -> None:
     shuffled = [*IDS[5:20], *IDS[:5], *IDS[20:]]
-    short = support(_vector(IDS[:20]), _vector(shuffled[:20], "w"))
-    assert support(_vector(IDS), _vector(shuffled, "w")) == short
+    short = support(IDS[:20], shuffled[:20])
+    assert support(IDS, shuffled) == short
 
 
 def test_the_effective_number_does_not_depend_on_the_unit() -> None:
@@ -87,3 +88,35 @@ def test_by_nature_a_raised_hit_may_fall_because_the_weights_move() -> None:
     after = FusionPipeline().decide([Ranking("graph", ids, masses, background=LOG, size=500), vector])
     assert after.weights[0] < before.weights[0]
     assert after.ids.index("p2") > before.ids.index("p2")
+
+
+def _walk_by_words(ids: list[str]) -> Ranking:
+    return Ranking("graph", ids, np.arange(float(len(ids)), 0, -1), words=QueryWords({"ada": 1.0}))
+
+
+OTHERS = [[f"{letter}{row}" for row in range(20)] for letter in "xyz"]
+
+
+def test_a_walk_that_knows_the_words_has_most_weight_where_anyone_agrees_with_it() -> None:
+    walk, vector, bm25 = _walk_by_words(IDS), _vector(OTHERS[0]), _vector(OTHERS[1], "bm25")
+    np.testing.assert_allclose(adaptive_weights([walk, _vector(IDS)]), [0.95, 0.05])
+    np.testing.assert_allclose(adaptive_weights([walk, vector], witness=IDS), [1.0, 0.0])
+    np.testing.assert_allclose(adaptive_weights([walk, _vector(IDS), bm25]), [0.95, 0.05, 0.0], atol=1e-12)
+
+
+def test_a_walk_that_went_astray_has_none() -> None:
+    walk = _walk_by_words(OTHERS[0])
+    np.testing.assert_allclose(adaptive_weights([walk, _vector(IDS)], witness=IDS), [0.0, 1.0])
+    np.testing.assert_allclose(adaptive_weights([walk, _vector(IDS)]), [0.0, 1.0])
+    found = adaptive_weights([_vector(IDS, "bm25"), walk, _vector(IDS)], witness=IDS)
+    np.testing.assert_allclose(found, [0.5, 0.0, 0.5])
+
+
+def test_nobody_agrees_and_nobody_is_trusted_more() -> None:
+    lists = [_vector(OTHERS[0], "bm25"), _walk_by_words(OTHERS[1]), _vector(OTHERS[2])]
+    np.testing.assert_allclose(adaptive_weights(lists), [0.5, 0.0, 0.5])
+
+
+def test_the_walk_by_words_needs_no_source_named_vector_and_stands_alone() -> None:
+    np.testing.assert_allclose(adaptive_weights([_vector(IDS, "bm25"), _walk_by_words(IDS)]), [0.05, 0.95])
+    np.testing.assert_allclose(adaptive_weights([_walk_by_words(IDS)]), [1.0])

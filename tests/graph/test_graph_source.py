@@ -55,9 +55,8 @@ def test_the_walk_finds_the_last_hop_that_the_ranking_misses():
 @pytest.mark.parametrize("vector", [None, [0.7, 0.7, 0.1]])
 @pytest.mark.parametrize("given_ranking", [{}, handed("film", "river"), handed("city")])
 def test_scores_are_those_of_the_exact_walk(vector, given_ranking):
-    source = GraphSource(GRAPH, embedder=lambda query: vector, walk=WalkSettings(tolerance=1e-12))
-    if vector is None:
-        source = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-12))
+    embedder = None if vector is None else lambda query: vector
+    source = GraphSource(GRAPH, embedder=embedder, walk=WalkSettings(tolerance=1e-12), words=None)
     found = source.search(QUERY, 5, given_ranking)
     mass = exact(GRAPH, QUERY, given_ranking, vector)
     for name, score in zip(found.ids, found.scores, strict=True):
@@ -66,7 +65,7 @@ def test_scores_are_those_of_the_exact_walk(vector, given_ranking):
 
 @pytest.mark.parametrize(("given_ranking", "floor"), [(handed("film"), 0.0), ({}, 2e-3)])
 def test_the_background_is_that_of_all_passages(given_ranking, floor):
-    found = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-13)).search(QUERY, 1, given_ranking)
+    found = GraphSource(GRAPH, walk=WalkSettings(tolerance=1e-13), words=None).search(QUERY, 1, given_ranking)
     logs = np.log(exact(GRAPH, QUERY, given_ranking) + floor)
     assert found.background.transform == "log"
     assert found.background.floor == floor
@@ -76,7 +75,7 @@ def test_the_background_is_that_of_all_passages(given_ranking, floor):
 
 
 def test_a_passage_comes_with_the_path_that_reached_it():
-    found = GraphSource(GRAPH).search(QUERY, 5, {})
+    found = GraphSource(GRAPH, words=None).search(QUERY, 5, {})
     trail = found.payloads["town"]
     assert str(trail).endswith("leytonstone > [town]")
     assert trail.path[0].name == "vertigo"
@@ -90,7 +89,7 @@ def test_without_a_ranking_names_are_enough():
 
 
 def test_nothing_to_start_from_is_an_empty_ranking_with_its_reason():
-    found = GraphSource(GRAPH).search("which of them?", 10, {})
+    found = GraphSource(GRAPH, words=None).search("which of them?", 10, {})
     assert len(found) == 0
     assert found.reason == "the query names no entity of the graph and no ranking was handed over"
     assert found.size == 5
@@ -195,14 +194,15 @@ FACTS = FactIndex.of(GRAPH, [("Paris", "lies on the", "Seine"), ("Leytonstone", 
 
 
 def test_entities_of_the_nearest_facts_are_seeds():
-    source = GraphSource(GRAPH, embedder=lambda query: [1.0, 0.0, 0.0], facts=FACTS)
+    source = GraphSource(GRAPH, embedder=lambda query: [1.0, 0.0, 0.0], facts=FACTS, words=None)
     found = source.search("which?", 5, {})
     assert set(found.ids) >= {"city", "river"}
     assert {step.name for step, _ in found.payloads["city"].seeds} == {"paris", "seine"}
 
 
 def test_embeddings_that_point_nowhere_are_no_seeds():
-    found = GraphSource(GRAPH, embedder=lambda query: [-1.0, -1.0, 0.0], facts=FACTS).search("which?", 5, {})
+    source = GraphSource(GRAPH, embedder=lambda query: [-1.0, -1.0, 0.0], facts=FACTS, words=None)
+    found = source.search("which?", 5, {})
     assert (len(found), found.size) == (0, 5)
     assert found.reason == "the query names no entity of the graph and no ranking was handed over"
 

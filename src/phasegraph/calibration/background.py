@@ -22,6 +22,7 @@ from phasegraph.ranking import Ranking, tied_ranks
 ASSUMED_SIZE = 1_000_000
 INFORMATIVE_HITS = 5
 _SHARED_RANKS = 20
+LINEAR, BOUND = 6.0, 12.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +102,9 @@ class BackgroundCalibrator:
     order statistic of ranks 1 to max(n, 20), so membership counts and it adds no order of its own. A rank-only list
     takes the expected order statistic of each rank.
 
+    Up to 6 deviations, values are as they are; beyond, ``6 + d / (1 + d / 6)`` with d = the rest, so that none reaches
+    12 and a walk that stands 38 deviations out cannot bury every other source.
+
     A candidate that the list lacks takes the lower of the list's lowest value and the expected order statistic of
     the rank below it; never 0, which would be the background's mean.
 
@@ -137,7 +141,7 @@ class BackgroundCalibrator:
         count = len(ranking)
         size = max(self.assumed_size if ranking.size is None else ranking.size, count + 1)
         if ranking.background is not None and not ranking.rank_only:
-            values = ranking.background.standardise(ranking.scores)
+            values = _bounded(ranking.background.standardise(ranking.scores))
             return Calibrated(values, _missing(values, size), "declared")
         if ranking.rank_only and count >= INFORMATIVE_HITS:
             values = order_statistics(count, size)
@@ -145,6 +149,7 @@ class BackgroundCalibrator:
         standardised = _standardised_by_order(ranking.scores, size)
         if standardised is None:
             return _uninformative(count, size)
+        standardised = _bounded(standardised)
         return Calibrated(standardised, _missing(standardised, size), "per_list")
 
     def by_rank(self, ranking: Ranking, /) -> Calibrated:
@@ -167,6 +172,16 @@ class BackgroundCalibrator:
         """Rebuild from :meth:`to_dict`."""
         size = state.get("assumed_size", ASSUMED_SIZE)
         return cls(size)  # type: ignore[arg-type]
+
+
+def _bounded(values: FloatArray) -> FloatArray:
+    """Strictly increasing, the identity up to 6 from 0, below 12 beyond."""
+    if not len(values) or (values[0] <= LINEAR and values[-1] >= -LINEAR):
+        return values
+    beyond = np.maximum(np.abs(values) - LINEAR, 0.0)
+    squeezed = np.minimum(np.abs(values), LINEAR) + beyond / (1.0 + beyond / (BOUND - LINEAR))
+    bounded: FloatArray = np.copysign(squeezed, values)
+    return bounded
 
 
 def _missing(values: FloatArray, size: int) -> float:

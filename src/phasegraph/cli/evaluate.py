@@ -42,7 +42,6 @@ from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
 from phasegraph.tuning import calibrated_pipeline
 
@@ -63,10 +62,8 @@ def write_pictures(
     data, pipeline = inputs.dataset, FusionPipeline()
     runs = search_sources(inputs, TWO)
     rankings = {name: runs[name].rankings for name in TWO}
-    results = [
-        pipeline.decide([rankings[name][row] for name in TWO], Context(query=query.text))
-        for row, query in enumerate(data.queries)
-    ]
+    lists = [[rankings[name][row] for name in TWO] for row in range(len(data.queries))]
+    results = [pipeline.decide(each, data.context(row, each)) for row, each in enumerate(lists)]
     labels = {passage.id: passage.title or passage.id for passage in data.passages}
     shown = next((row for row, result in enumerate(results) if len(result)), 0)
     pictures = evaluation_pictures(

@@ -24,7 +24,6 @@ from phasegraph.evaluation.experiment import TWO
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.graph.source import WalkPath
 from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context
 from phasegraph.result import Evidence, Result
 
 WHY_EMPTY = {
@@ -52,7 +51,8 @@ def explain(
     names = TWO if chosen.weights is None else tuple(chosen.weights)
     runs = search_sources(ExperimentInput(dataset.subset([row]), limit, progress=progress), names)
     query = dataset.queries[row]
-    result = chosen.decide([runs[name].rankings[0] for name in names], Context(query=query.text), k=k)
+    rankings = [runs[name].rankings[0] for name in names]
+    result = chosen.decide(rankings, dataset.context(row, rankings), k=k)
     if json_to is not None:
         write_json(_as_dict(result, query), json_to)
     show_result(result, query, dataset, console(beside_json=json_to == "-"))

@@ -48,7 +48,7 @@ def tune(
     found = tune_pipeline(
         {name: runs[name].rankings for name in names},
         dataset.judgements,
-        [query.text for query in dataset.queries],
+        [dataset.context(row, [runs[name].rankings[row] for name in names]) for row in range(len(dataset.queries))],
         measure=goal,
         sizes=dict.fromkeys(names, len(dataset.passages)),
         progress=progress,

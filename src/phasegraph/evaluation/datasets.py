@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -23,6 +24,9 @@ from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.graph.building import read_openie
 from phasegraph.graph.entity_graph import Triple
+from phasegraph.lexical import read_hits
+from phasegraph.priors import Context
+from phasegraph.ranking import Ranking
 
 
 def wrong(path: Path, line: int | None, message: str) -> InvalidInputError:
@@ -311,7 +315,7 @@ class Query:
     line: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """A corpus with judged queries.
 
@@ -354,6 +358,16 @@ class Dataset:
         known = {query.text: vector for query, vector in zip(self.queries, self.query_vectors, strict=True)}
         passages = zip(self.passages, self.passage_vectors, strict=True)
         return known | {passage.content: vector for passage, vector in passages}
+
+    @cached_property
+    def contents(self) -> Mapping[str, str]:
+        """Title and text of each passage, by id."""
+        return {passage.id: passage.content for passage in self.passages}
+
+    def context(self, row: int, rankings: Sequence[Ranking]) -> Context:
+        """What deciding on these rankings of a query may look at: its text, and its words in the hits."""
+        query = self.queries[row].text
+        return Context(query=query, words=read_hits(query, rankings, self.contents.__getitem__))
 
     def subset(self, rows: Sequence[int] | IntArray) -> Dataset:
         """The same corpus with the queries at `rows` only."""

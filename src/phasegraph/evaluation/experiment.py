@@ -21,7 +21,6 @@ from phasegraph.evaluation.runs import check_judged, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, wins_and_losses
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
 
 Batch: TypeAlias = Mapping[str, Sequence[Ranking]]
@@ -69,10 +68,11 @@ def pipeline_system(name: str, pipeline: FusionPipeline, sources: Sequence[str],
     """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-        return [
-            tuple(pipeline.decide([batch[source][row] for source in sources], Context(query=query.text), k=k).ids)
-            for row, query in enumerate(dataset.queries)
-        ]
+        found = []
+        for row in range(len(dataset.queries)):
+            rankings = [batch[source][row] for source in sources]
+            found.append(tuple(pipeline.decide(rankings, dataset.context(row, rankings), k=k).ids))
+        return found
 
     return System(name, tuple(sources), answer, about)
 

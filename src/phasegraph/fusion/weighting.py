@@ -20,17 +20,19 @@ SHARP_WEIGHT = 0.1
 DIFFUSE, DIFFUSE_WEIGHT = (13.0, 16.0), 0.9
 DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY = (10.0, 13.0), 0.95
 FIXED_VECTOR_WEIGHT = 0.25
+AGREEMENT_BY_WORDS = (0.175, 0.425)
+MOST_BY_WORDS = 0.95
 _SOURCE = attrgetter("source")
 _FALLING = tuple(accumulate([1.0] + [PERSISTENCE] * (DEPTH - 1), mul))
 _FALLING_SUMS = tuple(accumulate(_FALLING))
 
 
-def equal_weights(rankings: Sequence[Ranking], /) -> FloatArray:
+def equal_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
     """Weight 1 for every source."""
     return np.ones(len(rankings))
 
 
-def role_weights(rankings: Sequence[Ranking], /) -> FloatArray:
+def role_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
     """Vector .25 and graph .75 where a source named ``graph`` declares its background; otherwise all equal."""
     if _walk_of(rankings) is None:
         return equal_weights(rankings)
@@ -38,23 +40,31 @@ def role_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     return np.array([own.get(ranking.source, 0.5) for ranking in rankings])
 
 
-def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
+def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()) -> FloatArray:
     """Weights that follow, per query, how far the sources agree and how sharply the walk points.
 
     Parameters
     ----------
     rankings : sequence of Ranking
         One per source that answered.
+    witness : sequence of str, optional
+        Ids of hits in an order that no source made, best first: by the query's words in their texts (``HitWords``).
 
     Returns
     -------
     (m,) array of float
-        >= 0, summing to 1. All equal unless there is a source named ``vector`` and one named ``graph`` that states
-        its background.
+        >= 0, summing to 1. All equal unless a source named ``graph`` states its background and either knows the query's
+        words or stands beside one named ``vector``.
 
     Notes
     -----
-    The *support* of two sources is their rank-biased overlap (p = .8) over the first 20 hits, mapped from [.2, .4]
+    Where the walk knows the query's words (``Ranking.words``), its weight a is .95 times the greatest agreement it has
+    with another source or with the witness: rank-biased overlap (p = .8) over the first 20 hits, mapped from [.175,
+    .425] to [0, 1]. The others share the rest in proportion to their trust, 1 - (1 - s) g, s being a source's own
+    greatest agreement with any, and g that of the walk with the rest. A walk that went wrong, or that of another
+    question, finds agreement nowhere and weighs nothing; a source that went wrong loses its share to those that agree.
+
+    For other walks: the *support* of two sources is their rank-biased overlap (p = .8) over the first 20 hits, mapped from [.2, .4]
     to [0, 1]. The walk's *effective number* is the exponential of the entropy of the shares of its 20 largest
     scores. A sharp walk (13 or fewer) leaves the vectors a weight of .1, a diffuse one (16 or more) .9; where there
     are further sources the bounds are 10 and 13, and the weight of each of them rises to .95. The walk keeps its
@@ -81,16 +91,22 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     >>> adaptive_weights([walk, Ranking("vector", [f"q{i}" for i in range(20)], np.arange(20.0, 0, -1))]).round(3)
     array([0., 1.])
     """
+    knowing = _walk_by_words(rankings)
+    if knowing is not None:
+        return _weights_by_words(rankings, knowing, witness)
     walk = _walk_of(rankings)
     if walk is None:
         return np.array([1.0 / max(len(rankings), 1)] * len(rankings))
     names = list(map(_SOURCE, rankings))
     graph, vector, count = names.index(GRAPH), names.index(VECTOR), len(names)
     if count == 2:
-        best, elsewhere = [support(*rankings)] * 2, 0.0
+        best, elsewhere = [support(rankings[0].ids, rankings[1].ids)] * 2, 0.0
         bounds, ceiling = DIFFUSE, DIFFUSE_WEIGHT
     else:
-        pairs = {(one, other): support(rankings[one], rankings[other]) for one, other in combinations(range(count), 2)}
+        pairs = {
+            (one, other): support(rankings[one].ids, rankings[other].ids)
+            for one, other in combinations(range(count), 2)
+        }
         best = [max(share for pair, share in pairs.items() if place in pair) for place in range(count)]
         elsewhere = max(share for pair, share in pairs.items() if vector not in pair)
         bounds, ceiling = DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY
@@ -105,14 +121,45 @@ def adaptive_weights(rankings: Sequence[Ranking], /) -> FloatArray:
     return np.array(weights)
 
 
-def support(one: Ranking, other: Ranking, /) -> float:
-    """Rank-biased overlap of the first 20 hits of two rankings, mapped from [.2, .4] to [0, 1]; symmetric."""
+def _walk_by_words(rankings: Sequence[Ranking]) -> int | None:
+    """Place of a source named graph that knows the query's words, beside others."""
+    if len(rankings) < 2:
+        return None
+    return next((at for at, one in enumerate(rankings) if one.source == GRAPH and one.words is not None), None)
+
+
+def _weights_by_words(rankings: Sequence[Ranking], graph: int, witness: Sequence[str]) -> FloatArray:
+    lists = [*(one.ids for one in rankings), witness]
+    count = len(rankings)
+    agrees = np.zeros((count + 1, count + 1))
+    for one, other in combinations(range(count + 1), 2):
+        agrees[one, other] = agrees[other, one] = support(lists[one], lists[other], AGREEMENT_BY_WORDS)
+    share = MOST_BY_WORDS * float(agrees[graph].max())
+    trust = np.zeros(count)
+    for place in range(count):
+        if place != graph:
+            against = max(agrees[graph, one] for one in range(count + 1) if one not in (place, graph))
+            trust[place] = 1.0 - (1.0 - agrees[place].max()) * against
+    total = float(trust.sum())
+    if count == 2:
+        weights = (1.0 - share) * trust
+    elif total > 0:
+        weights = (1.0 - share) * trust / total
+    else:
+        weights = np.full(count, (1.0 - share) / (count - 1))
+    weights[graph] = share
+    whole = float(weights.sum())
+    return weights / whole if whole > 0 else np.full(count, 1.0 / count)
+
+
+def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, float] = DOUBT) -> float:
+    """Rank-biased overlap of the first 20 of two lists of ids, mapped from `bounds` to [0, 1]; symmetric."""
     deepest = min(len(one), len(other), DEPTH)
     if not deepest:
         return 0.0
-    place_of = dict(zip(other.ids[:deepest], range(deepest), strict=True))
+    place_of = dict(zip(other[:deepest], range(deepest), strict=True))
     joins = [0] * deepest  # how many ids have come in both lists at this depth, but not at the one before
-    for row, identifier in enumerate(one.ids[:deepest]):
+    for row, identifier in enumerate(one[:deepest]):
         place = place_of.get(identifier)
         if place is not None:
             joins[row if row > place else place] += 1
@@ -120,7 +167,7 @@ def support(one: Ranking, other: Ranking, /) -> float:
     for depth, joined in enumerate(joins, start=1):
         shared += joined
         total += _FALLING[depth - 1] * shared / depth
-    return _ramp(total / _FALLING_SUMS[deepest - 1], *DOUBT)
+    return _ramp(total / _FALLING_SUMS[deepest - 1], *bounds)
 
 
 def effective_number(walk: Ranking, /) -> float:
@@ -149,6 +196,6 @@ def _ramp(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0)
 
 
-WEIGHTINGS: Mapping[str, Callable[[Sequence[Ranking]], FloatArray]] = MappingProxyType(
+WEIGHTINGS: Mapping[str, Callable[[Sequence[Ranking], Sequence[str]], FloatArray]] = MappingProxyType(
     {"adaptive": adaptive_weights, "equal": equal_weights, "roles": role_weights}
 )

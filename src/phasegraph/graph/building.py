@@ -23,6 +23,7 @@ from phasegraph.graph.entity_graph import (
 )
 from phasegraph.graph.rules import RuleExtractor
 from phasegraph.graph.words import normalise_name
+from phasegraph.lexical import Tokenizer
 
 Triples = Mapping[str, Sequence[Any]] | Iterable[Extraction]
 
@@ -36,6 +37,7 @@ def build_graph(
     gazetteer: Iterable[str] = (),
     synonyms: Synonyms | None = None,
     weights: EdgeWeights | None = None,
+    tokenizer: Tokenizer = "english",
 ) -> EntityGraph:
     """Build the entity graph of a corpus, in time linear in its length.
 
@@ -55,6 +57,9 @@ def build_graph(
         As for :func:`graph_from_extractions`; with embedded names
         ``phasegraph.graph.NameSynonyms.of(embeddings, threshold=...)``.
     weights : EdgeWeights, optional
+    tokenizer : {"english", "german", "plain"} or callable, default "english"
+        Splits passages and queries into words, which count in the walk: without English or German stop words, or all
+        words; Chinese and Japanese as pairs of characters in each. Or ``tokenizer(text) -> list of str``.
 
     Returns
     -------
@@ -82,7 +87,14 @@ def build_graph(
     if triples is not None:
         found += as_extractions(triples)
     ids = [row[0] for row in rows]
-    return graph_from_extractions(ids, found, embeddings=embeddings, synonyms=synonyms, weights=weights)
+    return graph_from_extractions(
+        ids, found, embeddings=embeddings, synonyms=synonyms, weights=weights, texts=texts_of(rows), tokenizer=tokenizer
+    )
+
+
+def texts_of(rows: Iterable[tuple[str, str, str]]) -> list[str]:
+    """Title and text of each passage in one; as it is where it starts with a line that is its title."""
+    return [f"{title}\n{text}" if title and not text.startswith(f"{title}\n") else text for _, title, text in rows]
 
 
 def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:

@@ -22,6 +22,7 @@ from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.words import normalise_name
+from phasegraph.lexical import LexicalIndex, Tokenizer
 from phasegraph.ranking import by_fields
 
 Triple: TypeAlias = tuple[str, str, str]
@@ -216,6 +217,8 @@ class EntityGraph:
     weights : EdgeWeights
     embeddings : (P, d) array of float32, optional
         L2-normalised, row i = passage i.
+    lexical : LexicalIndex, optional
+        The words of the passages, so that those of a query count in the walk.
 
     Examples
     --------
@@ -235,6 +238,7 @@ class EntityGraph:
     synonyms: Csr = None
     weights: EdgeWeights = field(default_factory=EdgeWeights)
     embeddings: Float32Array | None = None
+    lexical: LexicalIndex | None = None
 
     __reduce__ = by_fields
 
@@ -249,6 +253,12 @@ class EntityGraph:
         if self.embeddings is not None:
             vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
             object.__setattr__(self, "embeddings", vectors)
+        if self.lexical is not None:
+            check_kind("lexical", self.lexical, LexicalIndex)
+            if len(self.lexical.lengths) != len(self.passages):
+                raise InvalidInputError(
+                    f"lexical must hold {len(self.passages)} passages; got {len(self.lexical.lengths)}"
+                )
 
     @cached_property
     def size(self) -> int:
@@ -346,6 +356,8 @@ def graph_from_extractions(
     embeddings: Any = None,
     synonyms: Synonyms | None = None,
     weights: EdgeWeights | None = None,
+    texts: Sequence[str] | None = None,
+    tokenizer: Tokenizer = "english",
 ) -> EntityGraph:
     """Build the graph from records alone.
 
@@ -361,6 +373,10 @@ def graph_from_extractions(
         Similarities in (0, 1]; of a pair given twice the greater counts, and names that are no entity are left out.
         A callable (``NameSynonyms``, say) is given the E entities and returns the (E, E) matrix of similarities.
     weights : EdgeWeights, optional
+    texts : sequence of str, optional
+        The P texts, so that the query's words count in the walk.
+    tokenizer : str or callable, default "english"
+        Splits them, as for :class:`~phasegraph.lexical.LexicalIndex`.
 
     Returns
     -------
@@ -401,6 +417,7 @@ def graph_from_extractions(
         _synonym_edges(synonyms, entities, place),
         weights if weights is not None else EdgeWeights(),
         embeddings,
+        None if texts is None else LexicalIndex.of(texts, tokenizer),
     )
 
 
@@ -476,12 +493,19 @@ def symmetric(
 
 
 def replace_passages(
-    graph: EntityGraph, passages: Sequence[str], *, before: Records, after: Records, embeddings: Any = None
+    graph: EntityGraph,
+    passages: Sequence[str],
+    *,
+    before: Records,
+    after: Records,
+    embeddings: Any = None,
+    texts: Mapping[str, str] | None = None,
 ) -> EntityGraph:
     """The graph of other `passages`, most of which are those of `graph`, to the bit as if built from all records.
 
     `before` holds the records that the passages which leave or change had in `graph`, `after` those of the passages
-    that come or change; `embeddings` has one row per new passage. Python works on these records, array operations copy
+    that come or change; `embeddings` has one row per new passage; `texts` are those of the passages that come, needed
+    where the graph has words. Python works on these records, array operations copy
     the rest. A graph with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex``
     updates both, for embedded names).
     """
@@ -511,7 +535,19 @@ def replace_passages(
         None,
         graph.weights,
         embeddings,
+        None if graph.lexical is None else _words_of(graph.lexical, ids, old_rows, texts or {}),
     )
+
+
+def _words_of(
+    lexical: LexicalIndex, ids: Sequence[str], rows: Mapping[str, int], texts: Mapping[str, str]
+) -> LexicalIndex:
+    """The words of these passages: counted anew for `texts`, taken over for the others."""
+    lacking = next((name for name in ids if name not in texts and name not in rows), None)
+    if lacking is not None:
+        raise InvalidInputError(f"passage {lacking!r} is new and the graph counts words: texts must have its text")
+    kept = np.array([-1 if name in texts else rows[name] for name in ids], dtype=np.int64)
+    return lexical.replaced(kept, {row: texts[name] for row, name in enumerate(ids) if name in texts})
 
 
 def _entities(

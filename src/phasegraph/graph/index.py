@@ -15,7 +15,7 @@ import numpy as np
 
 from phasegraph._validation import check_names
 from phasegraph.errors import IntegrityError, InvalidInputError
-from phasegraph.graph.building import Triples, by_passage, read_passages
+from phasegraph.graph.building import Triples, by_passage, read_passages, texts_of
 from phasegraph.graph.entity_graph import (
     EdgeWeights,
     EntityGraph,
@@ -28,6 +28,7 @@ from phasegraph.graph.rules import RuleExtractor, title_names
 from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed, unpacked
 from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
 from phasegraph.graph.words import Gazetteer, normalise_name, split_words
+from phasegraph.lexical import Tokenizer
 from phasegraph.ranking import by_fields
 from phasegraph.serialization import read_bundle, write_bundle
 
@@ -86,6 +87,7 @@ class GraphIndex:
         gazetteer: Iterable[str] = (),
         synonyms: NameSynonyms | None = None,
         weights: EdgeWeights | None = None,
+        tokenizer: Tokenizer = "english",
     ) -> GraphIndex:
         """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
 
@@ -98,7 +100,9 @@ class GraphIndex:
         given = by_passage(triples, found)
         ids = [row[0] for row in rows]
         records = [one for name in ids for one in (found[name], *given.get(name, ()))]
-        graph = graph_from_extractions(ids, records, embeddings=embeddings, weights=weights)
+        graph = graph_from_extractions(
+            ids, records, embeddings=embeddings, weights=weights, texts=texts_of(rows), tokenizer=tokenizer
+        )
         if synonyms is not None:
             synonyms = synonyms.knowing(graph.entities)
             graph = replace(graph, synonyms=synonyms.edges(graph.entities))
@@ -227,6 +231,7 @@ class GraphIndex:
             before={name: self._records_of(name) for name in dropped},
             after={name: (record, *given.get(name, ())) for name, record in fresh.items()},
             embeddings=vectors,
+            texts=dict(zip((name for name, _, _ in came), texts_of(came), strict=True)),
         )
         synonyms = self.synonyms
         if self.synonyms is not None:

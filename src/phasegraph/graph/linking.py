@@ -127,15 +127,19 @@ def link(
     ([2.0], 'the query names no entity of the graph and no ranking was handed over')
     """
     chosen = settings if settings is not None else LinkSettings()
-    passages, passage_masses = _passage_seeds(graph, ranking, chosen)
-    entities = query_entities(graph, query)
-    entity_masses = _entity_masses(graph, entities, chosen)
-    nodes = np.concatenate([passages, entities + len(graph.passages)])
-    masses = np.concatenate([passage_masses, entity_masses])
-    held = masses > 0
+    passages = Seeding(*_passage_seeds(graph, ranking, chosen))
     handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
-    reason = "" if held.any() else f"the query names no entity of the graph and {handed}"
-    return Seeding(nodes[held], masses[held], reason)
+    return both_seeds(
+        passages, named_seeds(graph, query, chosen), f"the query names no entity of the graph and {handed}"
+    )
+
+
+def both_seeds(passages: Seeding, named: Seeding, otherwise: str) -> Seeding:
+    """Seeds of positive mass among passages and the entities that the query names; `otherwise` says why none."""
+    nodes = np.concatenate([passages.nodes, named.nodes])
+    masses = np.concatenate([passages.masses, named.masses])
+    held = masses > 0
+    return Seeding(nodes[held], masses[held], "" if held.any() else otherwise)
 
 
 def similarities(ranking: Ranking) -> FloatArray:
@@ -172,10 +176,12 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
     return values
 
 
-def _entity_masses(graph: EntityGraph, entities: IntArray, settings: LinkSettings) -> FloatArray:
+def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
+    """The entities that the query names, in its order, those that are rare and have a passage of their own heaviest."""
+    entities = query_entities(graph, query)
     shares = rarity(graph.frequency[entities], len(graph.passages)).astype(np.float64) ** settings.specificity_power
     shares = np.where(graph.anchored[entities], shares, settings.unanchored * shares)
-    return settings.name_mass * shares / max(1.0, float(shares.sum()))
+    return Seeding(entities + len(graph.passages), settings.name_mass * shares / max(1.0, float(shares.sum())))
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import compress
 from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -15,14 +16,18 @@ from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import Csr, EntityGraph, check_kind
+from phasegraph.graph.evidence import WordSettings, blended, covering, relevance_by_words, seeds_by_words
 from phasegraph.graph.linking import (
+    FLOOR,
     NO_FACTS,
     RESETS,
     FactIndex,
     LinkSettings,
     RelevanceTransitions,
     Seeding,
+    both_seeds,
     link,
+    named_seeds,
     nearest_entities,
     query_entities,
     relevance,
@@ -32,7 +37,8 @@ from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.push import PushSettings, StaticTransitions, as_seeds, ranges, run_push
 from phasegraph.graph.pagerank.solve import push_settings
 from phasegraph.graph.pagerank.workspace import Kernel, check_kernel
-from phasegraph.ranking import Background, Ranking, by_fields, top_order
+from phasegraph.lexical import LexicalIndex, QueryTerms
+from phasegraph.ranking import Background, QueryWords, Ranking, by_fields, top_order
 from phasegraph.sources.protocol import Upstream
 
 
@@ -90,11 +96,12 @@ class WalkPath:
 
     `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
     the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it. It
-    starts elsewhere only where no seed is within six edges.
+    starts elsewhere only where no seed is within six edges. `words` are those of the query that the passage has.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
     path: tuple[PathNode, ...]
+    words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return " > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path)
@@ -109,11 +116,16 @@ class WalkPaths(Mapping[str, WalkPath]):
     seeding: Seeding = field(repr=False)
     node_weights: FloatArray | None = field(repr=False)
     ids: tuple[str, ...]
+    terms: QueryTerms | None = field(default=None, repr=False)
 
     def __getitem__(self, passage_id: str) -> WalkPath:
         if passage_id not in self.ids:
             raise KeyError(passage_id)
-        return WalkPath(self._seeds(), self._path(self.graph.passage_rows[passage_id]))
+        row = self.graph.passage_rows[passage_id]
+        words: tuple[str, ...] = ()
+        if self.terms is not None:
+            words = tuple(compress(self.terms.words, self.terms.held_by(np.array([row]))[0].tolist()))
+        return WalkPath(self._seeds(), self._path(row), words)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -233,6 +245,8 @@ class GraphSource(GraphWalker):
         along the way; without, the upstream ranking's similarities serve instead.
     linking : LinkSettings
     walk : WalkSettings
+    words : WordSettings, optional
+        How the words of the query count, where the graph has those of its passages; None: they do not.
     facts : FactIndex, optional
         Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
         entities of those nearest to the query are seeds, too.
@@ -244,9 +258,16 @@ class GraphSource(GraphWalker):
 
     Notes
     -----
-    A score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known (see
-    `relevance`); only passages the walk reached are ranked. The background is the mean and the standard deviation
-    of the scores' logarithm over all passages. A passage's payload is its :class:`WalkPath`.
+    With words, a passage's relevance is its cosine plus .2 of its share of the best BM25 score. Seeds are relevant
+    passages that have different words of the query, edges are weighed by the relevance of the passage they lead to,
+    and a score is the logarithm of ``(mass + floor) * relevance ** closeness``, mixed with plain relevance as far as
+    the walk points nowhere, plus what the passage adds to the query's words that the ones before it have; its
+    exponential is published. Ours, no published method (``docs/research/lexical-walk.md``).
+
+    Without, a score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known
+    (see `relevance`). Ranked are the passages that the walk reached, that have a word of the query, or whose cosine is
+    known. The background is the mean and the standard deviation of the scores' logarithm over all passages. A
+    passage's payload is its :class:`WalkPath`.
 
     Examples
     --------
@@ -270,6 +291,7 @@ class GraphSource(GraphWalker):
     walk: WalkSettings = field(default_factory=WalkSettings)
     facts: FactIndex | None = None
     reset: str | None = None
+    words: WordSettings | None = field(default_factory=WordSettings)
 
     def __post_init__(self) -> None:
         check_kind("graph", self.graph, EntityGraph)
@@ -278,6 +300,8 @@ class GraphSource(GraphWalker):
         check_source_name(self.name)
         if self.facts is not None:
             check_kind("facts", self.facts, FactIndex)
+        if self.words is not None:
+            check_kind("words", self.words, WordSettings)
         if self.embedder is not None and not callable(self.embedder):
             raise InvalidTypeError(f"embedder must be callable or None; got {self.embedder!r:.80}")
         if self.reset is not None:
@@ -315,6 +339,8 @@ class GraphSource(GraphWalker):
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
             return self._by_similarity(ranking, vector, limit)
+        if self.words is not None and self.graph.lexical is not None and self.reset is None and self.walk.relevance:
+            return self._by_words(query, ranking, vector, limit, self.graph.lexical, self.words)
         seeding = self._seeding(query, ranking, vector)
         size = len(self.graph.passages)
         if not len(seeding):
@@ -329,6 +355,51 @@ class GraphSource(GraphWalker):
         paths = WalkPaths(self.graph, walked, seeding, node_weights, ids)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(self.name, ids, best, background=behind, size=size, payloads=paths, reason=reason)
+
+    def _by_words(
+        self,
+        query: str,
+        ranking: Ranking | None,
+        vector: Any,
+        limit: int | None,
+        lexical: LexicalIndex,
+        settings: WordSettings,
+    ) -> Ranking:
+        """The walk with what the query's words say."""
+        graph, size, link_by = self.graph, len(self.graph.passages), self.linking
+        terms, named = lexical.look_up(query), named_seeds(graph, query, link_by)
+        known = relevance(graph, ranking, vector, floor=-1.0)
+        cosines = np.zeros(size) if known is None else known[:size]
+        near = relevance_by_words(cosines, terms, settings)
+        seeds = seeds_by_words(near, terms, graph.passages, link_by.seed_passages, link_by.sharpness, settings)
+        lost = "the query names no entity of the graph, has no word of a passage, and no passage is known to be near it"
+        seeding = self._with_facts(both_seeds(Seeding(*seeds), named, lost), vector)
+        share = float(named.masses[graph.anchored[named.nodes - size]].sum())
+        stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
+        if not len(seeding):
+            return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
+        node_weights = np.ones(graph.size)
+        node_weights[:size] = gains = np.maximum(near, FLOOR)
+        walked = self._walk(seeding, node_weights)
+        mass = walked.mass[:size]
+        logs = np.log(mass + self.walk.floor) + self.walk.closeness * np.log(gains)
+        scores = blended(logs, cosines, terms, stated.named, settings)
+        rows = np.arange(size)
+        if vector is None or graph.embeddings is None:
+            held = (mass > 0) | (terms.scores > 0)
+            held[
+                [row for one in (ranking.ids if ranking else ()) if (row := graph.passage_rows.get(one)) is not None]
+            ] = True
+            rows = np.flatnonzero(held)
+        order, values = covering(scores, rows, graph.passages, terms, limit, settings)
+        ids = tuple(graph.passages[row] for row in order.tolist())
+        spread = float(scores.std())
+        behind = Background(float(scores.mean()), spread, "log") if spread > 0 else None
+        paths = WalkPaths(graph, walked, seeding, node_weights, ids, terms)
+        reason = "" if ids else "the walk from the query's seeds reaches no passage"
+        return Ranking(
+            self.name, ids, np.exp(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
+        )
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None) -> Ranking:
         """What the published recipes do without facts."""
@@ -346,10 +417,12 @@ class GraphSource(GraphWalker):
         graph = self.graph
         if self.reset is not None and self.facts is not None:
             return reset_by_name(self.reset, graph, self.facts, vector, self._similarity(ranking, vector))
-        seeding = link(graph, query, ranking, self.linking)
+        return self._with_facts(link(graph, query, ranking, self.linking), vector)
+
+    def _with_facts(self, seeding: Seeding, vector: Any) -> Seeding:
         if self.facts is None or vector is None:
             return seeding
-        nearest = nearest_entities(graph, self.facts, vector, self.linking.top_facts)
+        nearest = nearest_entities(self.graph, self.facts, vector, self.linking.top_facts)
         return seeding.plus(nearest, self.linking.fact_mass)
 
     def _walk(self, seeding: Seeding, node_weights: FloatArray | None) -> PageRankResult:
@@ -538,6 +611,7 @@ def _part(graph: EntityGraph, rows: IntArray, seen: Any) -> EntityGraph:
         graph.synonyms[columns][:, columns],
         graph.weights,
         None if vectors is None else vectors[rows],
+        None if graph.lexical is None else graph.lexical.replaced(rows, {}),
     )
 
 

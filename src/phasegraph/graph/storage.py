@@ -14,11 +14,13 @@ from scipy import sparse
 
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind
+from phasegraph.lexical import TOKENIZERS, LexicalIndex, tokenizer_of
 from phasegraph.serialization import read_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
 _MATRICES = ("mentions", "homes", "facts", "synonyms")
 _PARTS = ("data", "indices", "indptr")
+_LEXICAL = ("starts", "rows", "counts", "lengths")
 
 
 @runtime_checkable
@@ -91,8 +93,20 @@ def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArra
     arrays |= packed("passages", graph.passages) | packed("entities", graph.entities)
     if graph.embeddings is not None:
         arrays["embeddings"] = graph.embeddings
-    counts: dict[str, object] = {"passages": len(graph.passages), "entities": len(graph.entities)}
-    return {**counts, "weights": asdict(graph.weights)}, arrays
+    body: dict[str, object] = {
+        "passages": len(graph.passages), "entities": len(graph.entities), "weights": asdict(graph.weights)
+    }  # fmt: skip
+    lexical = graph.lexical
+    if lexical is not None:
+        if not isinstance(lexical.tokenizer, str):
+            raise InvalidInputError(
+                f"a graph is saved with a tokenizer that has a name ({', '.join(TOKENIZERS)}), not a function: save it "
+                "with dataclasses.replace(graph, lexical=None), and count the words again after loading"
+            )
+        arrays |= packed("vocabulary", lexical.vocabulary)
+        arrays |= {f"lexical_{part}": getattr(lexical, part) for part in _LEXICAL}
+        body["tokenizer"] = lexical.tokenizer
+    return body, arrays
 
 
 def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> EntityGraph:
@@ -133,7 +147,10 @@ def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[An
         if not isinstance(weights, Mapping):
             raise InvalidInputError("weights must be a mapping")
         embeddings: Any = arrays.get("embeddings")
-        return EntityGraph(passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings)
+        return EntityGraph(
+            passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings,
+            lexical=_lexical(str(body["tokenizer"]), arrays) if "tokenizer" in body else None,
+        )  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
 
@@ -154,6 +171,18 @@ def unpacked(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
     return tuple(
         text[start:end].decode("utf-8", "surrogatepass") for start, end in zip(starts, ends.tolist(), strict=False)
     )
+
+
+def _lexical(tokenizer: str, arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex:
+    tokenizer_of(tokenizer)
+    parts: list[Any] = [arrays[f"lexical_{part}"] for part in _LEXICAL]
+    starts, rows, counts, lengths = parts
+    words = unpacked("vocabulary", arrays)
+    if len(starts) != len(words) + 1 or int(starts[-1]) != len(rows) or len(rows) != len(counts):
+        raise InvalidInputError("the arrays of the words must describe one run of passages for each")
+    if (np.diff(starts) < 1).any() or (len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths))):
+        raise InvalidInputError(f"each word must have passages, with rows below {len(lengths)}")
+    return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
 
 
 def _matrix(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> Any:

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.building import read_passages
+from phasegraph.graph.building import read_passages, texts_of
 from phasegraph.graph.entity_graph import (
     HOME_LEAD,
     HOME_TITLE,
@@ -31,6 +31,7 @@ from phasegraph.graph.entity_graph import (
 )
 from phasegraph.graph.rules import lead_name, title_names
 from phasegraph.graph.words import normalise_name
+from phasegraph.lexical import LexicalIndex
 
 # Nearly all names are of this form, for which lower case is the normal form.
 _PLAIN = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
@@ -77,7 +78,13 @@ def assemble(
         synonym_edges(synonyms, entities),
         weights if weights is not None else EdgeWeights(),
         embeddings,
+        LexicalIndex.of(texts_of(record_texts(records))),
     )
+
+
+def record_texts(records: Iterable[PassageRecord]) -> Iterable[tuple[str, str, str]]:
+    """Id, title and text of each, "" where the store has none."""
+    return ((record.id, record.title or "", record.text or "") for record in records)
 
 
 def synonym_edges(synonyms: Iterable[tuple[str, str, float]], entities: Sequence[str]) -> Csr:
@@ -277,6 +284,7 @@ class GraphRecords:
             before={record.id: record.extractions() for record in self.passages if record.id in gone},
             after={record.id: record.extractions() for record in after.passages if record.id in touched},
             embeddings=embeddings,
+            texts=dict(zip(touched, texts_of(record_texts(touched.values())), strict=True)),
         )
         return replace(updated, synonyms=synonym_edges(after.synonyms, updated.entities))
 

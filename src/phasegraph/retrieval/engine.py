@@ -212,6 +212,8 @@ class FusionEngine:
         rankings, joined = join_by_text(found.rankings, self.access.text)
         reports = self._noted(found.reports, sources, joined)
         context = self.access.context(query, rankings) if self.pipeline.priors else Context(query=query)
+        words = self.access.words(query, rankings)
+        context = context if words is None else replace(context, words=words)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
 
@@ -675,6 +677,7 @@ def decide_lists(
         notes[name] += lines
     reports = with_notes([SourceReport.of(one) for one in rankings], notes)
     context = access.context(query or "", rankings) if pipeline.priors else Context(query=query or "")
+    context = replace(context, words=access.words(query or "", rankings))
     result = pipeline.decide(rankings, context, reports=reports)
     hits = select_hits(result, access.text)
     return with_text_warnings(result, hits), hits

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from numpy.typing import ArrayLike
 
 from phasegraph.errors import InvalidInputError
+from phasegraph.lexical import HitWords, read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
@@ -90,6 +91,18 @@ class HitAccess:
                 known = {name: value for name, value in read.items() if value is not None}
                 attributes[identifier] = {"text": self.text(hit), **known}
         return Context(query=query, now=time.time(), attributes=attributes)
+
+    def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords | None:
+        """What the texts of the hits, and their titles, say about the query's words."""
+
+        def text(identifier: str) -> str:
+            for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
+                held, title = self.text(hit), self.metadata(hit).get("title")
+                if held:
+                    return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(title) else held
+            return ""
+
+        return read_hits(query, rankings, text)
 
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
         """Embeddings of the candidates: their own, else from the model.

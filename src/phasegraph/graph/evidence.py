@@ -1,0 +1,119 @@
+"""What the words of a query add to a walk: to its seeds, to the edges it prefers, and to what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph._validation import check_count, check_range
+from phasegraph.errors import InvalidInputError
+from phasegraph.lexical import QueryTerms, cover
+from phasegraph.ranking import top_order
+
+_TOP = 20
+"""How many of the best scores say whether a walk points anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class WordSettings:
+    """How the query's words count in a walk.
+
+    Parameters
+    ----------
+    weight : float, default 0.2
+        What the best BM25 score adds to a cosine; others in proportion.
+    seed_pool : int, default 50
+        Passages from which seeds are chosen, those of the highest relevance.
+    seed_cover : float, default 0.3
+        What it adds to a seed's relevance to have all words, by idf, that no seed before has.
+    diffuse : (float, float), default (10, 13)
+        Effective number of the walk's 20 best scores at which plain relevance starts to take its place, and has.
+    unnamed : float, default 0.3
+        Share that plain relevance has at least, in [0, 1], where the query names nothing that a passage is about.
+    dense_share : float, default 0.7
+        Share of the cosines in that plain relevance, in [0, 1]; the rest is BM25's.
+    cover : float, default 3
+        What it adds to a score's logarithm to have all words, by idf, that no passage before has.
+    cover_pool, cover_picks : int, default 30, 10
+        Among how many of the best, and for how many places.
+    """
+
+    weight: float = 0.2
+    seed_pool: int = 50
+    seed_cover: float = 0.3
+    diffuse: tuple[float, float] = (10.0, 13.0)
+    unnamed: float = 0.3
+    dense_share: float = 0.7
+    cover: float = 3.0
+    cover_pool: int = 30
+    cover_picks: int = 10
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "seed_cover", "cover"):
+            check_range(f"WordSettings.{name}", getattr(self, name))
+        for name in ("unnamed", "dense_share"):
+            check_range(f"WordSettings.{name}", getattr(self, name), 0, 1)
+        for name in ("seed_pool", "cover_pool", "cover_picks"):
+            check_count(f"WordSettings.{name}", getattr(self, name), minimum=1)
+        if not isinstance(self.diffuse, tuple) or len(self.diffuse) != 2 or not 1 <= self.diffuse[0] < self.diffuse[1]:
+            raise InvalidInputError(f"WordSettings.diffuse must be two ascending numbers from 1; got {self.diffuse!r}")
+
+
+def relevance_by_words(cosines: FloatArray, terms: QueryTerms, settings: WordSettings) -> FloatArray:
+    """(P,) cosines with what BM25 adds to them."""
+    highest = float(terms.scores.max(initial=0.0))
+    return cosines + settings.weight * terms.scores / highest if highest > 0 else cosines
+
+
+def seeds_by_words(
+    relevance: FloatArray, terms: QueryTerms, ids: Sequence[str], count: int, sharpness: float, settings: WordSettings
+) -> tuple[IntArray, FloatArray]:
+    """Rows and masses, which sum to 1, of at most `count` relevant passages that have different words of the query."""
+    best = top_order(relevance, ids, settings.seed_pool)
+    best = best[relevance[best] > 0]
+    places, worth = cover(relevance[best], terms.held_by(best), terms.shares, settings.seed_cover, count)
+    masses = (worth / worth[0]) ** sharpness if len(worth) else worth
+    return best[places], masses / masses.sum() if len(masses) else masses
+
+
+def blended(
+    logs: FloatArray, cosines: FloatArray, terms: QueryTerms, named: float, settings: WordSettings
+) -> FloatArray:
+    """(P,) logarithms of a walk's scores, mixed with plain relevance as far as the walk says little."""
+    low, high = settings.diffuse
+    spread = min(max((effective_number(logs) - low) / (high - low), 0.0), 1.0)
+    doubt = 1 - (1 - spread) * (1 - settings.unnamed * (1 - named))
+    dense, words = _standardised(cosines), _standardised(terms.scores)
+    plain = settings.dense_share * dense + (1 - settings.dense_share) * words
+    return (1 - doubt) * logs + doubt * float(logs.std()) * plain
+
+
+def covering(
+    scores: FloatArray, rows: IntArray, ids: Sequence[str], terms: QueryTerms, limit: int | None, settings: WordSettings
+) -> tuple[IntArray, FloatArray]:
+    """The first `limit` of these rows with scores that fall, the best rearranged to have the query's words early."""
+    wanted = None if limit is None else max(limit, settings.cover_pool)
+    order = rows[top_order(scores[rows], [ids[row] for row in rows.tolist()], wanted)]
+    head = order[: settings.cover_pool]
+    places, worth = cover(scores[head], terms.held_by(head), terms.shares, settings.cover, settings.cover_picks)
+    rest: BoolArray = np.ones(len(order), dtype=np.bool_)
+    rest[places] = False
+    order, values = np.concatenate([head[places], order[rest]]), np.concatenate([worth, scores[order[rest]]])
+    return order[:limit], values[:limit]
+
+
+def effective_number(logs: FloatArray) -> float:
+    """Exponential of the entropy of the shares of the 20 largest of exp(`logs`): 1 (one passage) to 20 (flat)."""
+    top = logs if len(logs) <= _TOP else np.partition(logs, len(logs) - _TOP)[-_TOP:]
+    shares = np.exp(top - top.max())
+    shares /= shares.sum()
+    held = shares[shares > 0]
+    return float(np.exp(-(held * np.log(held)).sum()))
+
+
+def _standardised(values: FloatArray) -> FloatArray:
+    spread = float(values.std())
+    return (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))

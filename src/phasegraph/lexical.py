@@ -1,0 +1,332 @@
+"""The words of a query: split, counted over a collection (BM25), and looked for in the texts of hits."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from phasegraph._typing import BoolArray, FloatArray, Int32Array, IntArray
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.ranking import Ranking, by_fields
+
+K1, B = 1.5, 0.75
+WITNESS_DEPTH, COVER_DEPTH = 20, 5
+_CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORDS = re.compile(r"\w\w+")
+_WORDS_OR_RUNS = re.compile(rf"[{_CJK}]+|[^\W{_CJK}]{{2,}}")
+_RUN = re.compile(rf"[{_CJK}]")
+_ENGLISH = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
+will with
+"""
+_GERMAN = """
+aber alle als also am an auch auf aus bei beim bin bis bist da damit das dass dein dem den denn der des die dies diese
+diesem diesen dieser dieses doch dort du durch ein eine einem einen einer eines er es für hat hatte hatten habe haben
+ich ihm ihn ihr ihre im in ins ist ja kann kein keine man mein mit nach nicht noch nun nur ob oder ohne sehr sein seine
+sich sie sind so über um und uns unter vom von vor war waren was wenn wer werden wie wir wird wo wurde wurden zu zum zur
+"""
+
+Tokenize: TypeAlias = Callable[[str], Sequence[str]]
+
+
+def split(text: str) -> list[str]:
+    """Words of two or more letters or digits in lower case; Chinese and Japanese as pairs of characters.
+
+    >>> split("Who met Ada-2? 東京都"), split("C")
+    (['who', 'met', 'ada', '東京', '京都'], [])
+    """
+    low = text.lower()
+    if low.isascii():
+        return _WORDS.findall(low)
+    out: list[str] = []
+    for found in _WORDS_OR_RUNS.findall(low):
+        if len(found) > 1 and _RUN.match(found):
+            out += [found[place : place + 2] for place in range(len(found) - 1)]
+        else:
+            out.append(found)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class _Without:
+    """Words that are not among some."""
+
+    stop: frozenset[str]
+
+    def __call__(self, text: str) -> list[str]:
+        return [word for word in split(text) if word not in self.stop]
+
+
+TOKENIZERS: Mapping[str, Tokenize] = MappingProxyType(
+    {"english": _Without(frozenset(_ENGLISH.split())), "german": _Without(frozenset(_GERMAN.split())), "plain": split}
+)
+"""Words by name: without English (Lucene's) or German stop words, or all of them; see :func:`split`."""
+Tokenizer: TypeAlias = str | Tokenize
+
+
+def tokenizer_of(given: Tokenizer) -> Tokenize:
+    """The function for a name of ``TOKENIZERS``, or the callable that was given."""
+    if callable(given):
+        return given
+    if given not in TOKENIZERS:
+        raise InvalidInputError(f"tokenizer must be a function or one of {', '.join(TOKENIZERS)}; got {given!r:.80}")
+    return TOKENIZERS[given]
+
+
+def _tokens(tokenize: Tokenize, text: str) -> Sequence[str]:
+    found = tokenize(text)
+    if isinstance(found, str) or not all(isinstance(one, str) for one in found):
+        raise InvalidTypeError(f"tokenizer must give a list of words; got {found!r:.80}")
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class LexicalIndex:
+    """Which passage has which word how often; made by :meth:`of`.
+
+    Parameters
+    ----------
+    vocabulary : tuple of str
+        The V words, ascending.
+    starts : (V + 1,) array of int64
+        Where each word's entries start.
+    rows, counts : (n,) array of int32
+        A word's passages, ascending, and how often each has it.
+    lengths : (P,) array of int32
+        Words in each passage, repeated ones too.
+    tokenizer : str or callable
+        A name of ``TOKENIZERS``, or ``tokenizer(text) -> list of str``.
+
+    Notes
+    -----
+    Scores are BM25 with Lucene's idf, ``log(1 + (P - df + .5) / (df + .5))``, k1 = 1.5 and b = .75. Integer counts are
+    kept and everything else follows from them, so that an updated index equals a new one to the bit.
+
+    References
+    ----------
+    .. [1] Robertson, Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009,
+       doi:10.1561/1500000019
+
+    Examples
+    --------
+    >>> index = LexicalIndex.of(["Ada met Bo.", "Bo sang, Bo danced."])
+    >>> index.vocabulary, index.counts.tolist()
+    (('ada', 'bo', 'danced', 'met', 'sang'), [1, 1, 2, 1, 1, 1])
+    >>> index.look_up("Who is Bo?").scores.round(3)
+    array([0.078, 0.1  ])
+    """
+
+    vocabulary: tuple[str, ...]
+    starts: IntArray
+    rows: Int32Array
+    counts: Int32Array
+    lengths: Int32Array
+    tokenizer: Tokenizer = "english"
+
+    __reduce__ = by_fields
+
+    @classmethod
+    def of(cls, texts: Iterable[str], tokenizer: Tokenizer = "english") -> LexicalIndex:
+        """Count the words of each text."""
+        none = np.empty(0, dtype=np.int32)
+        bare = cls((), np.zeros(1, dtype=np.int64), none, none, none, tokenizer)
+        listed = list(texts)
+        return bare.replaced(np.full(len(listed), -1), dict(enumerate(listed)))
+
+    def replaced(self, kept: IntArray, texts: Mapping[int, str]) -> LexicalIndex:
+        """The index of other passages: `kept` says which row of this one each of them was, or -1 for one of `texts`.
+
+        >>> index = LexicalIndex.of(["Ada met Bo.", "Bo sang."]).replaced(np.array([1, -1]), {1: "Cy sang."})
+        >>> index.vocabulary, index.rows.tolist()
+        (('bo', 'cy', 'sang'), [0, 1, 0, 1])
+        """
+        moved = np.full(len(self.lengths), -1, dtype=np.int32)
+        stay = kept >= 0
+        moved[kept[stay]] = np.flatnonzero(stay)
+        lengths = np.zeros(len(kept), dtype=np.int32)
+        lengths[stay] = self.lengths[kept[stay]]
+        terms = np.repeat(np.arange(len(self.vocabulary)), np.diff(self.starts))
+        left = moved[self.rows] >= 0
+        terms, rows, counts = terms[left], moved[self.rows[left]], self.counts[left]
+        place: dict[str, int] = {}
+        own: tuple[list[int], list[int], list[int]] = [], [], []
+        tokenize = tokenizer_of(self.tokenizer)
+        for row, text in texts.items():
+            found = _tokens(tokenize, text)
+            lengths[row] = len(found)
+            for word, count in Counter(found).items():
+                for values, value in zip(own, (place.setdefault(word, len(place)), row, count), strict=True):
+                    values.append(value)
+        held = {self.vocabulary[term] for term in np.unique(terms).tolist()}
+        vocabulary = tuple(sorted(held.union(place)))
+        at = {word: term for term, word in enumerate(vocabulary)}
+        again = np.array([at.get(word, -1) for word in self.vocabulary], dtype=np.int64)
+        fresh = np.array([at[word] for word in place], dtype=np.int64)
+        terms = np.concatenate([again[terms], fresh[own[0]]]) if own[0] else again[terms]
+        rows = np.concatenate([rows, np.array(own[1], dtype=np.int32)])
+        counts = np.concatenate([counts, np.array(own[2], dtype=np.int32)])
+        order = np.lexsort((rows, terms))
+        starts = np.zeros(len(vocabulary) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(terms, minlength=len(vocabulary)), out=starts[1:])
+        return LexicalIndex(vocabulary, starts, rows[order], counts[order], lengths, self.tokenizer)
+
+    def look_up(self, query: str) -> QueryTerms:
+        """The query's words in this collection."""
+        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
+        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
+        size = len(self.lengths)
+        entries = [slice(self.starts[term], self.starts[term + 1]) for term in found.values()]
+        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
+        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+        scores = np.zeros(size)
+        rows = tuple(self.rows[one] for one in entries)
+        for word, weight, where, entry in zip(found, idf.tolist(), rows, entries, strict=True):
+            counts = self.counts[entry]
+            scores[where] += asked[word] * weight * (counts / (counts + self._norms[where]))
+        unseen = float(np.log1p((size + 0.5) / 0.5))
+        known = dict(zip(found, idf.tolist(), strict=True))
+        return QueryTerms(scores, tuple(found), idf, rows, {word: known.get(word, unseen) for word in asked})
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {word: term for term, word in enumerate(self.vocabulary)}
+
+    @cached_property
+    def _norms(self) -> FloatArray:
+        mean = max(float(self.lengths.mean()), 1e-9) if len(self.lengths) else 1.0
+        return np.asarray(K1 * (1 - B + B * self.lengths / mean))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryTerms:
+    """The words of one query in a collection of P passages.
+
+    Parameters
+    ----------
+    scores : (P,) array of float
+        BM25.
+    words : tuple of str
+        Those t that the collection has, in the query's order.
+    idf : (t,) array of float
+    rows : tuple of array of int32
+        Of each, the passages that have it, ascending.
+    all_idf : mapping of str to float
+        idf of every word of the query; for one that no passage has, ``log(1 + (P + .5) / .5)``.
+    """
+
+    scores: FloatArray
+    words: tuple[str, ...]
+    idf: FloatArray
+    rows: tuple[Int32Array, ...]
+    all_idf: Mapping[str, float]
+
+    @property
+    def shares(self) -> FloatArray:
+        """(t,) shares of the words in their idf."""
+        return self.idf / self.idf.sum() if len(self.idf) else self.idf
+
+    def held_by(self, passages: IntArray) -> BoolArray:
+        """(n, t) which of the passages has which of the words."""
+        held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
+        for column, rows in enumerate(self.rows):
+            place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
+            held[:, column] = rows[place] == passages
+        return held
+
+
+def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:
+    """Pick `count` greedily by value plus `weight` times the share of words that no pick before has.
+
+    Returns places in the order of picking and what each pick was worth. The worth falls along the picks, and nobody
+    left out has more than the last of them: the gain of a place only shrinks.
+
+    >>> held = np.array([[True, False], [True, False], [False, True]])
+    >>> cover(np.array([0.9, 0.8, 0.1]), held, np.array([0.4, 0.6]), 2.0, 3)[0].tolist()
+    [0, 2, 1]
+    """
+    left, uncovered = values.astype(np.float64), shares.astype(np.float64)
+    picked: list[int] = []
+    worth: list[float] = []
+    for _ in range(min(count, len(values))):
+        total = left + weight * (held @ uncovered)
+        place = int(np.argmax(total))
+        picked.append(place)
+        worth.append(float(total[place]))
+        left[place] = -np.inf
+        uncovered[held[place]] = 0.0
+    return np.array(picked, dtype=np.intp), np.array(worth)
+
+
+@dataclass(frozen=True, slots=True)
+class HitWords:
+    """What the texts of the hits say about the query's words.
+
+    Parameters
+    ----------
+    order : tuple of str
+        Ids of at most 20 of them, by BM25 among themselves.
+    covers : mapping of str to float
+        Per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5 hits have.
+    """
+
+    order: tuple[str, ...] = ()
+    covers: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str]) -> HitWords | None:
+    """Read the first 20 hits of every ranking for the query's words; None where no source knows how.
+
+    Words are split, and weighted in `covers`, as the source does that states :class:`~phasegraph.ranking.QueryWords`.
+
+    Parameters
+    ----------
+    query : str
+    rankings : sequence of Ranking
+    text : callable
+        ``text(id)`` of a hit, "" where it has none.
+
+    Notes
+    -----
+    The order is a third opinion on which source is right: it is made of texts alone, whoever found them. idf and
+    lengths are those of these texts. Ours, no published method.
+
+    Examples
+    --------
+    >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}
+    >>> rankings = [Ranking("graph", list(texts), [2.0, 1.0], words=QueryWords({"ada": 1.0, "met": 2.0}))]
+    >>> read_hits("Who met Ada?", rankings, texts.__getitem__)
+    HitWords(order=('b',), covers={'graph': 1.0})
+    """
+    known = next((one.words for one in rankings if one.words is not None), None)
+    if known is None:
+        return None
+    tokenize = tokenizer_of(known.tokenizer)
+    ids = sorted({identifier for one in rankings for identifier in one.ids[:WITNESS_DEPTH]})
+    words = {identifier: _tokens(tokenize, text(identifier)) for identifier in ids}
+    total = sum(idf * idf for idf in known.idf.values())
+    covers = {}
+    for one in rankings:
+        there = {word for identifier in one.ids[:COVER_DEPTH] for word in words[identifier]}
+        have = sum(idf * idf for word, idf in known.idf.items() if word in there)
+        covers[one.source] = have / total if total else 0.0
+    asked = Counter(_tokens(tokenize, query))
+    place = {word: column for column, word in enumerate(asked)}
+    times = np.zeros((len(ids), len(asked)))
+    for row, found in enumerate(words.values()):
+        for word in found:
+            if word in place:
+                times[row, place[word]] += 1
+    frequency = (times > 0).sum(axis=0)
+    idf = np.where(frequency > 0, np.log1p((len(ids) - frequency + 0.5) / (frequency + 0.5)), 0.0)
+    lengths = np.array([len(found) for found in words.values()], dtype=np.float64)
+    norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9)) if ids else lengths
+    scores = (times / (times + norms[:, None] + (norms[:, None] == 0))) @ (idf * np.array(list(asked.values()), float))
+    order = np.argsort(-scores, kind="stable")
+    return HitWords(tuple(ids[row] for row in order.tolist() if scores[row] > 0)[:WITNESS_DEPTH], covers)

@@ -1,0 +1,191 @@
+"""The words of a query in the walk: what they change, what stays, and that updates and files keep them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
+from phasegraph.graph import GraphIndex, GraphSource, LinkSettings, WalkSettings, build_graph, load_graph, save_graph
+from phasegraph.graph.evidence import WordSettings, blended, covering, effective_number, seeds_by_words
+from phasegraph.lexical import LexicalIndex
+
+PASSAGES = [
+    {"id": "film", "title": "Vertigo", "text": "Vertigo is a film by Alfred Hitchcock with James Stewart."},
+    {"id": "man", "title": "Alfred Hitchcock", "text": "Alfred Hitchcock was born in Leytonstone, a part of London."},
+    {"id": "town", "title": "Leytonstone", "text": "Leytonstone lies in the east of London."},
+    {"id": "city", "title": "Paris", "text": "Paris lies on the Seine."},
+    {"id": "river", "title": "Seine", "text": "The Seine is a river; Paris lies on it."},
+]
+VECTORS = np.array([[1.0, 0.1, 0.0], [0.6, 0.8, 0.0], [0.0, 1.0, 0.2], [0.0, 0.0, 1.0], [0.1, 0.0, 1.0]])
+GRAPH = build_graph(PASSAGES, embeddings=VECTORS)
+QUERY = "In which town was the director of Vertigo born?"
+
+
+def same(one: Ranking, other: Ranking) -> bool:
+    return (one.ids, one.scores.tobytes(), one.background) == (other.ids, other.scores.tobytes(), other.background)
+
+
+def test_without_a_name_or_a_ranking_words_are_enough():
+    graph = build_graph([*PASSAGES, {"id": "lone", "text": "Nobody here."}])
+    found = GraphSource(graph).search("what lies east?", None, {})
+    assert found.ids[0] == "town"
+    assert found.payloads["town"].words == ("lies", "east")
+    assert "lone" not in found.ids, "the walk does not reach it and it has no word of the query"
+
+
+def test_it_says_what_it_knows_of_the_words():
+    words = GraphSource(GRAPH).search("Vertigo zork", 5, {}).words
+    assert words.idf["zork"] == pytest.approx(np.log1p(5.5 / 0.5))
+    assert words.named == 1.0
+    assert words.tokenizer == "english"
+    assert GraphSource(GRAPH).search("born zork", 5, {}).words.named == 0.0
+    assert GraphSource(GRAPH, words=None).search("Vertigo", 5, {}).words is None
+
+
+def test_nothing_to_start_from_says_so():
+    found = GraphSource(GRAPH).search("zork?", 5, {})
+    assert len(found) == 0
+    assert found.reason == (
+        "the query names no entity of the graph, has no word of a passage, and no passage is known to be near it"
+    )
+
+
+def test_with_all_cosines_every_passage_is_ranked_and_scores_stand_on_their_background():
+    found = GraphSource(GRAPH, embedder=lambda query: [0.7, 0.7, 0.1]).search(QUERY, None, {})
+    assert set(found.ids) == {one["id"] for one in PASSAGES}
+    assert (np.diff(found.scores) < 0).all()
+    assert found.background.transform == "log"
+    assert found.background.floor == 0
+
+
+@pytest.mark.parametrize("given_ranking", [{}, {"vector": Ranking("vector", ["film", "city"], [0.9, 0.4])}])
+def test_a_shorter_list_is_the_head_of_a_longer_one(given_ranking):
+    source = GraphSource(GRAPH)
+    whole = source.search(QUERY, None, given_ranking)
+    for limit in range(1, len(whole) + 1):
+        part = source.search(QUERY, limit, given_ranking)
+        assert part.ids == whole.ids[:limit]
+        assert part.scores.tobytes() == whole.scores[:limit].tobytes()
+
+
+def test_the_score_is_what_the_definition_says():
+    """The formula of docs/research/lexical-walk.md, by hand, for two passages and a query without a name."""
+    graph = build_graph([{"id": "a", "text": "red apple"}, {"id": "b", "text": "green pear"}], embeddings=np.eye(2))
+    settings = WordSettings(diffuse=(19.0, 20.0), unnamed=0.0)
+    found = GraphSource(graph, embedder=lambda query: [0.6, 0.8], words=settings).search("red", None, {})
+    relevance = np.array([0.6 + 0.2, 0.8])
+    worth = np.array([0.8 + 0.3, 0.8])  # a covers the whole query
+    masses = (worth / 1.1) ** 10
+    mass = masses / masses.sum()  # nothing leads anywhere
+    logs = np.log(mass + 2e-3) + 0.5 * np.log(relevance)
+    assert found.ids == ("a", "b")
+    np.testing.assert_allclose(np.log(found.scores), [logs[0] + 3.0, logs[1]], atol=1e-5)
+    np.testing.assert_allclose(
+        [found.background.location, found.background.scale], [logs.mean(), logs.std()], atol=1e-5
+    )
+
+
+def test_a_walk_that_points_nowhere_is_plain_relevance():
+    terms = LexicalIndex.of(["ada"] * 3 + ["bo"] * 37).look_up("ada")
+    cosines, logs = np.linspace(0, 1, 40), np.zeros(40)
+    logs[:20] = 1e-9 * np.arange(20)
+    assert effective_number(logs) == pytest.approx(20)
+    found = blended(logs, cosines, terms, 1.0, WordSettings())
+    z = [(one - one.mean()) / one.std() for one in (cosines, terms.scores)]
+    np.testing.assert_allclose(found, logs.std() * (0.7 * z[0] + 0.3 * z[1]))
+    sharp = np.where(np.arange(40) == 7, 0.0, -40.0)
+    np.testing.assert_allclose(blended(sharp, cosines, terms, 1.0, WordSettings()), sharp)
+
+
+def test_seeds_have_different_words():
+    texts = ["ada met bo", "ada met", "bo", "cy"]
+    terms = LexicalIndex.of(texts).look_up("ada met bo")
+    rows, masses = seeds_by_words(np.array([0.9, 0.85, 0.8, 0.1]), terms, list("abcd"), 3, 10.0, WordSettings())
+    assert rows.tolist() == [0, 1, 2], "the first covers everything, so the others stand by their relevance"
+    assert masses.sum() == pytest.approx(1)
+    rows, _ = seeds_by_words(np.array([0.1, 0.85, 0.8, 0.84]), terms, list("abcd"), 2, 10.0, WordSettings())
+    assert rows.tolist() == [1, 2]
+
+
+def test_covering_moves_up_what_brings_missing_words():
+    terms = LexicalIndex.of(["ada ada", "ada", "bo", "cy"]).look_up("ada bo")
+    scores = np.array([1.0, 0.9, 0.2, 0.8])
+    order, values = covering(scores, np.arange(4), list("abcd"), terms, None, WordSettings())
+    assert order.tolist() == [2, 0, 1, 3]
+    assert (np.diff(values) <= 0).all()
+
+
+def test_an_index_keeps_its_words_through_updates_and_files(tmp_path):
+    index = GraphIndex.build(PASSAGES[:4], embeddings=VECTORS[:4])
+    index = index.add(PASSAGES[4:], embeddings=VECTORS[4:]).remove(["city"])
+    left = [row for row, one in enumerate(PASSAGES) if one["id"] != "city"]
+    fresh = build_graph([PASSAGES[row] for row in left], embeddings=VECTORS[left])
+    index.save(tmp_path / "index")
+    save_graph(fresh, tmp_path / "graph")
+    graphs = [index.graph, fresh, load_graph(tmp_path / "index"), load_graph(tmp_path / "graph"),
+              GraphIndex.load(tmp_path / "index").graph]  # fmt: skip
+    answers = [GraphSource(one, embedder=lambda query: [0.7, 0.7, 0.1]).search(QUERY, None, {}) for one in graphs]
+    assert all(same(answers[0], one) for one in answers)
+    assert load_graph(tmp_path / "graph").lexical.vocabulary == fresh.lexical.vocabulary
+
+
+def test_a_tokenizer_is_kept_by_name_and_a_function_is_not_saved(tmp_path):
+    german = build_graph([{"id": "a", "text": "Die Brücke der Stadt"}], tokenizer="german")
+    save_graph(german, tmp_path / "german")
+    assert load_graph(tmp_path / "german").lexical.tokenizer == "german"
+    own = build_graph([{"id": "a", "text": "x"}], tokenizer=str.split)
+    with pytest.raises(InvalidInputError, match="saved with a tokenizer that has a name"):
+        save_graph(own, tmp_path / "own")
+
+
+def test_who_may_not_see_a_passage_does_not_count_its_words():
+    source = GraphSource(GRAPH).within({"city", "river"})
+    assert source.graph.lexical.vocabulary == tuple(sorted({"paris", "lies", "seine", "river"}))
+    mine = build_graph(PASSAGES[3:], embeddings=VECTORS[3:])
+    assert same(source.search("lies on the Seine", 5, {}), GraphSource(mine).search("lies on the Seine", 5, {}))
+
+
+def test_a_graph_without_texts_walks_as_before():
+    bare = GraphSource(replace(GRAPH, lexical=None)).search(QUERY, 5, {})
+    assert same(bare, GraphSource(GRAPH, words=None).search(QUERY, 5, {}))
+    assert same(
+        GraphSource(GRAPH, walk=WalkSettings(relevance=False)).search(QUERY, 5, {}),
+        GraphSource(GRAPH, walk=WalkSettings(relevance=False), words=None).search(QUERY, 5, {}),
+    )
+
+
+def test_no_seed_passages_leaves_the_names():
+    found = GraphSource(GRAPH, linking=LinkSettings(seed_passages=0)).search("Vertigo", 5, {})
+    assert [step.name for step, _ in found.payloads["film"].seeds] == ["vertigo"]
+
+
+def test_words_in_japanese_find_their_passage():
+    texts = {"a": "東京都は日本の首都である。", "b": "大阪市は西日本の都市である。", "c": "富士山は高い山である。"}
+    graph = build_graph([{"id": name, "text": text} for name, text in texts.items()])
+    assert GraphSource(graph).search("日本で高い山は?", 1, {}).ids == ("c",)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("weight", -1.0, "WordSettings.weight"),
+        ("unnamed", 1.5, "WordSettings.unnamed"),
+        ("seed_pool", 0, "WordSettings.seed_pool"),
+        ("diffuse", (13.0, 10.0), "two ascending numbers"),
+    ],
+)
+def test_settings_out_of_range_are_refused(field, value, message):
+    with pytest.raises(InvalidInputError, match=message):
+        WordSettings(**{field: value})
+
+
+def test_what_is_no_settings_or_index_is_refused():
+    with pytest.raises(InvalidTypeError, match="words must be a WordSettings"):
+        GraphSource(GRAPH, words=True)
+    with pytest.raises(InvalidTypeError, match="lexical must be a LexicalIndex"):
+        replace(GRAPH, lexical="index")
+    with pytest.raises(InvalidInputError, match="lexical must hold 5 passages; got 1"):
+        replace(GRAPH, lexical=LexicalIndex.of(["one"]))

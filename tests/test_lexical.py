@@ -1,0 +1,110 @@
+"""Words: BM25 against bm25s, updates to the bit of a rebuild, other scripts, and what hits say of a query."""
+
+from __future__ import annotations
+
+import pickle
+
+import bm25s
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
+from phasegraph.lexical import TOKENIZERS, LexicalIndex, cover, read_hits, split
+from phasegraph.ranking import QueryWords
+
+TEXTS = [
+    "Ada Lovelace met Charles Babbage in London.",
+    "Charles Babbage designed the Analytical Engine, an engine of brass.",
+    "London is the capital of England; London lies on the Thames.",
+    "The Thames is a river.",
+]
+WORDS = st.lists(st.sampled_from(["ada", "bo", "cy", "engine", "the", "東京都", "Öl"]), max_size=6).map(" ".join)
+
+
+def arrays(index):
+    return [index.vocabulary, *(getattr(index, one).tolist() for one in ("starts", "rows", "counts", "lengths"))]
+
+
+@pytest.mark.parametrize("query", ["Who met Babbage in London?", "engine engine thames", "nothing of it"])
+def test_scores_are_those_of_bm25s(query):
+    peer = bm25s.BM25()
+    peer.index(bm25s.tokenize(TEXTS, stopwords="en", show_progress=False), show_progress=False)
+    words = bm25s.tokenize(query, stopwords="en", return_ids=False, show_progress=False)[0]
+    own = LexicalIndex.of(TEXTS).look_up(query)
+    np.testing.assert_allclose(own.scores, peer.get_scores(words), rtol=1e-5)
+
+
+@given(st.lists(WORDS, min_size=1, max_size=6), st.lists(WORDS, max_size=4), st.data())
+def test_an_updated_index_is_a_new_one_to_the_bit(before, new, data):
+    stays = [row for row in range(len(before)) if data.draw(st.booleans())]
+    if not stays and not new:
+        return
+    kept = np.array([*stays, *[-1] * len(new)], dtype=np.int64)
+    texts = {len(stays) + place: text for place, text in enumerate(new)}
+    updated = LexicalIndex.of(before).replaced(kept, texts)
+    fresh = LexicalIndex.of([*(before[row] for row in stays), *new])
+    assert arrays(updated) == arrays(fresh)
+    assert updated.look_up("ada engine 東京都").scores.tobytes() == fresh.look_up("ada engine 東京都").scores.tobytes()
+
+
+def test_words_of_other_scripts():
+    assert split("東京都はどこ? Tokyo-2024") == ["東京", "京都", "都は", "はど", "どこ", "tokyo", "2024"]
+    assert split("京") == ["京"]
+    assert TOKENIZERS["german"]("Die Straße ist naß") == ["straße", "naß"]
+    assert TOKENIZERS["english"]("To be or not") == []
+    assert TOKENIZERS["plain"]("To be or not") == ["to", "be", "or", "not"]
+
+
+def test_a_tokenizer_of_ones_own_and_what_is_none():
+    index = LexicalIndex.of(["a-b", "b-c"], tokenizer=lambda text: text.split("-"))
+    assert index.vocabulary == ("a", "b", "c")
+    with pytest.raises(InvalidInputError, match="tokenizer must be a function or one of english, german, plain"):
+        LexicalIndex.of(["a"], tokenizer="klingon")
+    with pytest.raises(InvalidTypeError, match="tokenizer must give a list of words"):
+        LexicalIndex.of(["a"], tokenizer=str.lower)
+
+
+def test_what_the_words_of_a_query_know():
+    index = LexicalIndex.of(TEXTS)
+    found = index.look_up("Who met Babbage, Zork?")
+    assert found.words == ("met", "babbage")
+    assert found.held_by(np.array([0, 1, 3])).tolist() == [[True, True], [False, True], [False, False]]
+    assert found.shares.sum() == pytest.approx(1)
+    assert found.all_idf["zork"] == pytest.approx(np.log1p(4.5 / 0.5))
+    assert found.all_idf["babbage"] == pytest.approx(np.log1p(2.5 / 2.5))
+    assert index.look_up("the of").words == ()
+    copied = pickle.loads(pickle.dumps(index))  # noqa: S301
+    assert copied.look_up("thames").scores.tolist() == index.look_up("thames").scores.tolist()
+
+
+def test_an_index_of_texts_without_words():
+    assert LexicalIndex.of(["", "?"]).look_up("ada").scores.tolist() == [0, 0]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans(), st.booleans()), min_size=1, max_size=12), st.floats(0, 5))
+def test_what_picks_are_worth_falls_and_nobody_left_out_has_more(rows, weight):
+    values = np.array([row[0] for row in rows])
+    held = np.array([row[1:] for row in rows])
+    shares = np.array([0.3, 0.7])
+    places, worth = cover(values, held, shares, weight, 5)
+    assert (np.diff(worth) <= 1e-12).all()
+    assert len(set(places.tolist())) == min(5, len(rows))
+    rest = np.setdiff1d(np.arange(len(rows)), places)
+    assert (values[rest] <= worth[-1] + 1e-12).all()
+
+
+def test_hits_are_read_only_where_a_source_knows_the_words():
+    rankings = [Ranking("v", ["a"], [1.0]), Ranking("graph", ["b"], [1.0])]
+    assert read_hits("ada?", rankings, {"a": "ada", "b": ""}.__getitem__) is None
+
+
+def test_hits_are_ordered_by_their_texts_whoever_found_them():
+    texts = {"a": "Bo sang.", "b": "Ada met Bo and Ada sang.", "c": "Cy."}
+    words = QueryWords({"ada": 2.0, "bo": 1.0})
+    one, two = Ranking("v", ["a", "c"], [2.0, 1.0]), Ranking("graph", ["b", "c"], [2.0, 1.0], words=words)
+    found = read_hits("Did Ada meet Bo?", [one, two], texts.__getitem__)
+    assert found == read_hits("Did Ada meet Bo?", [two, one], texts.__getitem__)
+    assert found.order == ("b", "a")
+    assert found.covers == {"v": pytest.approx(0.2), "graph": 1.0}
