@@ -10,8 +10,9 @@ from matrix_slice import Slice, real_slice
 
 import langchain_phasegraph as langchain
 from llama_index.retrievers import phasegraph as llamaindex
-from phasegraph import FusionPipeline, Ranking, Result
+from phasegraph import Context, FusionPipeline, Ranking, Result
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
+from phasegraph.lexical import read_hits
 from phasegraph.retrieval import HitFields
 
 LIMIT = 50
@@ -70,4 +71,7 @@ def core(question: str, own: Any, better: str) -> Result:
         "vector", names, None if better == "ranks only" else scores, higher_is_better=better != "lower"
     )
     graph = GraphSource(slice_graph(tuple(real_slice().ids))).search(question, LIMIT, {"vector": vector})
-    return FusionPipeline().decide([vector, graph])
+    texts = {row["id"]: f"{row['title']}\n{row['text']}" for row in real_slice().rows}
+    return FusionPipeline().decide(
+        [vector, graph], Context(question, words=read_hits(question, [vector, graph], texts.__getitem__))
+    )

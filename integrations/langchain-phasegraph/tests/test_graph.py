@@ -102,8 +102,8 @@ async def test_fused_the_vectors_seed_the_walk_and_the_graph_states_its_backgrou
     reports = {report.source: report for report in result.reports}
     assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
     assert dict(zip(result.candidates.sources, result.weights.round(6).tolist(), strict=True)) == {
-        "graph": 0.9,
-        "vector": 0.1,
+        "graph": 0.95,
+        "vector": 0.05,
     }
     found = retriever.invoke(QUESTION)
     for document in found:

@@ -10,8 +10,9 @@ from llama_index.core.schema import QueryBundle, TextNode
 from llamaindex_stores import Looked, ids_of
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from phasegraph import FusionPipeline, Ranking
+from phasegraph import Context, FusionPipeline, Ranking
 from phasegraph.graph import GraphSource, build_graph
+from phasegraph.lexical import read_hits
 from phasegraph.sources import Gatherer, SourceSettings
 
 DATA = Path(__file__).parents[3] / "data" / "musique-openie"
@@ -61,13 +62,15 @@ class Exact:
 
 
 def test_the_same_ids_and_scores_as_the_core_on_real_questions(corpus, retriever):
-    _, queries, _, embedded, graph = corpus
+    passages, queries, _, embedded, graph = corpus
+    texts = {one["id"]: one["text"] for one in passages}
     sources = {"vector": Exact(corpus), "graph": GraphSource(graph)}
     gatherer = Gatherer({"vector": SourceSettings(), "graph": SourceSettings(depends_on=("vector",))})
     for row, query in enumerate(queries):
         found = retriever.retrieve(QueryBundle(query["question"], embedding=embedded[row].tolist()))
         gathered = gatherer.gather(sources, query["question"])
-        expected = FusionPipeline().decide(gathered.rankings)
+        words = read_hits(query["question"], gathered.rankings, texts.__getitem__)
+        expected = FusionPipeline().decide(gathered.rankings, Context(query["question"], words=words))
         assert ids_of(found) == list(expected.ids)
         assert [hit.score for hit in found] == pytest.approx(expected.scores.tolist(), abs=1e-9)
 

@@ -95,8 +95,8 @@ class WalkPath:
     """Why a passage was found.
 
     `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
-    the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it. It
-    starts elsewhere only where no seed is within six edges. `words` are those of the query that the passage has.
+    the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it,
+    back to a seed that restarting brought more. It starts elsewhere only where no seed is within six edges. `words` are those of the query that the passage has.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -116,6 +116,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     seeding: Seeding = field(repr=False)
     node_weights: FloatArray | None = field(repr=False)
     ids: tuple[str, ...]
+    follow_probability: float
     terms: QueryTerms | None = field(default=None, repr=False)
 
     def __getitem__(self, passage_id: str) -> WalkPath:
@@ -143,23 +144,26 @@ class WalkPaths(Mapping[str, WalkPath]):
         return tuple((self._node(int(nodes[place])), float(shares[place])) for place in order)
 
     def _path(self, goal: int) -> tuple[PathNode, ...]:
-        """Backwards from the goal, each time along the edge that brought most."""
-        seeds = set(self.seeding.nodes.tolist())
+        """Backwards from the goal, each time along the edge that brought most, to a seed that none brought more."""
+        masses = self.seeding.masses * ((1 - self.follow_probability) / float(self.seeding.masses.sum()))
+        restarted = dict(zip(self.seeding.nodes.tolist(), masses.tolist(), strict=True))
         mass, path = self.walked.mass, [goal]
         pull = self.graph.operator.pull()
-        while path[-1] not in seeds and len(path) <= MAX_STEPS:
+        while len(path) <= MAX_STEPS:
             here = path[-1]
             edges = slice(pull.indptr[here], pull.indptr[here + 1])
             sources = pull.indices[edges]
-            flows = mass[sources] * pull.data[edges] * self._steered(sources)
+            flows = self.follow_probability * mass[sources] * pull.data[edges] * self._steered(sources, here)
             flows[np.isin(sources, path)] = 0.0
-            if not len(flows) or flows.max() <= 0:
+            if not len(flows) or flows.max() <= restarted.get(here, 0.0):
                 break
             path.append(int(sources[int(flows.argmax())]))
+        starts = [place for place, node in enumerate(path) if node in restarted]
+        path = path[: starts[-1] + 1] if starts else path
         return tuple(self._node(node) for node in reversed(path))
 
-    def _steered(self, sources: Int32Array) -> FloatArray | float:
-        """What the query's relevance does, up to a factor, to the share of its mass that a source sends to one target.
+    def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
+        """What the query's relevance does to the share of its mass that a source sends to one target.
 
         An edge weighs ``weight * node_weights[target]``, and a source's edges share its mass: towards one target, those
         lose whose other targets are more relevant.
@@ -171,7 +175,8 @@ class WalkPaths(Mapping[str, WalkPath]):
         edges = ranges(walk.indptr.take(sources), counts)
         values = walk.weights.take(edges) * self.node_weights.take(walk.indices.take(edges))
         sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
-        return np.divide(1.0, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
+        own = self.node_weights[target]
+        return np.divide(own, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 
     def _node(self, node: int) -> PathNode:
         count = len(self.graph.passages)
@@ -352,7 +357,7 @@ class GraphSource(GraphWalker):
             walked, node_weights, size, floor=settings.floor, closeness=settings.closeness
         )
         ids, best = best_passages(self.graph, rows, scores, limit)
-        paths = WalkPaths(self.graph, walked, seeding, node_weights, ids)
+        paths = WalkPaths(self.graph, walked, seeding, node_weights, ids, settings.follow_probability)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(self.name, ids, best, background=behind, size=size, payloads=paths, reason=reason)
 
@@ -395,7 +400,7 @@ class GraphSource(GraphWalker):
         ids = tuple(graph.passages[row] for row in order.tolist())
         spread = float(scores.std())
         behind = Background(float(scores.mean()), spread, "log") if spread > 0 else None
-        paths = WalkPaths(graph, walked, seeding, node_weights, ids, terms)
+        paths = WalkPaths(graph, walked, seeding, node_weights, ids, self.walk.follow_probability, terms)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(
             self.name, ids, np.exp(values), background=behind, size=size, payloads=paths, reason=reason, words=stated

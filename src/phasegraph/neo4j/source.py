@@ -314,7 +314,9 @@ class Neo4jGraphSource:
             scores[best],
             background=behind,
             size=count,
-            payloads=WalkPaths(graph.as_graph(), walk.walked, walk.seeding, walk.node_weights, ids),
+            payloads=WalkPaths(
+                graph.as_graph(), walk.walked, walk.seeding, walk.node_weights, ids, self.walk.follow_probability
+            ),
             reason="" if walk.complete else part,
         )
 
