@@ -272,3 +272,20 @@ def test_synonyms_that_do_not_fit_are_named(folder, tmp_path, capsys):
     assert "must be that of the index to update it, 0.8; got 0.9" in capsys.readouterr().err
     assert _run(folder, tmp_path / "g", "--entities-to", tmp_path / "nowhere" / "names.txt") != 0
     assert "--entities-to: the folder of" in capsys.readouterr().err
+
+
+def test_the_tokenizer_is_kept_with_the_index_and_checked(tmp_path, capsys):
+    out = tmp_path / "index"
+    line = '{"id": "a", "title": "Die Elbe", "text": "Die Elbe ist ein Fluss."}\n'
+    (tmp_path / "corpus.jsonl").write_text(line, encoding="utf-8")
+    assert _run(tmp_path, out, "--tokenizer", "german") == 0
+    assert load_graph(out).lexical.vocabulary == ("elbe", "fluss")
+    assert _run(tmp_path, out, "--update") == 0
+    assert load_graph(out).lexical.tokenizer == "german"
+    capsys.readouterr()
+    for arguments, said in (
+        (("--update", "--tokenizer", "plain"), "--tokenizer must be that of the index to update it, german; got plain"),
+        (("--tokenizer", "klingon"), "tokenizer must be a function or one of english, german, plain"),
+    ):
+        assert _run(tmp_path, out, *arguments) != 0
+        assert said in " ".join(capsys.readouterr().err.split())

@@ -115,6 +115,7 @@ class EntityGraphRetriever(CheckedRetriever):
         extractions: Iterable[Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
         gazetteer: Iterable[str] = (),
+        tokenizer: Any = "english",
         title_key: str = "title",
         **fields: Any,
     ) -> Self:
@@ -130,6 +131,8 @@ class EntityGraphRetriever(CheckedRetriever):
         extractions, extractor, gazetteer
             ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for LangChain's graph
             documents see :func:`~langchain_phasegraph.extractions_of`.
+        tokenizer : {"english", "german", "plain"} or callable, default "english"
+            Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
         **fields
@@ -141,7 +144,7 @@ class EntityGraphRetriever(CheckedRetriever):
         graph = graph_of_documents(
             ((name, one.metadata, one.page_content) for name, one in held.items()),
             title_key=title_key, embed=None if embeddings is None else embeddings.embed_documents, vectors=vectors,
-            triples=extractions, extractor=extractor, gazetteer=gazetteer,
+            triples=extractions, extractor=extractor, gazetteer=gazetteer, tokenizer=tokenizer,
         )  # fmt: skip
         return cls(graph=graph, documents=held, embeddings=embeddings, **fields)
 

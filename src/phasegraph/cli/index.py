@@ -21,6 +21,7 @@ from phasegraph.graph.entity_graph import Extraction, checked_embeddings
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.synonyms import NameSynonyms
 from phasegraph.graph.words import normalise_name
+from phasegraph.lexical import Tokenizer, tokenizer_of
 from phasegraph.serialization import MANIFEST
 
 SAME = 1e-3
@@ -49,6 +50,7 @@ class IndexFiles:
     records: tuple[Extraction, ...] | None
     names: tuple[str, ...] | None
     synonyms: Embedded | None = None
+    tokenizer: str | None = None
 
 
 def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
@@ -114,6 +116,10 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
         raise InvalidInputError(f"--embeddings must be given exactly where the index has embeddings; it {said}")
     if given.names is not None and {name for name in map(normalise_name, given.names) if name} != old.gazetteer:
         raise InvalidInputError("--gazetteer must hold the names of the index to update it; build it anew instead")
+    if given.tokenizer not in (None, _tokenizer_of(old)):
+        raise InvalidInputError(
+            f"--tokenizer must be that of the index to update it, {_tokenizer_of(old)}; got {given.tokenizer}"
+        )
     if given.synonyms is not None:
         if old.synonyms is None:
             raise InvalidInputError("--names must be given when an index is built; it has no synonyms to update")
@@ -143,7 +149,12 @@ def built(given: IndexFiles, old: GraphIndex | None = None) -> GraphIndex:
         gazetteer=names or (),
         synonyms=synonyms,
         weights=None if old is None else old.graph.weights,
+        tokenizer=given.tokenizer if given.tokenizer is not None else _tokenizer_of(old),
     )
+
+
+def _tokenizer_of(old: GraphIndex | None) -> Tokenizer:
+    return "english" if old is None or old.graph.lexical is None else old.graph.lexical.tokenizer
 
 
 def read_files(
@@ -220,6 +231,10 @@ def index(
     names: Names = None,
     name_embeddings: NameEmbeddings = None,
     synonym_threshold: SynonymThreshold = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(help="How texts are split into words: english (default), german, or plain: no stop words out."),
+    ] = None,
     entities_to: EntitiesTo = None,
     update: Update = False,
 ) -> None:
@@ -230,7 +245,10 @@ def index(
         raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it holds other files")
     old = _stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
     synonyms = (names, name_embeddings, synonym_threshold)
+    if tokenizer is not None:
+        tokenizer_of(tokenizer)
     given, malformed = _stage("reading", lambda: read_files(corpus, embeddings, triples, gazetteer, synonyms))
+    given = replace(given, tokenizer=tokenizer)
     label = "building" if old is None else "updating"
     fresh, said = _stage(label, lambda: (built(given), "") if old is None else updated(old, given))
     if fresh is not old:

@@ -131,6 +131,7 @@ class EntityGraphRetriever(OwnRetriever):
         extractions: Iterable[Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
         gazetteer: Iterable[str] = (),
+        tokenizer: Any = "english",
         title_key: str = "title",
         **fields: Any,
     ) -> Self:
@@ -146,6 +147,8 @@ class EntityGraphRetriever(OwnRetriever):
         extractions, extractor, gazetteer
             ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for a property graph
             of the framework see :func:`read_property_graph`.
+        tokenizer : {"english", "german", "plain"} or callable, default "english"
+            Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
         **fields
@@ -157,7 +160,7 @@ class EntityGraphRetriever(OwnRetriever):
         graph = graph_of_documents(
             ((name, node.metadata, node.get_content()) for name, node in held.items()),
             title_key=title_key, embed=None if embedder is None else embedder.texts, vectors=vectors,
-            triples=extractions, extractor=extractor, gazetteer=gazetteer,
+            triples=extractions, extractor=extractor, gazetteer=gazetteer, tokenizer=tokenizer,
         )  # fmt: skip
         return cls(graph, held, embed_model=embed_model, **fields)
 
