@@ -43,7 +43,7 @@ def split(text: str) -> list[str]:
     (['who', 'met', 'ada', '東京', '京都'], [])
     """
     low = text.lower()
-    if low.isascii():
+    if low.isascii() or not _RUN.search(low):
         return _WORDS.findall(low)
     out: list[str] = []
     for found in _WORDS_OR_RUNS.findall(low):
@@ -82,7 +82,7 @@ def tokenizer_of(given: Tokenizer) -> Tokenize:
 
 def _tokens(tokenize: Tokenize, text: str) -> Sequence[str]:
     found = tokenize(text)
-    if isinstance(found, str) or not all(isinstance(one, str) for one in found):
+    if isinstance(found, str) or (found and not isinstance(found[0], str)):
         raise InvalidTypeError(f"tokenizer must give a list of words; got {found!r:.80}")
     return found
 
