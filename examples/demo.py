@@ -27,12 +27,13 @@ from phasegraph.cli.output import console, progress, show_table, write_json
 from phasegraph.evaluation.datasets import Dataset, Judgement, Query, load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, Table, compare
 from phasegraph.evaluation.peers import PEERS
-from phasegraph.evaluation.source_runs import graph_of
+from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
 from phasegraph.graph import EntityGraph
 
 BUNDLED = Path(__file__).resolve().parents[1] / "data" / "musique-openie"
 LIMIT, K = 50, 10
-SYSTEMS = ("vector", "graph", "rrf", "ensemble", "fusion-reciprocal", "fusion-relative", "phasegraph", "default")
+FRAMEWORKS = ("ensemble", "fusion-reciprocal", "fusion-relative")
+SYSTEMS = ("vector", "bm25", "graph", *FRAMEWORKS, *(f"{name}-three" for name in FRAMEWORKS), "default", "default-three")
 Embed = Callable[[str], list[float]]
 
 
@@ -161,6 +162,7 @@ def run_demo(folder: Path = BUNDLED) -> Demonstration:
         if one.ids != other.ids:
             raise PhasegraphError(f"question {query.id}: LangChain returned {one.ids}, LlamaIndex {other.ids}")
     rankings = {name: [ranking_of(result, name) for result in first] for name in ("vector", "graph")}
+    rankings["bm25"] = list(search_sources(ExperimentInput(dataset, LIMIT), ["bm25"])["bm25"].rankings)
     table = compare_systems(dataset, rankings)
     column = [str(measure) for measure in table.measures].index("LastHop@5")
     better = table.values["default"][:, column] > table.values["vector"][:, column]
@@ -171,9 +173,11 @@ def run_demo(folder: Path = BUNDLED) -> Demonstration:
 def answer_all(side: Side, dataset: Dataset) -> list[Result]:
     """Every question through the framework; its ids must be those the core decides from the same lists."""
     found = []
-    for query in progress(dataset.queries, side.name):
+    for row in progress(range(len(dataset.queries)), side.name):
+        query = dataset.queries[row]
         returned, result = side.ask(query.text)
-        decided = FusionPipeline().decide(result.candidates.rankings).ids
+        lists = result.candidates.rankings
+        decided = FusionPipeline().decide(lists, dataset.context(row, lists)).ids
         if not decided == returned == result.ids:
             raise PhasegraphError(f"question {query.id}: {side.name} returned {returned}, the core {decided}")
         found.append(result)
@@ -224,8 +228,9 @@ def show(done: Demonstration, to: Console) -> None:
     show_table(to, title_of(done.table), *as_text(done.table))
     to.print(
         f"LangChain (InMemoryVectorStore) and LlamaIndex (SimpleVectorStore) gave the core's ids on all "
-        f"{len(done.results)} questions, {done.seconds:.0f} s in all. Every system fuses the same two lists of "
-        f"{done.table.limit}; ms: fusing alone. p: exact McNemar on LastHop, Holm-corrected.\n",
+        f"{len(done.results)} questions, {done.seconds:.0f} s in all. Every system fuses the same lists of "
+        f"{done.table.limit}: vector and graph, those named -three bm25 as well. graph is our walk, seeded by vectors "
+        f"and words. ms: fusing alone. p: exact McNemar on LastHop, Holm-corrected.\n",
         markup=False,
     )
     if done.chosen is not None:

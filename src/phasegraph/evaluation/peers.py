@@ -10,7 +10,7 @@ from warnings import catch_warnings, simplefilter
 
 from phasegraph.errors import MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import TWO, Answer, Batch, System
+from phasegraph.evaluation.experiment import THREE, TWO, Answer, Batch, System
 from phasegraph.ranking import Ranking
 
 
@@ -40,7 +40,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
             return [Document(id=i, page_content=texts[i], metadata={"id": i}) for i in self.rankings[query].ids]
 
     keys = [query.id for query in dataset.queries]
-    listed: list[Any] = [Listed(rankings=dict(zip(keys, batch[source], strict=True))) for source in TWO]
+    listed: list[Any] = [Listed(rankings=dict(zip(keys, lists, strict=True))) for lists in batch.values()]
     fused = EnsembleRetriever(retrievers=listed, weights=[0.5] * len(listed))
     return [tuple(str(found.metadata["id"]) for found in fused.invoke(key)[:k]) for key in keys]
 
@@ -68,7 +68,7 @@ def query_fusion(mode: str) -> Answer:
                 return [NodeWithScore(node=TextNode(id_=i, text=texts[i]), score=score) for i, score in hits]
 
         keys = [query.id for query in dataset.queries]
-        listed: list[BaseRetriever] = [Listed(dict(zip(keys, batch[source], strict=True))) for source in TWO]
+        listed: list[BaseRetriever] = [Listed(dict(zip(keys, lists, strict=True))) for lists in batch.values()]
         fused = QueryFusionRetriever(
             listed, llm=MockLLM(), mode=FUSION_MODES(mode), similarity_top_k=k, num_queries=1, use_async=False
         )
@@ -85,12 +85,12 @@ def ranx_fusion(norm: str | None, method: str) -> Answer:
         from ranx import Run, fuse
 
         keys = [query.id for query in dataset.queries]
-        rows = {source: zip(keys, batch[source], strict=True) for source in TWO}
+        rows = {source: zip(keys, lists, strict=True) for source, lists in batch.items()}
         scores = {
             source: {key: dict(zip(ranking.ids, ranking.scores.tolist(), strict=True)) for key, ranking in found}
             for source, found in rows.items()
         }
-        runs = [Run(scores[source], name=source) for source in TWO]
+        runs = [Run(found, name=source) for source, found in scores.items()]
         with catch_warnings():
             simplefilter("ignore")  # numba's, about ranx's own casts
             fused = fuse(runs=runs, norm=norm, method=method)
@@ -108,6 +108,8 @@ _PEERS: Mapping[str, tuple[Answer, str]] = {
     "ranx-rrf": (ranx_fusion(None, "rrf"), "ranx"),
     "ranx-min-max-sum": (ranx_fusion("min-max", "sum"), "ranx"),
 }
+_WITH_BM25 = ("ensemble", "fusion-reciprocal", "fusion-relative")
 PEERS: Mapping[str, System] = MappingProxyType(
     {name: System(name, TWO, answer, about) for name, (answer, about) in _PEERS.items()}
+    | {f"{name}-three": System(f"{name}-three", THREE, *_PEERS[name]) for name in _WITH_BM25}
 )
