@@ -21,6 +21,7 @@ from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, SemanticFl
 from phasegraph.graph.linking import RESETS
 from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.graph.source import GraphSource
+from phasegraph.lexical import TOKENIZERS
 from phasegraph.ranking import Ranking, top_order
 
 RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
@@ -197,19 +198,19 @@ def _vector(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> Sourc
 
 
 def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """BM25 (bm25s, its defaults, English stop words, no stemming); hits with a positive score only."""
+    """BM25 (bm25s, its defaults; words as our walk splits them, without stemming); hits with a positive score only."""
     try:
         import bm25s
     except ImportError as error:
         raise MissingDependencyError("bm25 needs bm25s; pip install 'phasegraph[eval]'") from error
     data = inputs.dataset
     ids = [passage.id for passage in data.passages]
-    texts = [passage.content for passage in data.passages]
+    split = TOKENIZERS["english"]
     index = bm25s.BM25()
-    index.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
+    index.index([list(split(passage.content)) for passage in data.passages], show_progress=False)
 
     def search(row: int) -> Ranking:
-        words = bm25s.tokenize(data.queries[row].text, stopwords="en", return_ids=False, show_progress=False)[0]
+        words = list(split(data.queries[row].text))
         scores = np.zeros(len(ids)) if not words else index.get_scores(words).astype(np.float64)
         best = top_order(scores, ids, inputs.limit)
         best = best[scores[best] > 0]
