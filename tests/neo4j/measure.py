@@ -54,7 +54,7 @@ def main() -> None:
             online = Neo4jGraphSource(connection, CORPUS, method="gds", walk=static)
             online.verify()
             local = {
-                f"in memory to {tolerance:g}": GraphSource(graph, walk=replace(static, tolerance=tolerance))
+                f"in memory to {tolerance:g}": GraphSource(graph, walk=replace(static, tolerance=tolerance), words=None)
                 for tolerance in (1e-9, static.tolerance)
             }
             compare("GDS, no relevance", online, local, asked)

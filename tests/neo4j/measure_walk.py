@@ -60,7 +60,7 @@ def main() -> None:
     """Write, walk, drop."""
     asked = questions(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
     made = records()
-    local = GraphSource(GraphRecords(made).graph()).prepare()
+    local = GraphSource(GraphRecords(made).graph(), words=None).prepare()
     began = time.perf_counter()
     wanted = [local.search(question, 20, {"vector": ranking}).ids for question, ranking in asked]
     print(f"in memory: {1000 * (time.perf_counter() - began) / len(asked):.1f} ms a question")

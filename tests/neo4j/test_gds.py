@@ -90,7 +90,7 @@ def test_the_first_passages_are_those_of_an_exact_walk_in_memory(stored):
     connection, graph = stored
     exact = WalkSettings(relevance=False, tolerance=1e-9)
     there = Neo4jGraphSource(connection, "gds", method="gds", walk=exact)
-    here = GraphSource(graph, walk=exact)
+    here = GraphSource(graph, walk=exact, words=None)
     for question, ranking in questions(6, SLICE):
         online, local = there.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
         assert online.ids == local.ids

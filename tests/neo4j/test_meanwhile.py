@@ -90,7 +90,7 @@ def test_passages_that_go_while_a_search_is_under_way_do_not_break_it(driver, co
 
 def test_hits_that_the_corpus_does_not_hold_are_no_passages_of_it(connection):
     write_graph(connection, records(COUNT), corpus="k")
-    in_memory = GraphSource(read_graph(connection, corpus="k").graph())
+    in_memory = GraphSource(read_graph(connection, corpus="k").graph(), words=None)
     query, dense = questions(1, 3 * COUNT)[0]
     assert not {each.id for each in records(COUNT)}.issuperset(dense.ids)
     ours = in_memory.search(query, 10, {"vector": dense})
@@ -127,7 +127,7 @@ def test_a_name_that_nothing_mentions_any_more_takes_no_mass(connection):
     write_graph(connection, TWO[:1], corpus="k")
     connection.write("CREATE (:PhasegraphEntity {corpus: 'k', name: 'cy'})")
     dense = Ranking("vector", ["1"], np.array([0.5]))
-    in_memory = GraphSource(read_graph(connection, corpus="k").graph()).search("Who is Cy?", 5, {"vector": dense})
+    in_memory = GraphSource(read_graph(connection, corpus="k").graph(), words=None).search("Who is Cy?", 5, {"vector": dense})
     found = Neo4jGraphSource(connection, "k").search("Who is Cy?", 5, {"vector": dense})
     assert found.scores.tolist() == pytest.approx(in_memory.scores.tolist())
 

@@ -201,7 +201,7 @@ def test_the_server_walks_as_we_do(stored):
     walk = WalkSettings(relevance=False, tolerance=1e-9)
     there = Neo4jGraphSource(connection, "walk", method="gds", walk=walk)
     assert there.verify() == SLICE
-    here = GraphSource(graph, walk=walk)
+    here = GraphSource(graph, walk=walk, words=None)
     for question, ranking in questions(3, SLICE):
         online, local = there.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
         assert online.ids == local.ids

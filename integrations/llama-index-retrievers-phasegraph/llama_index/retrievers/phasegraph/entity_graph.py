@@ -188,7 +188,8 @@ class EntityGraphRetriever(OwnRetriever):
             corpus is named, else detected.
         load : bool, default True
             Read the graph now and walk it in memory; or walk it in Neo4j, for graphs that are not to be held here
-            (only those of ``write_graph``). What changes in Neo4j later is seen with False only.
+            (only those of ``write_graph``), without the words of the passages. What changes in Neo4j later is seen with
+            False only.
         embed_model : BaseEmbedding, optional
             Embeds every passage and each query; with `load` only.
         **fields
