@@ -33,7 +33,15 @@ from phasegraph.graph import EntityGraph
 BUNDLED = Path(__file__).resolve().parents[1] / "data" / "musique-openie"
 LIMIT, K = 50, 10
 FRAMEWORKS = ("ensemble", "fusion-reciprocal", "fusion-relative")
-SYSTEMS = ("vector", "bm25", "graph", *FRAMEWORKS, *(f"{name}-three" for name in FRAMEWORKS), "default", "default-three")
+SYSTEMS = (
+    "vector",
+    "bm25",
+    "graph",
+    *FRAMEWORKS,
+    *(f"{name}-three" for name in FRAMEWORKS),
+    "default",
+    "default-three",
+)
 Embed = Callable[[str], list[float]]
 
 

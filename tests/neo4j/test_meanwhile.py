@@ -127,7 +127,9 @@ def test_a_name_that_nothing_mentions_any_more_takes_no_mass(connection):
     write_graph(connection, TWO[:1], corpus="k")
     connection.write("CREATE (:PhasegraphEntity {corpus: 'k', name: 'cy'})")
     dense = Ranking("vector", ["1"], np.array([0.5]))
-    in_memory = GraphSource(read_graph(connection, corpus="k").graph(), words=None).search("Who is Cy?", 5, {"vector": dense})
+    in_memory = GraphSource(read_graph(connection, corpus="k").graph(), words=None).search(
+        "Who is Cy?", 5, {"vector": dense}
+    )
     found = Neo4jGraphSource(connection, "k").search("Who is Cy?", 5, {"vector": dense})
     assert found.scores.tolist() == pytest.approx(in_memory.scores.tolist())
 

@@ -32,7 +32,7 @@ def manual_pages(folder: Path) -> list[dict[str, str]]:
             continue
         title, texts = path.name.split(".")[0], [""]
         for line in gzip.decompress(path.read_bytes()).decode("utf-8", "replace").splitlines():
-            if line.startswith((".\\\"", "'", ".TH", ".so", ".de", ".ds", ".nr", ".if", ".ie", ".el")):
+            if line.startswith(('.\\"', "'", ".TH", ".so", ".de", ".ds", ".nr", ".if", ".ie", ".el")):
                 continue
             plain = re.sub(r"^\.[A-Za-z]{1,2}\b\s*", "", line)
             plain = re.sub(r"\\f.|\\[,/&]|\\s[-+]?\d", "", plain).replace("\\-", "-").replace('"', "")

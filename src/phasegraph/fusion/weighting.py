@@ -64,12 +64,12 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     greatest agreement with any, and g that of the walk with the rest. A walk that went wrong, or that of another
     question, finds agreement nowhere and weighs nothing; a source that went wrong loses its share to those that agree.
 
-    For other walks: the *support* of two sources is their rank-biased overlap (p = .8) over the first 20 hits, mapped from [.2, .4]
-    to [0, 1]. The walk's *effective number* is the exponential of the entropy of the shares of its 20 largest
-    scores. A sharp walk (13 or fewer) leaves the vectors a weight of .1, a diffuse one (16 or more) .9; where there
-    are further sources the bounds are 10 and 13, and the weight of each of them rises to .95. The walk keeps its
-    share as far as some source supports it, so that a walk which went wrong hands its weight to the others; vectors
-    are doubted only where two others agree without them.
+    For other walks: the *support* of two sources is their rank-biased overlap (p = .8) over the first 20 hits, mapped
+    from [.2, .4] to [0, 1]. The walk's *effective number* is the exponential of the entropy of the shares of its 20
+    largest scores. A sharp walk (13 or fewer) leaves the vectors a weight of .1, a diffuse one (16 or more) .9; where
+    there are further sources the bounds are 10 and 13, and the weight of each of them rises to .95. The walk keeps its
+    share as far as some source supports it, so that a walk which went wrong hands its weight to the others; vectors are
+    doubted only where two others agree without them.
 
     It looks at the first 20 hits of each list and nothing else, so it is the same for lists of 20 and of 200. A
     change within them moves the weights of all candidates; a hit raised there may for that reason fall.

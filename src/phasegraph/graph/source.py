@@ -96,7 +96,8 @@ class WalkPath:
 
     `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
     the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it,
-    back to a seed that restarting brought more. It starts elsewhere only where no seed is within six edges. `words` are those of the query that the passage has.
+    back to a seed that restarting brought more. It starts elsewhere only where no seed is within six edges.
+    `words` are those of the query that the passage has.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -175,7 +176,7 @@ class WalkPaths(Mapping[str, WalkPath]):
         edges = ranges(walk.indptr.take(sources), counts)
         values = walk.weights.take(edges) * self.node_weights.take(walk.indices.take(edges))
         sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
-        own = self.node_weights[target]
+        own = float(self.node_weights[target])
         return np.divide(own, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
 
     def _node(self, node: int) -> PathNode:

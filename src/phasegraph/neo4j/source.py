@@ -147,10 +147,10 @@ class Neo4jGraphSource:
 
     Notes
     -----
-    Scores, background and evidence are those of ``GraphSource(words=None)`` over the same corpus. A walk that would need
-    more than `FetchSettings.nodes`, or more time than there is, is cut short, and `Ranking.reason` says how much of its
-    mass it left waiting. Edges are kept in memory until the corpus changes; answers do not depend on them. It pickles
-    if its connection does (and `allowed`, where that is a function), without the edges.
+    Scores, background and evidence are those of ``GraphSource(words=None)`` over the same corpus. A walk that would
+    need more than `FetchSettings.nodes`, or more time than there is, is cut short, and `Ranking.reason` says how much
+    of its mass it left waiting. Edges are kept in memory until the corpus changes; answers do not depend on them. It
+    pickles if its connection does (and `allowed`, where that is a function), without the edges.
     """
 
     connection: Neo4jConnection
