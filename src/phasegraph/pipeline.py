@@ -23,7 +23,16 @@ from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator,
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
 from phasegraph.fusion import FUSION_RULES, FusionRule
 from phasegraph.fusion.weighting import WEIGHTINGS
-from phasegraph.priors import Context, Prior, prior_from_dict
+from phasegraph.priors import (
+    EXACT_MATCH,
+    Context,
+    ExactMatchBonus,
+    FieldReading,
+    Prior,
+    Superposition,
+    SuperpositionPrior,
+    prior_from_dict,
+)
 from phasegraph.ranking import (
     Candidates,
     PoolCapMode,
@@ -121,7 +130,43 @@ def check_priors(value: object) -> tuple[Any, ...]:
     for one in value:
         if not callable(one) or isinstance(one, type) or not hasattr(one, "additive") or not hasattr(one, "to_dict"):
             raise InvalidTypeError(f"priors must hold priors; got {one!r}")
+    for kind in (ExactMatchBonus, SuperpositionPrior):
+        if sum(isinstance(one, kind) for one in value) > 1:
+            raise InvalidInputError(f"priors must hold at most one {kind.__name__}; got {value!r}")
     return tuple(value)
+
+
+def without_exact_match(candidates: Candidates) -> Candidates:
+    """The candidates, all of them, as the sources proper returned them."""
+    if EXACT_MATCH not in candidates.sources:
+        return candidates
+    keep = [column for column, name in enumerate(candidates.sources) if name != EXACT_MATCH]
+    return Candidates(
+        candidates.ids,
+        tuple(candidates.sources[column] for column in keep),
+        tuple(candidates.rankings[column] for column in keep),
+        tuple(candidates.positions[column] for column in keep),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighed:
+    """What the priors of a pipeline make of the candidates of one query.
+
+    Parameters
+    ----------
+    bonuses, factors : (n,) array of float or None
+        Added to, and multiplied with, the fused values; None where nothing is.
+    readings : tuple of FieldReading
+        How many candidates held each field that is read.
+    superposition : Superposition or None
+        Of the candidates, where a prior works it out.
+    """
+
+    bonuses: FloatArray | None = None
+    factors: FloatArray | None = None
+    readings: tuple[FieldReading, ...] = ()
+    superposition: Superposition | None = None
 
 
 _TOP, _DEPTH = 10, 50
@@ -361,7 +406,8 @@ class Shortlist:
         Calibrated values, missing ones filled in where the rule has terms.
     fused, final : (n,) array of float
         Without and with the priors that multiply.
-    bonuses, factors : (n,) array of float or None
+    weighed : Weighed
+        What the priors say.
     rows : (p,) array of int
         The accepted candidates, best first: k of them, or as many as a selection chooses among.
     outcome : AcceptanceOutcome or None
@@ -377,8 +423,7 @@ class Shortlist:
     values: FloatArray
     fused: FloatArray
     final: FloatArray
-    bonuses: FloatArray | None
-    factors: FloatArray | None
+    weighed: Weighed
     rows: IntArray
     outcome: AcceptanceOutcome | None
 
@@ -403,8 +448,8 @@ class Shortlist:
         context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
         rows, extras, warned = self._selected(context)
         contributed, calibrated = self._explained(rows)
-        agreed = agreement(self.candidates.rankings)
-        bonuses, factors = self.bonuses, self.factors
+        agreed = agreement(without_exact_match(self.candidates).rankings)
+        bonuses, factors = self.weighed.bonuses, self.weighed.factors
         return Result(
             ids=tuple(map(self.candidates.ids.__getitem__, rows.tolist())),
             scores=publish(self.final[rows]),
@@ -434,6 +479,8 @@ class Shortlist:
         """Rows of the answer, what acceptance and selection say of it, and what the caller should know."""
         rows, policy = self.rows, self.pipeline.selection
         extras: dict[str, object] = {} if self.outcome is None else {"acceptance": self.outcome}
+        if self.weighed.readings:
+            extras["priors"] = self.weighed.readings
         warned: tuple[str, ...] = ()
         if self.outcome is not None:
             warned = tuple(
@@ -448,7 +495,9 @@ class Shortlist:
             warned += failed
         if self.pipeline.strict and warned:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
-        return rows, extras, warned
+        if self.weighed.superposition is not None:
+            extras["energy"] = self.weighed.superposition.energy[rows]
+        return rows, extras, (*warned, *(one.warning for one in self.weighed.readings if one.warning))
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
         """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
@@ -553,7 +602,8 @@ class FusionPipeline:
     consensus_bounded : bool, default False
         Read the bonus as a share of the largest fused value.
     priors : tuple of Prior
-        Multipliers and bonuses from the context.
+        Multipliers from what the hits, or the context, say of a candidate, and :class:`~phasegraph.ExactMatchBonus`,
+        one more source. ``extras["priors"]`` of the result counts what was missing.
     accept : AcceptancePolicy, optional
         Thresholds per source, over calibrated values and for the published score; what is not accepted is not
         returned. Default: everything is accepted.
@@ -617,6 +667,8 @@ class FusionPipeline:
         check_choice("weighting", self.weighting, WEIGHTINGS)
         put(self, "consensus_bonus", check_number("consensus_bonus", self.consensus_bonus))
         put(self, "priors", check_priors(self.priors))
+        if self.weights is not None and self._exact_match is not None and EXACT_MATCH in self.weights:
+            raise InvalidInputError(f"weights must not name {EXACT_MATCH!r}: its weight is that of ExactMatchBonus")
         for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
             if not isinstance(getattr(self, name), kind | None):
                 raise InvalidTypeError(f"{name} must be a {kind.__name__} or None; got {getattr(self, name)!r}")
@@ -751,6 +803,13 @@ class FusionPipeline:
         fused = self._to_fuse(rankings, context)
         if self.pool_caps:
             fused = apply_caps(fused, self.pool_caps, self.pool_cap_mode)
+        readings: tuple[FieldReading, ...] = ()
+        if self.priors and fused:
+            context = replace(context, rankings=tuple(sorted(fused, key=_SOURCE)))
+            if (exact := self._exact_match) is not None and all(one.source != EXACT_MATCH for one in fused):
+                made, reading = exact.ranking(pool(fused).ids, context)
+                rankings, readings = [*rankings, made], (reading,)
+                fused += [made] if made.ids else []
         scaled, failed = calibrate_all(fused, self.calibrators, self.calibrator)
         candidates = pool([ranking for ranking in fused if ranking.source in scaled] if failed else fused)
         found = list(map(scaled.__getitem__, candidates.sources))
@@ -762,28 +821,29 @@ class FusionPipeline:
             none, width = np.empty(0), len(candidates.sources)
             return Shortlist(
                 chosen, candidates, found, context, settled, degraded, np.empty(width), np.empty((0, width)), none,
-                none, None, None, np.empty(0, dtype=np.intp), None,
+                none, Weighed(), np.empty(0, dtype=np.intp), None,
             )  # fmt: skip
         weights = self._weights(candidates, context)
         total, values = self._apply_rule(candidates, found, weights)
-        bonuses = factors = None
+        weighed = Weighed()
         if self.priors or self.consensus_bonus > 0:
-            bonuses = self._bonuses(candidates, total, context)
-            factors = self._factors(candidates, context)
-        if bonuses is not None:
-            total = total + bonuses
-        final = total if factors is None else with_prior(total, factors)
+            weighed = self._weigh(candidates, total, context, readings)
+        if weighed.bonuses is not None:
+            total = total + weighed.bonuses
+        final = total if weighed.factors is None else with_prior(total, weighed.factors)
         outcome = None
         depth = chosen.k if self.selection is None else max(chosen.k, SELECTION_POOL)
         if self.accept is None:
             rows = top_order(final, candidates.ids, depth)
         else:
-            outcome = self.accept.decide(candidates, values, publish(final), candidates.sources)
+            own = without_exact_match(candidates)
+            kept = [column for column, name in enumerate(candidates.sources) if name in own.sources]
+            outcome = self.accept.decide(own, values[:, kept], publish(final), own.sources)
             allowed = np.flatnonzero(outcome.accepted)
             rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
         return Shortlist(
-            chosen, candidates, found, context, settled, degraded, weights, values, total, final, bonuses, factors,
-            rows, outcome,
+            chosen, candidates, found, context, settled, degraded, weights, values, total, final, weighed, rows,
+            outcome,
         )  # fmt: skip
 
     def _to_fuse(self, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
@@ -792,10 +852,13 @@ class FusionPipeline:
             raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
         if not isinstance(context, Context):
             raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
-        weights, chosen = self.weights, []
+        weights, chosen, exact = self.weights, [], self._exact_match
         for ranking in rankings:
             if not isinstance(ranking, Ranking):
                 raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+            if exact is not None and ranking.source == EXACT_MATCH:  # of a result that is replayed
+                chosen += [ranking] if ranking.ids else []
+                continue
             if weights is not None and ranking.source not in weights:
                 raise InvalidInputError(
                     f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}"
@@ -806,11 +869,15 @@ class FusionPipeline:
 
     def _weights(self, candidates: Candidates, context: Context) -> FloatArray:
         """(m,) weights over the sources that answered, divided once by their sum in name order."""
+        own = without_exact_match(candidates)
         if self.weights is None:
             witness = () if context.words is None else context.words.order
-            given = WEIGHTINGS[self.weighting](candidates.rankings, witness).tolist()
+            given = WEIGHTINGS[self.weighting](own.rankings, witness).tolist()
         else:
-            given = list(map(self.weights.__getitem__, candidates.sources))
+            given = list(map(self.weights.__getitem__, own.sources))
+        if own is not candidates and self._exact_match is not None:
+            unit = 1.0 if self.weights is not None else math.fsum(given) / len(given)
+            given.insert(candidates.sources.index(EXACT_MATCH), unit * self._exact_match.weight)
         most = max(given)
         scaled = [weight / most for weight in given]
         total = math.fsum(scaled)
@@ -833,32 +900,49 @@ class FusionPipeline:
             total += rule.terms(values[:, column], weight)
         return total, values
 
-    def _bonuses(self, candidates: Candidates, fused: FloatArray, context: Context) -> FloatArray | None:
-        bonuses: FloatArray | None = None
-        if self.consensus_bonus > 0 and len(candidates.sources) > 1:
-            top = float(np.abs(fused).max())
-            size = self.consensus_bonus * top if self.consensus_bounded else self.consensus_bonus
-            if size > top:
-                warnings.warn(
-                    f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
-                    "sources returned comes before every other",
-                    PhasegraphWarning,
-                    stacklevel=5,
-                )
-            bonuses = np.where(candidates.returned >= 2, size, 0.0)
-        for prior in self.priors:
-            if prior.additive:
-                added = prior(candidates.ids, context)
-                bonuses = added if bonuses is None else bonuses + added
-        return bonuses
+    @property
+    def _exact_match(self) -> ExactMatchBonus | None:
+        """The prior that is one more source, if there is one and it counts."""
+        return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)
 
-    def _factors(self, candidates: Candidates, context: Context) -> FloatArray | None:
+    def _weigh(
+        self, candidates: Candidates, fused: FloatArray, context: Context, readings: tuple[FieldReading, ...]
+    ) -> Weighed:
+        """What consensus and priors add and multiply."""
+        bonuses = self._consensus(candidates, fused)
         factors: FloatArray | None = None
+        state: Superposition | None = None
         for prior in self.priors:
-            if not prior.additive:
-                values = prior(candidates.ids, context)
+            if isinstance(prior, ExactMatchBonus):
+                continue
+            if isinstance(prior, SuperpositionPrior):
+                state, read = prior.state(candidates.ids, context)
+                values = prior.multipliers(state)
+            elif hasattr(prior, "weigh"):
+                values, read = prior.weigh(candidates.ids, context)
+            else:
+                values, read = prior(candidates.ids, context), ()
+            readings += read
+            if prior.additive:
+                bonuses = values if bonuses is None else bonuses + values
+            else:
                 factors = values if factors is None else factors * values
-        return factors
+        return Weighed(bonuses, factors, readings, state)
+
+    def _consensus(self, candidates: Candidates, fused: FloatArray) -> FloatArray | None:
+        own = without_exact_match(candidates)
+        if self.consensus_bonus <= 0 or len(own.sources) < 2:
+            return None
+        top = float(np.abs(fused).max())
+        size = self.consensus_bonus * top if self.consensus_bounded else self.consensus_bonus
+        if size > top:
+            warnings.warn(
+                f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
+                "sources returned comes before every other",
+                PhasegraphWarning,
+                stacklevel=6,
+            )
+        return np.where(own.returned >= 2, size, 0.0)
 
     def calibrator_of(self, ranking: Ranking) -> Calibrator:
         """The calibrator this pipeline uses for a ranking: the source's own, or the one for all."""
@@ -924,7 +1008,11 @@ def _settle_reports(
 
 def _refuse(reports: Sequence[SourceReport]) -> None:
     bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
-    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "per_list"]
+    bad += [
+        f"{one.source}: calibrated by its list alone"
+        for one in reports
+        if one.calibration == "per_list" and one.source != EXACT_MATCH
+    ]
     bad += drifts(reports)
     if bad:
         raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")

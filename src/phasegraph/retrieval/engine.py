@@ -29,7 +29,6 @@ from phasegraph.errors import (
 )
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_min_agreement
-from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
 from phasegraph.retrieval.reading import join_by_text
@@ -211,7 +210,7 @@ class FusionEngine:
     ) -> tuple[Shortlist, Sequence[Ranking]]:
         rankings, joined = join_by_text(found.rankings, self.access.text)
         reports = self._noted(found.reports, sources, joined)
-        context = self.access.context(query, rankings) if self.pipeline.priors else Context(query=query)
+        context = self.access.context(query)
         words = self.access.words(query, rankings)
         context = context if words is None else replace(context, words=words)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
@@ -676,7 +675,7 @@ def decide_lists(
     for name, lines in joined.items():
         notes[name] += lines
     reports = with_notes([SourceReport.of(one) for one in rankings], notes)
-    context = access.context(query or "", rankings) if pipeline.priors else Context(query=query or "")
+    context = access.context(query or "")
     context = replace(context, words=access.words(query or "", rankings))
     result = pipeline.decide(rankings, context, reports=reports)
     hits = select_hits(result, access.text)
