@@ -31,6 +31,7 @@ from phasegraph.priors import (
     Prior,
     Superposition,
     SuperpositionPrior,
+    UnitPrior,
     prior_from_dict,
 )
 from phasegraph.ranking import (
@@ -553,7 +554,14 @@ def _costs(context: Context, ids: Sequence[str]) -> FloatArray:
 
 
 KIND, VERSION = "pipeline", 1
-_PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
+_PAPER: Mapping[str, tuple[float, int | None, PoolCapMode]] = {
+    "musique": (0.7, 30, "list"),
+    "2wiki": (0.4, 20, "list"),
+    "hard-slice": (0.3, None, "list"),
+    "legacy": (0.4, 50, "unique_only"),
+}
+_ADR_WEIGHTS = MappingProxyType({"lexical": 1.0, "vector": 1.0, "graph": 0.35})
+_CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "lexical": 0.2})
 _SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrgetter("missing")
 _PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
@@ -593,8 +601,10 @@ class FusionPipeline:
     rule_options : mapping of str to object
         Its keyword options. A rule that expects percentiles or values in [0, 1] needs calibrators that give them.
     weights : mapping of str to float, optional
-        By source name, >= 0, not all 0; divided by their sum over the sources that answered. A source whose
-        weight is 0 is not fused. A source that is not named is an error. Default: by `weighting`.
+        By source name, >= 0, not all 0; divided by their sum over the sources that answered, except that under a rule
+        which the literature does not divide (reciprocal rank, CombSUM and others: ``FUSION_RULES[rule].sums``) equal
+        weights count 1 each. A source whose weight is 0 is not fused. A source that is not named is an error.
+        Default: by `weighting`.
     weighting : {"adaptive", "equal", "roles"}, default "adaptive"
         Weights where none are given.
     consensus_bonus : float, default 0
@@ -684,8 +694,9 @@ class FusionPipeline:
 
         Parameters
         ----------
-        configuration : {"musique", "2wiki"}, default "musique"
-            Vector weight .7 with the graph list capped at 30, or .4 with 20.
+        configuration : {"musique", "2wiki", "hard-slice", "legacy"}, default "musique"
+            Vector weight .7 with the graph list capped at 30; .4 with 20; .3 uncapped; .4 with the graph's own
+            additions, those hits that the vectors lack, capped at 50.
 
         Returns
         -------
@@ -698,7 +709,9 @@ class FusionPipeline:
 
         Notes
         -----
-        Sources are named ``vector`` and ``graph``. The bonus's size is not recoverable from the paper: 0 here.
+        Sources are named ``vector`` and ``graph``. The bonus's size is not recoverable from the paper: 0 here. Of the
+        legacy configuration the paper states the cap alone; the weight is that of ``2wiki``, and that the cap counts
+        divergent hits only is one of two readings.
 
         References
         ----------
@@ -706,9 +719,10 @@ class FusionPipeline:
         """
         if configuration not in _PAPER:
             raise InvalidInputError(f"configuration must be one of {sorted(_PAPER)}; got {configuration!r}")
-        vector_weight, cap = _PAPER[configuration]
+        vector_weight, cap, mode = _PAPER[configuration]
         return cls(
-            pool_caps={"graph": cap},
+            pool_caps={} if cap is None else {"graph": cap},
+            pool_cap_mode=mode,
             calibrator=ListCalibrator("percentile"),
             rule="boltzmann",
             weights={"vector": vector_weight, "graph": 1.0 - vector_weight},
@@ -730,6 +744,12 @@ class FusionPipeline:
         Returns
         -------
         FusionPipeline
+
+        Examples
+        --------
+        >>> lists = [Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["y"], [9.0])]
+        >>> bool(FusionPipeline.reciprocal_rank().decide(lists).fused[0] == 1 / 61 + 1 / 62)
+        True
         """
         return cls(
             calibrator=ListCalibrator("raw"),
@@ -738,6 +758,119 @@ class FusionPipeline:
             weights=weights,
             weighting="equal",
         )
+
+    @classmethod
+    def adr(
+        cls,
+        weights: Mapping[str, float] | None = None,
+        *,
+        rank_constant: float = 60.0,
+        exact_match: float = 1.0,
+        importance: str = "importance",
+        strength: float = 0.3,
+    ) -> FusionPipeline:
+        """Build the design record's pipeline: weighted reciprocal rank, exact matches as a source, importance.
+
+        Parameters
+        ----------
+        weights : mapping of str to float, optional
+            Default ``lexical`` 1, ``vector`` 1, ``graph`` .35; sources that are not there do no harm.
+        rank_constant : float, default 60
+            > 0.
+        exact_match : float, default 1
+            Weight of :class:`~phasegraph.ExactMatchBonus`, >= 0; the record names the bonus and gives no size.
+        importance : str, default "importance"
+            Metadata field in [0, 1].
+        strength : float, default 0.3
+            In [0, 1]; the fused value is multiplied by ``(1 - strength) + strength * importance``.
+
+        Returns
+        -------
+        FusionPipeline
+        """
+        return replace(
+            cls.reciprocal_rank(_ADR_WEIGHTS if weights is None else weights, rank_constant=rank_constant),
+            priors=(ExactMatchBonus(exact_match), UnitPrior(importance, strength)),
+        )
+
+    @classmethod
+    def convex(
+        cls, weights: Mapping[str, float] | None = None, *, infima: Mapping[str, float] | None = None
+    ) -> FusionPipeline:
+        """Build TM2C2: theoretical min-max of each list, then a convex combination.
+
+        Parameters
+        ----------
+        weights : mapping of str to float, optional
+            Default ``vector`` .8, ``lexical`` .2; tune them.
+        infima : mapping of str to float, optional
+            The lowest score that each source's scorer can give. Default: -1 (a cosine) for ``vector``, 0 (BM25, a
+            walk's mass) for any other.
+
+        Returns
+        -------
+        FusionPipeline
+
+        Notes
+        -----
+        A source that lacks a candidate gives it its infimum, that is 0, where the paper scores the union exactly. A
+        source with a score below its infimum is reported as failed.
+
+        References
+        ----------
+        .. [1] Bruch, Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", arXiv:2210.11934
+
+        Examples
+        --------
+        >>> lists = [Ranking("vector", ["x", "y"], [0.8, 0.2]), Ranking("lexical", ["y"], [9.0])]
+        >>> found = FusionPipeline.convex().decide(lists)
+        >>> found.ids, found.fused.round(4)
+        (('x', 'y'), array([0.8   , 0.7333]))
+        """
+        given = _CONVEX_WEIGHTS if weights is None else check_weights_mapping(weights)
+        lowest = dict.fromkeys(given, 0.0) | {"vector": -1.0} | dict(check_mapping("infima", infima or {}))
+        unknown = sorted(set(infima or {}) - set(given))
+        if unknown:
+            raise InvalidInputError(f"infima must name sources among {sorted(given)}; got {unknown}")
+        own = {name: ListCalibrator("theoretical_min_max", {"infimum": lowest[name]}) for name in given}
+        return cls(calibrator=ListCalibrator("min_max"), calibrators=own, weights=given)
+
+    @classmethod
+    def named(cls, name: str, /, weights: Mapping[str, float] | None = None) -> FusionPipeline:
+        """Build a preset or a fusion rule by its name.
+
+        Parameters
+        ----------
+        name : str
+            ``default``, ``reciprocal_rank``, ``adr``, ``convex``, ``min-max-sum``, ``z-score-sum``, ``phasegraph``,
+            ``phasegraph-2wiki``, ``phasegraph-hard-slice``, ``phasegraph-legacy`` or a name in ``FUSION_RULES``: a
+            rule with the calibrator that it expects.
+        weights : mapping of str to float, optional
+            By source name, in place of the preset's own; rules have equal ones.
+
+        Returns
+        -------
+        FusionPipeline
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such name, or a weight is wrong.
+
+        Examples
+        --------
+        >>> FusionPipeline.named("comb_mnz").calibrator
+        ListCalibrator(name='min_max', options=mappingproxy({}))
+        """
+        check_choice("the name of a preset or a rule", name, PIPELINE_NAMES)
+        if name in _PRESETS:
+            made = _PRESETS[name](cls)
+            return made if weights is None else replace(made, weights=weights)
+        if name == "convex":
+            return cls.convex(weights)
+        by = FUSION_RULES[name].calibrator
+        calibrator = BackgroundCalibrator() if by == "background" else ListCalibrator(by)
+        return cls(calibrator=calibrator, rule=name, weights=weights, weighting="equal")
 
     def decide(
         self,
@@ -868,7 +1001,10 @@ class FusionPipeline:
         return chosen
 
     def _weights(self, candidates: Candidates, context: Context) -> FloatArray:
-        """(m,) weights over the sources that answered, divided once by their sum in name order."""
+        """(m,) weights over the sources that answered, divided once by their sum in name order.
+
+        Under a rule that the literature does not divide, 1 each where they are all equal.
+        """
         own = without_exact_match(candidates)
         if self.weights is None:
             witness = () if context.words is None else context.words.order
@@ -880,6 +1016,8 @@ class FusionPipeline:
             given.insert(candidates.sources.index(EXACT_MATCH), unit * self._exact_match.weight)
         most = max(given)
         scaled = [weight / most for weight in given]
+        if FUSION_RULES[self.rule].sums and min(scaled) == 1.0:
+            return np.ones(len(scaled))
         total = math.fsum(scaled)
         return np.array([weight / total for weight in scaled])
 
@@ -980,6 +1118,22 @@ class FusionPipeline:
     def load(cls, path: str | os.PathLike[str]) -> FusionPipeline:
         """Read a saved pipeline; IntegrityError if the file is damaged, foreign or newer."""
         return cls.from_dict(read_document(path, KIND, VERSION))
+
+
+_PRESETS: Mapping[str, Callable[[type[FusionPipeline]], FusionPipeline]] = MappingProxyType(
+    {
+        "default": lambda kind: kind(),
+        "reciprocal_rank": lambda kind: kind.reciprocal_rank(),
+        "adr": lambda kind: kind.adr(),
+        "min-max-sum": lambda kind: kind.named("comb_sum"),
+        "z-score-sum": lambda kind: replace(kind.named("comb_sum"), calibrator=ListCalibrator("z_score")),
+        "phasegraph": lambda kind: kind.phasegraph(),
+        "phasegraph-2wiki": lambda kind: kind.phasegraph("2wiki"),
+        "phasegraph-hard-slice": lambda kind: kind.phasegraph("hard-slice"),
+        "phasegraph-legacy": lambda kind: kind.phasegraph("legacy"),
+    }
+)
+PIPELINE_NAMES = (*_PRESETS, "convex", *FUSION_RULES)
 
 
 def _settle_reports(

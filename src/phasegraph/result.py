@@ -91,7 +91,7 @@ class Result:
     calibrated : (k, m) array of float
         On the common scale, missing ones filled in.
     weights : (m,) array of float
-        Used for this query; they sum to 1.
+        Used for this query; they sum to 1, or are 1 each under a rule that the literature does not divide.
     bonuses, priors : (k,) array of float
         Added to, and multiplied with, the fused value.
     rows : (k,) array of int
@@ -111,7 +111,8 @@ class Result:
     warnings : tuple of str
         What the caller should know.
     extras : mapping of str to object
-        Outcome of acceptance and of selection, where they ran.
+        Where they ran: the outcome of ``acceptance`` and of ``selection``; under ``priors`` how many candidates held
+        the fields that were read; under ``energy`` that of each result, where a prior works it out.
     """
 
     ids: tuple[str, ...]
