@@ -62,7 +62,6 @@ def test_a_peer_leaves_the_lists_as_they_were(dataset, batch):
 
 
 @pytest.mark.slow  # it compiles for a minute
-@pytest.mark.xdist_group("ranx")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "pipeline"),

@@ -146,7 +146,6 @@ def test_random_runs_get_the_textbook_s_values(tmp_path, name, norm, method) -> 
 
 
 @pytest.mark.slow  # it compiles for a minute
-@pytest.mark.xdist_group("ranx")
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore")  # numba's, about ranx's own casts
 def test_ranx_agrees_on_random_runs(tmp_path) -> None:  # type: ignore[no-untyped-def]
