@@ -972,6 +972,7 @@ class FusionPipeline:
             own = without_exact_match(candidates)
             kept = [column for column, name in enumerate(candidates.sources) if name in own.sources]
             outcome = self.accept.decide(own, values[:, kept], publish(final), own.sources)
+            settled = _noted(settled, {one.source: self.accept.note_on(one) for one in own.rankings})
             allowed = np.flatnonzero(outcome.accepted)
             rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
         return Shortlist(
@@ -1158,6 +1159,15 @@ def _settle_reports(
     for name, reason in failed.items():
         known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
     return tuple(map(known.__getitem__, sorted(known)))
+
+
+def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
+    """The reports with a note each, where there is one that they do not hold yet."""
+    said = ((report, notes.get(report.source, "")) for report in reports)
+    return tuple(
+        replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report
+        for report, note in said
+    )
 
 
 def _refuse(reports: Sequence[SourceReport]) -> None:

@@ -25,6 +25,33 @@ def test_what_is_below_its_source_s_threshold_is_not_returned() -> None:
     assert result.extras["acceptance"].reason == "accepted"  # type: ignore[attr-defined]
 
 
+DISTANCES = Ranking.from_hits("near", IDS, np.linspace(0.1, 1.2, 12), higher_is_better=False)
+
+
+def test_a_threshold_on_distances_is_the_highest_that_is_accepted_and_the_report_says_so() -> None:
+    result = FusionPipeline(accept=AcceptancePolicy({"near": 0.5}), k=12).decide([DISTANCES])
+    assert result.ids == ("p0", "p1", "p2", "p3", "p4")
+    assert result.reports[0].notes == ("its threshold is a distance: accepted at most 0.5",)
+    again = FusionPipeline(accept=AcceptancePolicy({"near": 0.5})).decide([DISTANCES], reports=result.reports)
+    assert again.reports == result.reports
+    none = FusionPipeline(accept=AcceptancePolicy({"near": 0.05})).decide([DISTANCES])
+    assert none.reason == "all_rejected"
+    everything = FusionPipeline(accept=AcceptancePolicy({"near": Threshold(-np.inf)}), k=12).decide([DISTANCES])
+    assert len(everything) == 12
+
+
+def test_a_band_on_distances_accepts_up_to_its_lower_bound() -> None:
+    policy = AcceptancePolicy({"near": Threshold(0.55, lower=0.35)})
+    verdicts = FusionPipeline(accept=policy).decide([DISTANCES]).extras["acceptance"].verdicts  # type: ignore[attr-defined]
+    assert verdicts.tolist() == [1] * 3 + [0] * 2 + [-1] * 7
+
+
+def test_a_threshold_that_was_fitted_to_negated_distances_is_left_as_it_is() -> None:
+    policy = AcceptancePolicy({"near": Threshold(-0.35, method="youden")})
+    result = FusionPipeline(accept=policy).decide([DISTANCES])
+    assert (result.ids, result.reports[0].notes) == (("p0", "p1", "p2"), ())
+
+
 def test_rejected_everything_is_a_reason_of_its_own() -> None:
     result = FusionPipeline(accept=AcceptancePolicy({"vector": 2.0, "graph": 2.0})).decide([VECTOR, GRAPH])
     assert (result.ids, result.reason, result.degraded) == ((), "all_rejected", False)

@@ -11,7 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
 from phasegraph import FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphWarning
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator
@@ -166,3 +166,12 @@ def test_a_retriever_survives_a_copy_and_a_trip_to_another_process(way: Any) -> 
 
 def by_name(query: str) -> list[tuple[Document, float]]:
     return list(VECTOR(query))
+
+
+def test_a_threshold_on_a_distance_store_is_the_highest_distance() -> None:
+    documents = [Document("", id=text, metadata={"distance": place / 10}) for place, text in enumerate(TEXTS, start=1)]
+    fields = HitFields(score="distance", higher_is_better=False)
+    spec = SourceSpec(retriever=lambda query: documents, fields=fields)
+    retriever = PhaseGraphRetriever(vector=spec, accept={"vector": 0.35})
+    assert [one.id for one in retriever.invoke("fruit")] == TEXTS[:3]
+    assert "its threshold is a distance: accepted at most 0.35" in retriever.explain("fruit").reports[0].notes

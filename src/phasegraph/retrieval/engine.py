@@ -7,6 +7,7 @@ payload each result is returned under. It never calls back.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import sys
 import warnings
@@ -50,6 +51,7 @@ Accept: TypeAlias = AcceptancePolicy | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
 Answer: TypeAlias = "tuple[Result, list[SelectedHit]]"
 ASSUMED_SIZE = 1_000_000
+_logger = logging.getLogger("phasegraph")
 Item = TypeVar("Item")
 
 
@@ -74,6 +76,43 @@ class Chosen:
         return replace(pipeline, **changes) if changes else pipeline
 
 
+_FIRST_ANSWERS = 3
+
+
+class FirstAnswers:
+    """Watches the first answers of each source that has a threshold, and warns where none of its hits passed it.
+
+    Examples
+    --------
+    >>> watch = FirstAnswers()
+    >>> watch.see(AcceptancePolicy({"v": 0.5}), [Ranking("v", ["a"], [0.1])])  # the first of three
+    """
+
+    __slots__ = ("_rejected",)
+
+    def __init__(self) -> None:
+        self._rejected: dict[str, int | None] = {}
+
+    def see(self, policy: AcceptancePolicy, rankings: Sequence[Ranking]) -> None:
+        """Count the answer of each source, until a hit passes or three answers held none that did."""
+        for ranking in rankings:
+            count, threshold = self._rejected.get(ranking.source, 0), policy.threshold_of(ranking)
+            if count is None or threshold is None or not len(ranking):
+                continue
+            best = float(ranking.scores[0])
+            count = None if threshold.accepts(best) else count + 1
+            self._rejected[ranking.source] = None if count == _FIRST_ANSWERS else count
+            if count == _FIRST_ANSWERS:
+                nearest = best if ranking.raw is None or ranking.rank_only else float(ranking.raw[0])
+                bound = f"at most {-threshold.value:g}" if ranking.distances else f"at least {threshold.value:g}"
+                text = (
+                    f"the threshold of {ranking.source!r} rejected everything that it returned in its first {count} "
+                    f"answers: it accepts {bound}, and its best hit has {nearest:g}"
+                )
+                _logger.warning("%s", text)
+                warnings.warn(text, PhasegraphWarning, stacklevel=5)
+
+
 @dataclass(frozen=True, slots=True)
 class FusionEngine:
     """Settled settings of one fusing retriever, and its calls.
@@ -92,6 +131,8 @@ class FusionEngine:
         The sources that a call asks: weight above 0, or depended on by one that is.
     mismatched : mapping of str to str
         By source, what to note of a calibrator that was fitted to scores of something else.
+    watch : FirstAnswers
+        Of the thresholds in force.
 
     Examples
     --------
@@ -110,6 +151,7 @@ class FusionEngine:
     access: HitAccess
     asked: tuple[str, ...]
     mismatched: Mapping[str, str] = field(default_factory=dict)
+    watch: FirstAnswers = field(default_factory=FirstAnswers, repr=False, compare=False)
 
     __reduce__ = by_fields
 
@@ -155,8 +197,9 @@ class FusionEngine:
         self.access.check(decides)
         asked = _asked(self.gatherer, decides)
         return replace(
-            self, base=pipeline, pipeline=decides, asked=asked, mismatched=check_fingerprints(decides, self.specs)
-        )
+            self, base=pipeline, pipeline=decides, asked=asked, mismatched=check_fingerprints(decides, self.specs),
+            watch=FirstAnswers(),
+        )  # fmt: skip
 
     def with_k(self, k: int | None) -> FusionEngine:
         """The same engine with another number of results, as if the constructor had been given it."""
@@ -213,6 +256,8 @@ class FusionEngine:
         context = self.access.context(query)
         words = self.access.words(query, rankings)
         context = context if words is None else replace(context, words=words)
+        if self.pipeline.accept is not None:
+            self.watch.see(self.pipeline.accept, rankings)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
 
@@ -250,7 +295,7 @@ class FusionEngine:
             {name: spec.fields.size for name, spec in self.specs.items()},
             sources=self.asked,
             strict=self.pipeline.strict,
-            normal_scores=FUSION_RULES[self.pipeline.rule].expects not in ("bounded", "percentile"),
+            normal_scores=FUSION_RULES[self.pipeline.rule].calibrator not in ("min_max", "percentile"),
             fingerprints=fingerprints(self.specs),
         )
         floors = fit_min_agreement([rankings for _, rankings in answers], self.pipeline)
