@@ -19,6 +19,7 @@ from phasegraph.priors import (
     recency,
     superposition,
 )
+from phasegraph.retrieval.provenance import provenance
 
 
 def test_importance_one_at_rank_27_beats_importance_zero_at_rank_one() -> None:
@@ -224,10 +225,14 @@ def test_superposition_takes_cosine_time_and_authority_from_the_hits() -> None:
     value = dict(zip(result.ids, result.priors.tolist(), strict=True))
     assert value["a"] == pytest.approx(0.7497001958, abs=5e-11)
     assert value["b"] == pytest.approx(0.4)  # a negative cosine counts as 0, the rest as neutral
-    energy = dict(zip(result.ids, result.extras["energy"].tolist(), strict=True))  # type: ignore[attr-defined]
-    assert energy == {"a": pytest.approx(1.5221199217, abs=5e-11), "b": 0.0}
+    why = {name: result.evidence(name) for name in "ab"}
+    assert (why["a"].energy, why["b"].energy) == (pytest.approx(1.5221199217, abs=5e-11), 0.0)
+    assert why["a"].entropy == pytest.approx(-value["a"] * np.log(value["a"]))
+    assert why["a"].set_entropy is None
+    block = next(one for one in provenance(result) if one["id"] == "a")
+    assert (block["energy"], block["entropy"]) == (why["a"].energy, why["a"].entropy)
     other = replace(RRF, priors=(SuperpositionPrior(h=2.0, k=0.0),)).decide([ranking], Context(now=3600.0))
-    assert sorted(other.extras["energy"].tolist()) == [0.0, 3.0]  # type: ignore[attr-defined]
+    assert sorted(other.evidence(name).energy for name in "ab") == [0.0, 3.0]  # type: ignore[type-var]
 
 
 def test_a_distance_or_a_rank_is_no_cosine() -> None:

@@ -497,13 +497,13 @@ class Shortlist:
         if self.pipeline.strict and warned:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
         if self.weighed.superposition is not None:
-            extras["energy"] = self.weighed.superposition.energy[rows]
+            extras["superposition"] = self.weighed.superposition.of(rows)
         return rows, extras, (*warned, *(one.warning for one in self.weighed.readings if one.warning))
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
         """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
         ids = [self.candidates.ids[row] for row in self.rows.tolist()]
-        relevance = scaled_relevance(self.final[self.rows])
+        relevance, kind = self._relevance(policy)
         costs = None if policy.budget is None else _costs(context, ids)
         if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
             raise InvalidInputError(
@@ -512,13 +512,30 @@ class Shortlist:
             )
         try:
             embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
-            return policy.select(relevance, embeddings, self.pipeline.k, costs=costs), ()
+            found = policy.select(relevance, embeddings, self.pipeline.k, costs=costs)
+            return replace(found, relevance=kind), ()
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
             why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
             failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
             return replace(policy, method="top").select(relevance, None, self.pipeline.k, costs=costs), (failed,)
+
+    def _relevance(self, policy: SelectionPolicy) -> tuple[FloatArray, str]:
+        """What a selection takes for relevance, and what that is: the document's rule is not scaled."""
+        fused = self.final[self.rows]
+        if policy.method != "legacy_entropy":
+            return scaled_relevance(fused), "fused, scaled"
+        if self.weighed.superposition is not None:
+            return self.weighed.superposition.relevance[self.rows], "superposition"
+        own = without_exact_match(self.candidates)
+        scores = own.scores[self.rows, 0]
+        only = own.rankings[0]
+        if len(own.sources) == 1 and not only.rank_only and scores.min() >= 0 and scores.max() <= 1:
+            return scores, "score"
+        if fused.min() >= 0 and fused.max() <= 1:
+            return fused, "fused"
+        return scaled_relevance(fused), "fused, scaled"
 
     def _explained(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Contributions and calibrated values of the chosen rows, missing ones filled in."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._typing import FloatArray
+from phasegraph._typing import FloatArray, IntArray
 from phasegraph._validation import check_choice, check_flat, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.lexical import HitWords
@@ -510,6 +510,15 @@ class Superposition:
     def probability(self) -> FloatArray:
         """(n,) array: squared length of the amplitude, which is `relevance` again."""
         return np.asarray(np.abs(self.amplitude) ** 2)
+
+    @property
+    def entropy(self) -> FloatArray:
+        """(n,) array: the document's local entropy ``-P ln P`` in nats, P the relevance; in [0, 1/e]."""
+        return np.asarray(-self.relevance * np.log(np.where(self.relevance > 0, self.relevance, 1.0)))
+
+    def of(self, rows: IntArray, /) -> Superposition:
+        """Of some of the passages, in the order given."""
+        return Superposition(self.relevance[rows], self.energy[rows], self.amplitude[rows])
 
 
 _SUM_ERROR = 1e-9

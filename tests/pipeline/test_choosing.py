@@ -10,6 +10,8 @@ from phasegraph import Background, Context, FusionPipeline, InvalidInputError, R
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.calibration import ListCalibrator
 from phasegraph.errors import DegradedError, InvalidTypeError
+from phasegraph.priors import SuperpositionPrior
+from phasegraph.retrieval.provenance import provenance
 from phasegraph.selection import SelectionPolicy
 
 IDS = [f"p{i}" for i in range(12)]
@@ -188,3 +190,49 @@ def test_the_explanation_of_a_selected_set_still_adds_up() -> None:
     result = pipeline.decide([VECTOR, GRAPH], context)
     np.testing.assert_allclose(result.contributions.sum(axis=1), result.fused, atol=1e-9)
     assert all(result.evidence(name).position == place for place, name in enumerate(result.ids, start=1))
+
+
+WORKED = ("p0", "p1", "p2", "p3"), [0.45, 0.425, 0.4, 0.05]
+LEGACY = SelectionPolicy("legacy_entropy", penalty=1.5)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "kind"),
+    [
+        (FusionPipeline(k=3, selection=LEGACY), "score"),
+        (FusionPipeline(k=3, selection=LEGACY, calibrator=ListCalibrator("raw")), "score"),
+        (
+            FusionPipeline(
+                k=3,
+                selection=LEGACY,
+                rule="comb_sum",
+                calibrator=ListCalibrator("raw"),
+                weights={"vector": 1.0, "graph": 1.0},
+            ),
+            "fused",
+        ),
+        (
+            FusionPipeline(
+                k=3, selection=LEGACY, priors=(SuperpositionPrior((1.0, 0.0, 0.0), strength=0.5),), rule="comb_sum",
+                calibrator=ListCalibrator("raw"),
+            ),
+            "superposition",
+        ),
+    ],
+)  # fmt: skip
+def test_the_document_s_rule_is_given_the_document_s_own_relevance(pipeline: FusionPipeline, kind: str) -> None:
+    """Its worked example selects 0, 3, 1; relevances divided by the largest would select 0, 1, 2."""
+    lists = [Ranking("vector", *WORKED)]
+    if kind in ("fused", "superposition"):
+        lists.append(Ranking("graph", WORKED[0], [0.0] * 4))
+    result = pipeline.decide(lists, Context(now=0.0))
+    assert result.ids == ("p0", "p3", "p1")
+    assert result.extras["selection"].relevance == kind  # type: ignore[attr-defined]
+    entropies = result.extras["selection"].entropies  # type: ignore[attr-defined]
+    assert [result.evidence(name).set_entropy for name in result.ids] == entropies.tolist()
+    assert [block["set_entropy"] for block in provenance(result)] == entropies.tolist()
+
+
+def test_scores_outside_0_to_1_are_scaled_for_the_document_s_rule_and_it_is_said() -> None:
+    found = FusionPipeline(k=3, selection=LEGACY).decide([VECTOR, GRAPH]).extras["selection"]
+    assert found.relevance == "fused, scaled"  # type: ignore[attr-defined]

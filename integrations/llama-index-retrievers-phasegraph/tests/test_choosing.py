@@ -7,6 +7,7 @@ import pickle
 from typing import Any
 
 import pytest
+from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_stores import listed
@@ -171,3 +172,14 @@ def test_a_threshold_on_distances_is_the_highest_distance() -> None:
     retriever = CalibratedFusionRetriever(vector=spec, accept={"vector": 0.35})
     assert [hit.node_id for hit in retriever.retrieve("Which?")] == ["a", "b", "c"]
     assert "its threshold is a distance: accepted at most 0.35" in retriever.explain("Which?").reports[0].notes
+
+
+@pytest.mark.parametrize("k", [2, 4, 6, 9])
+def test_a_selection_by_its_bare_name_returns_no_copy_while_others_are_at_hand(k: int) -> None:
+    nodes = [TextNode(text="red apple", id_=f"copy{row}") for row in range(4)]
+    index = VectorStoreIndex([*nodes, *(TextNode(text=text, id_=text) for text in TEXTS[1:])], embed_model=Letters())
+    plain = CalibratedFusionRetriever(vector=index, k=4).retrieve("red apple")
+    assert {hit.text for hit in plain} == {"red apple"}
+    found = CalibratedFusionRetriever(vector=index, k=k, selection="log_det").retrieve("red apple")
+    assert len(found) == k
+    assert sum(hit.text == "red apple" for hit in found) == max(1, k - 5)

@@ -408,7 +408,7 @@ def _selection(given: object) -> SelectionPolicy | None:
         return given
     if not isinstance(given, str):
         raise InvalidTypeError(f"selection must be a SelectionPolicy or the name of a method; got {given!r}")
-    return SelectionPolicy(given)  # type: ignore[arg-type]
+    return SelectionPolicy(given, distinct=given == "log_det")  # type: ignore[arg-type]
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
