@@ -11,7 +11,8 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_phasegraph import PhaseGraphRetriever, fuse_lists
-from phasegraph import ExactMatchBonus, FusionPipeline, RecencyPrior, UnitPrior
+from phasegraph import ExactMatchBonus, FusionPipeline, PhasegraphWarning, RecencyPrior, UnitPrior
+from phasegraph.acceptance import AcceptancePolicy
 
 DOCUMENTS = [
     Document("Rome lies on the Tiber.", id="rome", metadata={"fame": 1.0, "published": "1999-01-01"}),
@@ -55,3 +56,11 @@ def test_lists_that_are_already_there_are_read_alike() -> None:
     pipeline = replace(FusionPipeline.reciprocal_rank(), priors=(UnitPrior("fame", strength=1.0),))
     found = fuse_lists(pipeline=pipeline).explain({"a": DOCUMENTS[:2][::-1]})
     assert found.ids == ("rome", "code")
+
+
+def test_lists_whose_threshold_rejects_everything_warn_at_the_third() -> None:
+    fused = fuse_lists(pipeline=FusionPipeline(accept=AcceptancePolicy({"a": 5.0})))
+    lists = {"a": [(document, 1.0) for document in DOCUMENTS]}
+    assert fused.invoke(lists) == fused.invoke(lists) == []
+    with pytest.warns(PhasegraphWarning, match="threshold of 'a' rejected everything"):
+        fused.invoke(lists)

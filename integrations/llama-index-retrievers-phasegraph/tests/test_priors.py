@@ -10,7 +10,8 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.retrievers.bm25 import BM25Retriever
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, PhaseGraphPostprocessor
-from phasegraph import ExactMatchBonus, FusionPipeline, RecencyPrior, UnitPrior
+from phasegraph import ExactMatchBonus, FusionPipeline, PhasegraphWarning, RecencyPrior, UnitPrior
+from phasegraph.acceptance import AcceptancePolicy
 
 NODES = [
     TextNode(text="Rome lies on the Tiber.", id_="rome", metadata={"fame": 1.0, "published": "1999-01-01"}),
@@ -53,3 +54,11 @@ def test_the_postprocessor_reads_hits_alike() -> None:
     hits = [NodeWithScore(node=node, score=score) for node, score in zip(named, (0.1, 0.2), strict=True)]
     found = PhaseGraphPostprocessor(pipeline=pipeline).postprocess_nodes(hits, QueryBundle("Which town?"))
     assert [one.node_id for one in found] == ["rome", "code"]
+
+
+def test_lists_whose_threshold_rejects_everything_warn_at_the_third() -> None:
+    fused = PhaseGraphPostprocessor(pipeline=FusionPipeline(accept=AcceptancePolicy({"a": 5.0})))
+    lists = {"a": [(node, 1.0) for node in NODES]}
+    assert fused.fuse(lists) == fused.fuse(lists) == []
+    with pytest.warns(PhasegraphWarning, match="threshold of 'a' rejected everything"):
+        fused.fuse(lists)

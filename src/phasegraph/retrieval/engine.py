@@ -697,6 +697,7 @@ def decide_lists(
     read: Callable[[str, Any, list[str]], Ranking],
     query: str | None,
     access: HitAccess,
+    watch: FirstAnswers,
 ) -> Answer:
     """Read lists that are already there, in name order, and decide.
 
@@ -709,6 +710,8 @@ def decide_lists(
     query : str, optional
         For priors that read it.
     access : HitAccess
+    watch : FirstAnswers
+        Of the pipeline's thresholds.
     """
     if not isinstance(lists, Mapping):
         raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
@@ -722,6 +725,8 @@ def decide_lists(
     reports = with_notes([SourceReport.of(one) for one in rankings], notes)
     context = access.context(query or "")
     context = replace(context, words=access.words(query or "", rankings))
+    if pipeline.accept is not None:
+        watch.see(pipeline.accept, rankings)
     result = pipeline.decide(rankings, context, reports=reports)
     hits = select_hits(result, access.text)
     return with_text_warnings(result, hits), hits
