@@ -420,6 +420,8 @@ def as_seconds(value: object, /, *, now: float) -> float:
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    if isinstance(value, str):
+        raise InvalidTypeError(f"a time must be a date, a text that holds one, or seconds; got {value!r}")
     seconds = check_number("a time", value, minimum=None)
     return seconds / 1000.0 if seconds > _MILLISECONDS else seconds
 
