@@ -12,8 +12,10 @@ from tiny import QUERIES, many_queries, write_dataset
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.cli import main
 from phasegraph.evaluation.datasets import split_by_id
+from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.evaluation.runs import read_run
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.fusion import FUSION_RULES
+from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
 
 BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
 QUICK = "vector,graph,rrf,phasegraph,default"
@@ -145,6 +147,8 @@ def test_further_measures_and_rows_per_query(folder, tmp_path, capsys):
         ["tune", "{folder}", "--out", "x.json", "--sources", "vector,nothing"],
         ["tune", "{folder}", "--out", "x.json", "--measure", "Best"],
         ["fuse", "{folder}/queries.jsonl", "--out", "x.run", "--rule", "best"],
+        ["fuse", "{folder}/queries.jsonl", "--out", "x.run", "--weights", "vector"],
+        ["fuse", "{folder}/queries.jsonl", "--out", "x.run", "--pipeline", "{folder}/queries.jsonl", "--rule", "rrf"],
     ],
 )
 def test_bad_usage_ends_with_two(folder, arguments, capsys):
@@ -283,6 +287,34 @@ def test_fuse_takes_runs_and_gives_a_run(tmp_path, capsys):
     again = tmp_path / "again.run"
     assert main(["fuse", *runs, "--out", str(again), "--pipeline", str(tmp_path / "p.json")]) == 0
     assert again.read_text(encoding="utf-8") == out.read_text(encoding="utf-8")
+
+
+def test_fuse_knows_every_rule_by_name_and_takes_weights(tmp_path, capsys):
+    (tmp_path / "vector.run").write_text("q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\n", encoding="utf-8")
+    (tmp_path / "graph.run").write_text("q1 Q0 b 1 9.0 x\nq1 Q0 c 2 8.0 x\n", encoding="utf-8")
+    runs = [str(tmp_path / "vector.run"), str(tmp_path / "graph.run")]
+    found = {}
+    for name in PIPELINE_NAMES:
+        out = tmp_path / f"{name}.fused"
+        assert main(["fuse", *runs, "--out", str(out), "--rule", name, "--weights", "vector=1,graph=1"]) == 0
+        ranking = read_run(out).rankings["q1"]
+        found[name] = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
+    assert all(set(one) == {"a", "b", "c"} for one in found.values())
+    assert found["rrf"]["b"] == 1 / 62 + 1 / 61
+    assert "1 queries come with a warning, the first: prior 'exact_match' found no field 'text'" in (
+        capsys.readouterr().out
+    )
+    out = tmp_path / "weighed.run"
+    assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf", "--weights", "vector=1, graph=0.1"]) == 0
+    assert read_run(out).found() == {"q1": ("b", "a", "c")}
+    assert read_run(out).rankings["q1"].scores[1] == pytest.approx(1 / 61 / 1.1)
+
+
+def test_evaluate_knows_every_rule_and_preset_by_name(folder, capsys):
+    assert main(["evaluate", str(folder), "--systems", ",".join(["vector", *NAMED_SYSTEMS]), "--json", "-"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert {*state["systems"], *(line.partition(":")[0] for line in state["left_out"])} == {"vector", *NAMED_SYSTEMS}
+    assert {*FUSION_RULES, "adr", "convex"} <= {*NAMED_SYSTEMS, *OWN_SYSTEMS}
 
 
 def test_fuse_refuses_a_bad_run_with_file_and_line(tmp_path, capsys):

@@ -28,7 +28,7 @@ def _calibrator(name: str) -> Calibrator:
 def _pipelines() -> list[tuple[str, str]]:
     by_calibrator = [(name, "linear") for name in CALIBRATORS]
     by_rule = [(_SCALE_OF[rule.expects], name) for name, rule in FUSION_RULES.items()]
-    return sorted({*by_calibrator, *by_rule})
+    return sorted({*by_calibrator, *by_rule, ("min_max", "comb_sum")})
 
 
 @pytest.mark.parametrize(("calibrator", "rule"), _pipelines())

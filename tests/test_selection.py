@@ -91,6 +91,77 @@ def test_legacy_entropy_of_relevances_that_are_all_zero_is_zero() -> None:
     assert SelectionPolicy("legacy_entropy").select(np.zeros(3), None, 2).gains.tolist() == [0.0, 0.0]
 
 
+def test_the_documents_worked_example_selects_0_3_1() -> None:
+    """Relevance .45, .425, .4, .05 and lambda 1.5, entropies by hand."""
+    relevance = np.array([0.45, 0.425, 0.4, 0.05])
+    found = SelectionPolicy("legacy_entropy", penalty=1.5).select(relevance, None, 3)
+    assert found.rows.tolist() == [0, 3, 1]
+    second = -0.9 * math.log(0.9) - 0.1 * math.log(0.1)
+    shares = np.array([0.45, 0.05, 0.425]) / 0.925
+    assert found.entropies == pytest.approx([0.0, second, -(shares * np.log(shares)).sum()])  # type: ignore[arg-type]
+    assert found.gains == pytest.approx(relevance[[0, 3, 1]] - 1.5 * found.entropies)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(("highest", "count"), [(0.0, 1), (0.5, 2), (1.94, 6), (1.95, 7), (2.0, 7), (None, 10)])
+def test_max_entropy_stops_before_the_set_gets_above_it(highest: float | None, count: int) -> None:
+    """Equal relevances: ln 7 = 1.946 < 2 < ln 8 = 2.079, so that the document's 2.0 stops at seven."""
+    policy = SelectionPolicy("legacy_entropy", max_entropy=highest)
+    if highest == 0.5:
+        assert len(policy.select(np.array([0.9, 0.1, 0.1]), None, 3).rows) == count
+    else:
+        assert len(policy.select(np.full(10, 0.5), None, 10).rows) == count
+
+
+def test_max_entropy_and_distinct_are_of_one_method_each() -> None:
+    with pytest.raises(InvalidInputError, match="max_entropy is for the method 'legacy_entropy'"):
+        SelectionPolicy("mmr", max_entropy=2.0)
+    with pytest.raises(InvalidInputError, match="distinct is for the method 'log_det'"):
+        SelectionPolicy("mmr", distinct=True)
+    with pytest.raises(InvalidInputError, match="max_entropy"):
+        SelectionPolicy("legacy_entropy", max_entropy=-1.0)
+
+
+def test_exact_copies_come_after_everything_else_where_they_count_once() -> None:
+    """Copies of the best, single precision included, and others down to relevance 0 at a cosine of .95."""
+    rng = np.random.default_rng(1)
+    best = rng.normal(size=8)
+    near = best + 0.1 * rng.normal(size=(3, 8)) * np.linalg.norm(best)
+    embeddings = np.vstack([best, best, best * 7, (best / 3).astype(np.float32), near])
+    relevance = np.array([1.0, 1.0, 1.0, 1.0, 0.1, 0.01, 0.0])
+    policy = SelectionPolicy(distinct=True)
+    assert policy.select(relevance, embeddings, 4).rows.tolist()[0] == 0
+    assert set(policy.select(relevance, embeddings, 4).rows.tolist()) == {0, 4, 5, 6}
+    assert len(policy.select(relevance, embeddings, 7).rows) == 7
+    assert policy.select(relevance, embeddings, 7).gains[4:].tolist() == [0.0, 0.0, 0.0]
+    assert set(SelectionPolicy().select(relevance, embeddings, 4).rows.tolist()) == {0, 1, 2, 3}
+
+
+def test_without_copies_counting_them_once_changes_nothing() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        relevance, embeddings = rng.random(30), rng.normal(size=(30, 6))
+        plain = SelectionPolicy(mu=0.5).select(relevance, embeddings, 8)
+        once = SelectionPolicy(mu=0.5, distinct=True).select(relevance, embeddings, 8)
+        assert (plain.rows.tobytes(), plain.gains.tobytes()) == (once.rows.tobytes(), once.gains.tobytes())
+
+
+def test_counting_copies_once_stays_within_the_guaranteed_share_of_the_best_set() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        embeddings = rng.normal(size=(3, 4))[rng.integers(0, 3, 6)]
+        relevance, mu = rng.random(6), float(rng.random() + 0.1)
+        found = SelectionPolicy(mu=mu, distinct=True).select(relevance, embeddings, 3)
+
+        def once(rows: tuple[int, ...], relevance=relevance, embeddings=embeddings, mu=mu) -> float:  # type: ignore[no-untyped-def]
+            best: dict[bytes, int] = {}
+            for row in sorted(rows, key=lambda row: -relevance[row]):
+                best.setdefault(embeddings[row].tobytes(), row)
+            return _value(relevance, unit_rows(embeddings), tuple(best.values()), mu, 1.0)
+
+        assert found.objective == pytest.approx(once(tuple(found.rows.tolist())))
+        assert found.objective >= SHARE * max(once(rows) for rows in combinations(range(6), 3)) - 1e-9
+
+
 def test_the_penalty_variant_stops_where_nothing_gains() -> None:
     """A duplicate costs penalty * 2 ln 2 = 1.386 times the penalty."""
     twice = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])

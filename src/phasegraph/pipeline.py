@@ -23,7 +23,17 @@ from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator,
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
 from phasegraph.fusion import FUSION_RULES, FusionRule
 from phasegraph.fusion.weighting import WEIGHTINGS
-from phasegraph.priors import Context, Prior, prior_from_dict
+from phasegraph.priors import (
+    EXACT_MATCH,
+    Context,
+    ExactMatchBonus,
+    FieldReading,
+    Prior,
+    Superposition,
+    SuperpositionPrior,
+    UnitPrior,
+    prior_from_dict,
+)
 from phasegraph.ranking import (
     Candidates,
     PoolCapMode,
@@ -121,7 +131,43 @@ def check_priors(value: object) -> tuple[Any, ...]:
     for one in value:
         if not callable(one) or isinstance(one, type) or not hasattr(one, "additive") or not hasattr(one, "to_dict"):
             raise InvalidTypeError(f"priors must hold priors; got {one!r}")
+    for kind in (ExactMatchBonus, SuperpositionPrior):
+        if sum(isinstance(one, kind) for one in value) > 1:
+            raise InvalidInputError(f"priors must hold at most one {kind.__name__}; got {value!r}")
     return tuple(value)
+
+
+def without_exact_match(candidates: Candidates) -> Candidates:
+    """The candidates, all of them, as the sources proper returned them."""
+    if EXACT_MATCH not in candidates.sources:
+        return candidates
+    keep = [column for column, name in enumerate(candidates.sources) if name != EXACT_MATCH]
+    return Candidates(
+        candidates.ids,
+        tuple(candidates.sources[column] for column in keep),
+        tuple(candidates.rankings[column] for column in keep),
+        tuple(candidates.positions[column] for column in keep),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighed:
+    """What the priors of a pipeline make of the candidates of one query.
+
+    Parameters
+    ----------
+    bonuses, factors : (n,) array of float or None
+        Added to, and multiplied with, the fused values; None where nothing is.
+    readings : tuple of FieldReading
+        How many candidates held each field that is read.
+    superposition : Superposition or None
+        Of the candidates, where a prior works it out.
+    """
+
+    bonuses: FloatArray | None = None
+    factors: FloatArray | None = None
+    readings: tuple[FieldReading, ...] = ()
+    superposition: Superposition | None = None
 
 
 _TOP, _DEPTH = 10, 50
@@ -361,7 +407,8 @@ class Shortlist:
         Calibrated values, missing ones filled in where the rule has terms.
     fused, final : (n,) array of float
         Without and with the priors that multiply.
-    bonuses, factors : (n,) array of float or None
+    weighed : Weighed
+        What the priors say.
     rows : (p,) array of int
         The accepted candidates, best first: k of them, or as many as a selection chooses among.
     outcome : AcceptanceOutcome or None
@@ -377,8 +424,7 @@ class Shortlist:
     values: FloatArray
     fused: FloatArray
     final: FloatArray
-    bonuses: FloatArray | None
-    factors: FloatArray | None
+    weighed: Weighed
     rows: IntArray
     outcome: AcceptanceOutcome | None
 
@@ -403,8 +449,8 @@ class Shortlist:
         context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
         rows, extras, warned = self._selected(context)
         contributed, calibrated = self._explained(rows)
-        agreed = agreement(self.candidates.rankings)
-        bonuses, factors = self.bonuses, self.factors
+        agreed = agreement(without_exact_match(self.candidates).rankings)
+        bonuses, factors = self.weighed.bonuses, self.weighed.factors
         return Result(
             ids=tuple(map(self.candidates.ids.__getitem__, rows.tolist())),
             scores=publish(self.final[rows]),
@@ -434,6 +480,8 @@ class Shortlist:
         """Rows of the answer, what acceptance and selection say of it, and what the caller should know."""
         rows, policy = self.rows, self.pipeline.selection
         extras: dict[str, object] = {} if self.outcome is None else {"acceptance": self.outcome}
+        if self.weighed.readings:
+            extras["priors"] = self.weighed.readings
         warned: tuple[str, ...] = ()
         if self.outcome is not None:
             warned = tuple(
@@ -448,12 +496,14 @@ class Shortlist:
             warned += failed
         if self.pipeline.strict and warned:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
-        return rows, extras, warned
+        if self.weighed.superposition is not None:
+            extras["superposition"] = self.weighed.superposition.of(rows)
+        return rows, extras, (*warned, *(one.warning for one in self.weighed.readings if one.warning))
 
     def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
         """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
         ids = [self.candidates.ids[row] for row in self.rows.tolist()]
-        relevance = scaled_relevance(self.final[self.rows])
+        relevance, kind = self._relevance(policy)
         costs = None if policy.budget is None else _costs(context, ids)
         if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
             raise InvalidInputError(
@@ -462,13 +512,30 @@ class Shortlist:
             )
         try:
             embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
-            return policy.select(relevance, embeddings, self.pipeline.k, costs=costs), ()
+            found = policy.select(relevance, embeddings, self.pipeline.k, costs=costs)
+            return replace(found, relevance=kind), ()
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
             why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
             failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
             return replace(policy, method="top").select(relevance, None, self.pipeline.k, costs=costs), (failed,)
+
+    def _relevance(self, policy: SelectionPolicy) -> tuple[FloatArray, str]:
+        """What a selection takes for relevance, and what that is: the document's rule is not scaled."""
+        fused = self.final[self.rows]
+        if policy.method != "legacy_entropy":
+            return scaled_relevance(fused), "fused, scaled"
+        if self.weighed.superposition is not None:
+            return self.weighed.superposition.relevance[self.rows], "superposition"
+        own = without_exact_match(self.candidates)
+        scores = own.scores[self.rows, 0]
+        only = own.rankings[0]
+        if len(own.sources) == 1 and not only.rank_only and scores.min() >= 0 and scores.max() <= 1:
+            return scores, "score"
+        if fused.min() >= 0 and fused.max() <= 1:
+            return fused, "fused"
+        return scaled_relevance(fused), "fused, scaled"
 
     def _explained(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Contributions and calibrated values of the chosen rows, missing ones filled in."""
@@ -504,7 +571,14 @@ def _costs(context: Context, ids: Sequence[str]) -> FloatArray:
 
 
 KIND, VERSION = "pipeline", 1
-_PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
+_PAPER: Mapping[str, tuple[float, int | None, PoolCapMode]] = {
+    "musique": (0.7, 30, "list"),
+    "2wiki": (0.4, 20, "list"),
+    "hard-slice": (0.3, None, "list"),
+    "legacy": (0.4, 50, "unique_only"),
+}
+_ADR_WEIGHTS = MappingProxyType({"lexical": 1.0, "vector": 1.0, "graph": 0.35})
+_CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "lexical": 0.2})
 _SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrgetter("missing")
 _PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
@@ -544,8 +618,10 @@ class FusionPipeline:
     rule_options : mapping of str to object
         Its keyword options. A rule that expects percentiles or values in [0, 1] needs calibrators that give them.
     weights : mapping of str to float, optional
-        By source name, >= 0, not all 0; divided by their sum over the sources that answered. A source whose
-        weight is 0 is not fused. A source that is not named is an error. Default: by `weighting`.
+        By source name, >= 0, not all 0; divided by their sum over the sources that answered, except that under a rule
+        which the literature does not divide (reciprocal rank, CombSUM and others: ``FUSION_RULES[rule].sums``) equal
+        weights count 1 each. A source whose weight is 0 is not fused. A source that is not named is an error.
+        Default: by `weighting`.
     weighting : {"adaptive", "equal", "roles"}, default "adaptive"
         Weights where none are given.
     consensus_bonus : float, default 0
@@ -553,7 +629,8 @@ class FusionPipeline:
     consensus_bounded : bool, default False
         Read the bonus as a share of the largest fused value.
     priors : tuple of Prior
-        Multipliers and bonuses from the context.
+        Multipliers from what the hits, or the context, say of a candidate, and :class:`~phasegraph.ExactMatchBonus`,
+        one more source. ``extras["priors"]`` of the result counts what was missing.
     accept : AcceptancePolicy, optional
         Thresholds per source, over calibrated values and for the published score; what is not accepted is not
         returned. Default: everything is accepted.
@@ -617,6 +694,8 @@ class FusionPipeline:
         check_choice("weighting", self.weighting, WEIGHTINGS)
         put(self, "consensus_bonus", check_number("consensus_bonus", self.consensus_bonus))
         put(self, "priors", check_priors(self.priors))
+        if self.weights is not None and self._exact_match is not None and EXACT_MATCH in self.weights:
+            raise InvalidInputError(f"weights must not name {EXACT_MATCH!r}: its weight is that of ExactMatchBonus")
         for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
             if not isinstance(getattr(self, name), kind | None):
                 raise InvalidTypeError(f"{name} must be a {kind.__name__} or None; got {getattr(self, name)!r}")
@@ -632,8 +711,9 @@ class FusionPipeline:
 
         Parameters
         ----------
-        configuration : {"musique", "2wiki"}, default "musique"
-            Vector weight .7 with the graph list capped at 30, or .4 with 20.
+        configuration : {"musique", "2wiki", "hard-slice", "legacy"}, default "musique"
+            Vector weight .7 with the graph list capped at 30; .4 with 20; .3 uncapped; .4 with the graph's own
+            additions, those hits that the vectors lack, capped at 50.
 
         Returns
         -------
@@ -646,7 +726,9 @@ class FusionPipeline:
 
         Notes
         -----
-        Sources are named ``vector`` and ``graph``. The bonus's size is not recoverable from the paper: 0 here.
+        Sources are named ``vector`` and ``graph``. The bonus's size is not recoverable from the paper: 0 here. Of the
+        legacy configuration the paper states the cap alone; the weight is that of ``2wiki``, and that the cap counts
+        divergent hits only is one of two readings.
 
         References
         ----------
@@ -654,9 +736,10 @@ class FusionPipeline:
         """
         if configuration not in _PAPER:
             raise InvalidInputError(f"configuration must be one of {sorted(_PAPER)}; got {configuration!r}")
-        vector_weight, cap = _PAPER[configuration]
+        vector_weight, cap, mode = _PAPER[configuration]
         return cls(
-            pool_caps={"graph": cap},
+            pool_caps={} if cap is None else {"graph": cap},
+            pool_cap_mode=mode,
             calibrator=ListCalibrator("percentile"),
             rule="boltzmann",
             weights={"vector": vector_weight, "graph": 1.0 - vector_weight},
@@ -678,6 +761,12 @@ class FusionPipeline:
         Returns
         -------
         FusionPipeline
+
+        Examples
+        --------
+        >>> lists = [Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["y"], [9.0])]
+        >>> bool(FusionPipeline.reciprocal_rank().decide(lists).fused[0] == 1 / 61 + 1 / 62)
+        True
         """
         return cls(
             calibrator=ListCalibrator("raw"),
@@ -686,6 +775,119 @@ class FusionPipeline:
             weights=weights,
             weighting="equal",
         )
+
+    @classmethod
+    def adr(
+        cls,
+        weights: Mapping[str, float] | None = None,
+        *,
+        rank_constant: float = 60.0,
+        exact_match: float = 1.0,
+        importance: str = "importance",
+        strength: float = 0.3,
+    ) -> FusionPipeline:
+        """Build the design record's pipeline: weighted reciprocal rank, exact matches as a source, importance.
+
+        Parameters
+        ----------
+        weights : mapping of str to float, optional
+            Default ``lexical`` 1, ``vector`` 1, ``graph`` .35; sources that are not there do no harm.
+        rank_constant : float, default 60
+            > 0.
+        exact_match : float, default 1
+            Weight of :class:`~phasegraph.ExactMatchBonus`, >= 0; the record names the bonus and gives no size.
+        importance : str, default "importance"
+            Metadata field in [0, 1].
+        strength : float, default 0.3
+            In [0, 1]; the fused value is multiplied by ``(1 - strength) + strength * importance``.
+
+        Returns
+        -------
+        FusionPipeline
+        """
+        return replace(
+            cls.reciprocal_rank(_ADR_WEIGHTS if weights is None else weights, rank_constant=rank_constant),
+            priors=(ExactMatchBonus(exact_match), UnitPrior(importance, strength)),
+        )
+
+    @classmethod
+    def convex(
+        cls, weights: Mapping[str, float] | None = None, *, infima: Mapping[str, float] | None = None
+    ) -> FusionPipeline:
+        """Build TM2C2: theoretical min-max of each list, then a convex combination.
+
+        Parameters
+        ----------
+        weights : mapping of str to float, optional
+            Default ``vector`` .8, ``lexical`` .2; tune them.
+        infima : mapping of str to float, optional
+            The lowest score that each source's scorer can give. Default: -1 (a cosine) for ``vector``, 0 (BM25, a
+            walk's mass) for any other.
+
+        Returns
+        -------
+        FusionPipeline
+
+        Notes
+        -----
+        A source that lacks a candidate gives it its infimum, that is 0, where the paper scores the union exactly. A
+        source with a score below its infimum is reported as failed.
+
+        References
+        ----------
+        .. [1] Bruch, Gai, Ingber, "An Analysis of Fusion Functions for Hybrid Retrieval", arXiv:2210.11934
+
+        Examples
+        --------
+        >>> lists = [Ranking("vector", ["x", "y"], [0.8, 0.2]), Ranking("lexical", ["y"], [9.0])]
+        >>> found = FusionPipeline.convex().decide(lists)
+        >>> found.ids, found.fused.round(4)
+        (('x', 'y'), array([0.8   , 0.7333]))
+        """
+        given = _CONVEX_WEIGHTS if weights is None else check_weights_mapping(weights)
+        lowest = dict.fromkeys(given, 0.0) | {"vector": -1.0} | dict(check_mapping("infima", infima or {}))
+        unknown = sorted(set(infima or {}) - set(given))
+        if unknown:
+            raise InvalidInputError(f"infima must name sources among {sorted(given)}; got {unknown}")
+        own = {name: ListCalibrator("theoretical_min_max", {"infimum": lowest[name]}) for name in given}
+        return cls(calibrator=ListCalibrator("min_max"), calibrators=own, weights=given)
+
+    @classmethod
+    def named(cls, name: str, /, weights: Mapping[str, float] | None = None) -> FusionPipeline:
+        """Build a preset or a fusion rule by its name.
+
+        Parameters
+        ----------
+        name : str
+            ``default``, ``reciprocal_rank``, ``adr``, ``convex``, ``min-max-sum``, ``z-score-sum``, ``phasegraph``,
+            ``phasegraph-2wiki``, ``phasegraph-hard-slice``, ``phasegraph-legacy`` or a name in ``FUSION_RULES``: a
+            rule with the calibrator that it expects.
+        weights : mapping of str to float, optional
+            By source name, in place of the preset's own; rules have equal ones.
+
+        Returns
+        -------
+        FusionPipeline
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such name, or a weight is wrong.
+
+        Examples
+        --------
+        >>> FusionPipeline.named("comb_mnz").calibrator
+        ListCalibrator(name='min_max', options=mappingproxy({}))
+        """
+        check_choice("the name of a preset or a rule", name, PIPELINE_NAMES)
+        if name in _PRESETS:
+            made = _PRESETS[name](cls)
+            return made if weights is None else replace(made, weights=weights)
+        if name == "convex":
+            return cls.convex(weights)
+        by = FUSION_RULES[name].calibrator
+        calibrator = BackgroundCalibrator() if by == "background" else ListCalibrator(by)
+        return cls(calibrator=calibrator, rule=name, weights=weights, weighting="equal")
 
     def decide(
         self,
@@ -751,6 +953,13 @@ class FusionPipeline:
         fused = self._to_fuse(rankings, context)
         if self.pool_caps:
             fused = apply_caps(fused, self.pool_caps, self.pool_cap_mode)
+        readings: tuple[FieldReading, ...] = ()
+        if self.priors and fused:
+            context = replace(context, rankings=tuple(sorted(fused, key=_SOURCE)))
+            if (exact := self._exact_match) is not None and all(one.source != EXACT_MATCH for one in fused):
+                made, reading = exact.ranking(pool(fused).ids, context)
+                rankings, readings = [*rankings, made], (reading,)
+                fused += [made] if made.ids else []
         scaled, failed = calibrate_all(fused, self.calibrators, self.calibrator)
         candidates = pool([ranking for ranking in fused if ranking.source in scaled] if failed else fused)
         found = list(map(scaled.__getitem__, candidates.sources))
@@ -762,28 +971,30 @@ class FusionPipeline:
             none, width = np.empty(0), len(candidates.sources)
             return Shortlist(
                 chosen, candidates, found, context, settled, degraded, np.empty(width), np.empty((0, width)), none,
-                none, None, None, np.empty(0, dtype=np.intp), None,
+                none, Weighed(), np.empty(0, dtype=np.intp), None,
             )  # fmt: skip
         weights = self._weights(candidates, context)
         total, values = self._apply_rule(candidates, found, weights)
-        bonuses = factors = None
+        weighed = Weighed()
         if self.priors or self.consensus_bonus > 0:
-            bonuses = self._bonuses(candidates, total, context)
-            factors = self._factors(candidates, context)
-        if bonuses is not None:
-            total = total + bonuses
-        final = total if factors is None else with_prior(total, factors)
+            weighed = self._weigh(candidates, total, context, readings)
+        if weighed.bonuses is not None:
+            total = total + weighed.bonuses
+        final = total if weighed.factors is None else with_prior(total, weighed.factors)
         outcome = None
         depth = chosen.k if self.selection is None else max(chosen.k, SELECTION_POOL)
         if self.accept is None:
             rows = top_order(final, candidates.ids, depth)
         else:
-            outcome = self.accept.decide(candidates, values, publish(final), candidates.sources)
+            own = without_exact_match(candidates)
+            kept = [column for column, name in enumerate(candidates.sources) if name in own.sources]
+            outcome = self.accept.decide(own, values[:, kept], publish(final), own.sources)
+            settled = _noted(settled, {one.source: self.accept.note_on(one) for one in own.rankings})
             allowed = np.flatnonzero(outcome.accepted)
             rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
         return Shortlist(
-            chosen, candidates, found, context, settled, degraded, weights, values, total, final, bonuses, factors,
-            rows, outcome,
+            chosen, candidates, found, context, settled, degraded, weights, values, total, final, weighed, rows,
+            outcome,
         )  # fmt: skip
 
     def _to_fuse(self, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
@@ -792,10 +1003,13 @@ class FusionPipeline:
             raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
         if not isinstance(context, Context):
             raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
-        weights, chosen = self.weights, []
+        weights, chosen, exact = self.weights, [], self._exact_match
         for ranking in rankings:
             if not isinstance(ranking, Ranking):
                 raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+            if exact is not None and ranking.source == EXACT_MATCH:  # of a result that is replayed
+                chosen += [ranking] if ranking.ids else []
+                continue
             if weights is not None and ranking.source not in weights:
                 raise InvalidInputError(
                     f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}"
@@ -805,14 +1019,23 @@ class FusionPipeline:
         return chosen
 
     def _weights(self, candidates: Candidates, context: Context) -> FloatArray:
-        """(m,) weights over the sources that answered, divided once by their sum in name order."""
+        """(m,) weights over the sources that answered, divided once by their sum in name order.
+
+        Under a rule that the literature does not divide, 1 each where they are all equal.
+        """
+        own = without_exact_match(candidates)
         if self.weights is None:
             witness = () if context.words is None else context.words.order
-            given = WEIGHTINGS[self.weighting](candidates.rankings, witness).tolist()
+            given = WEIGHTINGS[self.weighting](own.rankings, witness).tolist()
         else:
-            given = list(map(self.weights.__getitem__, candidates.sources))
+            given = list(map(self.weights.__getitem__, own.sources))
+        if own is not candidates and self._exact_match is not None:
+            unit = 1.0 if self.weights is not None else math.fsum(given) / len(given)
+            given.insert(candidates.sources.index(EXACT_MATCH), unit * self._exact_match.weight)
         most = max(given)
         scaled = [weight / most for weight in given]
+        if FUSION_RULES[self.rule].sums and min(scaled) == 1.0:
+            return np.ones(len(scaled))
         total = math.fsum(scaled)
         return np.array([weight / total for weight in scaled])
 
@@ -833,32 +1056,49 @@ class FusionPipeline:
             total += rule.terms(values[:, column], weight)
         return total, values
 
-    def _bonuses(self, candidates: Candidates, fused: FloatArray, context: Context) -> FloatArray | None:
-        bonuses: FloatArray | None = None
-        if self.consensus_bonus > 0 and len(candidates.sources) > 1:
-            top = float(np.abs(fused).max())
-            size = self.consensus_bonus * top if self.consensus_bounded else self.consensus_bonus
-            if size > top:
-                warnings.warn(
-                    f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
-                    "sources returned comes before every other",
-                    PhasegraphWarning,
-                    stacklevel=5,
-                )
-            bonuses = np.where(candidates.returned >= 2, size, 0.0)
-        for prior in self.priors:
-            if prior.additive:
-                added = prior(candidates.ids, context)
-                bonuses = added if bonuses is None else bonuses + added
-        return bonuses
+    @property
+    def _exact_match(self) -> ExactMatchBonus | None:
+        """The prior that is one more source, if there is one and it counts."""
+        return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)
 
-    def _factors(self, candidates: Candidates, context: Context) -> FloatArray | None:
+    def _weigh(
+        self, candidates: Candidates, fused: FloatArray, context: Context, readings: tuple[FieldReading, ...]
+    ) -> Weighed:
+        """What consensus and priors add and multiply."""
+        bonuses = self._consensus(candidates, fused)
         factors: FloatArray | None = None
+        state: Superposition | None = None
         for prior in self.priors:
-            if not prior.additive:
-                values = prior(candidates.ids, context)
+            if isinstance(prior, ExactMatchBonus):
+                continue
+            if isinstance(prior, SuperpositionPrior):
+                state, read = prior.state(candidates.ids, context)
+                values = prior.multipliers(state)
+            elif hasattr(prior, "weigh"):
+                values, read = prior.weigh(candidates.ids, context)
+            else:
+                values, read = prior(candidates.ids, context), ()
+            readings += read
+            if prior.additive:
+                bonuses = values if bonuses is None else bonuses + values
+            else:
                 factors = values if factors is None else factors * values
-        return factors
+        return Weighed(bonuses, factors, readings, state)
+
+    def _consensus(self, candidates: Candidates, fused: FloatArray) -> FloatArray | None:
+        own = without_exact_match(candidates)
+        if self.consensus_bonus <= 0 or len(own.sources) < 2:
+            return None
+        top = float(np.abs(fused).max())
+        size = self.consensus_bonus * top if self.consensus_bounded else self.consensus_bonus
+        if size > top:
+            warnings.warn(
+                f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
+                "sources returned comes before every other",
+                PhasegraphWarning,
+                stacklevel=6,
+            )
+        return np.where(own.returned >= 2, size, 0.0)
 
     def calibrator_of(self, ranking: Ranking) -> Calibrator:
         """The calibrator this pipeline uses for a ranking: the source's own, or the one for all."""
@@ -898,6 +1138,22 @@ class FusionPipeline:
         return cls.from_dict(read_document(path, KIND, VERSION))
 
 
+_PRESETS: Mapping[str, Callable[[type[FusionPipeline]], FusionPipeline]] = MappingProxyType(
+    {
+        "default": lambda kind: kind(),
+        "reciprocal_rank": lambda kind: kind.reciprocal_rank(),
+        "adr": lambda kind: kind.adr(),
+        "min-max-sum": lambda kind: kind.named("comb_sum"),
+        "z-score-sum": lambda kind: replace(kind.named("comb_sum"), calibrator=ListCalibrator("z_score")),
+        "phasegraph": lambda kind: kind.phasegraph(),
+        "phasegraph-2wiki": lambda kind: kind.phasegraph("2wiki"),
+        "phasegraph-hard-slice": lambda kind: kind.phasegraph("hard-slice"),
+        "phasegraph-legacy": lambda kind: kind.phasegraph("legacy"),
+    }
+)
+PIPELINE_NAMES = (*_PRESETS, "convex", *FUSION_RULES)
+
+
 def _settle_reports(
     rankings: Sequence[Ranking],
     reports: Sequence[SourceReport],
@@ -922,9 +1178,22 @@ def _settle_reports(
     return tuple(map(known.__getitem__, sorted(known)))
 
 
+def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
+    """The reports with a note each, where there is one that they do not hold yet."""
+    said = ((report, notes.get(report.source, "")) for report in reports)
+    return tuple(
+        replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report
+        for report, note in said
+    )
+
+
 def _refuse(reports: Sequence[SourceReport]) -> None:
     bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
-    bad += [f"{r.source}: calibrated by its list alone" for r in reports if r.calibration == "per_list"]
+    bad += [
+        f"{one.source}: calibrated by its list alone"
+        for one in reports
+        if one.calibration == "per_list" and one.source != EXACT_MATCH
+    ]
     bad += drifts(reports)
     if bad:
         raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")

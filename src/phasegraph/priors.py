@@ -1,24 +1,57 @@
-"""Query-independent evidence: importance, recency, authority, and a bonus for an exact match.
+"""Query-independent evidence: importance, recency, authority; and one more source that ranks exact matches.
 
-A prior multiplies the fused value (it is no source of its own and adds no candidate); the exact-match bonus is
-added to it. What they read comes with the context, by id, so that deciding stays a pure function.
+A prior multiplies the fused value (it is no source of its own and adds no candidate). It reads the fields and texts of
+the hits themselves, and what the context holds apart by id, so that deciding stays a pure function.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime
+from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._typing import FloatArray
-from phasegraph._validation import check_choice, check_flat, check_number, check_range, check_real
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph._validation import check_choice, check_flat, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.lexical import HitWords
+from phasegraph.ranking import Ranking
+
+TEXT = "text"
+_TEXTS = (TEXT, "page_content", "content")
+
+
+def _attribute_of(hit: object, name: str) -> object:
+    """An entry of a mapping, or an attribute; None where it is not there or cannot be read."""
+    if isinstance(hit, Mapping):
+        return hit.get(name)
+    try:
+        return getattr(hit, name, None)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - a property that raises says nothing
+        return None
+
+
+def metadata_of_hit(hit: object, /) -> Mapping[str, object]:
+    """What a hit of any kind says of itself: its ``metadata``, and the entries of a mapping."""
+    inner = _attribute_of(hit, "metadata")
+    held = inner if isinstance(inner, Mapping) else {}
+    return {**held, **hit} if isinstance(hit, Mapping) else held
+
+
+def text_of_hit(hit: object, /) -> str:
+    """A hit's text: itself, or its ``text``, ``page_content`` or ``content``; else empty."""
+    if isinstance(hit, str):
+        return hit
+    return next((found for name in _TEXTS if isinstance(found := _attribute_of(hit, name), str)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +65,9 @@ class Context:
     now : float, optional
         Seconds since the epoch; needed by a recency prior only.
     attributes : mapping of str to mapping
-        Per candidate id: ``importance`` and ``authority`` in [0, 1], ``timestamp`` in seconds since the epoch,
-        ``text`` or ``exact`` for the exact-match bonus.
+        Per candidate id, what lies apart from the hits: ``importance`` and ``authority`` in [0, 1], ``timestamp``,
+        ``text`` or ``exact`` for the exact match. It wins over what the hit says, and a value that cannot be used is
+        an error.
     embeddings : mapping of str to (d,) array, or callable
         Per candidate id, or ``embeddings(ids) -> (n, d) array``; needed by a selection that weighs redundancy.
     costs : mapping of str to float
@@ -41,6 +75,11 @@ class Context:
     words : HitWords, optional
         What the texts of the hits say about the query's words, for the default's weights; see
         :func:`phasegraph.lexical.read_hits`.
+    metadata_of, text_of : callable
+        Fields and text of a hit (a payload of a ranking). Default: the ``metadata`` of an object or the entries of a
+        mapping, and its ``text``, ``page_content`` or ``content``.
+    rankings : tuple of Ranking
+        The hits that priors read; the pipeline puts in those it fuses.
     """
 
     query: str = ""
@@ -51,11 +90,74 @@ class Context:
     )
     costs: Mapping[str, float] = field(default_factory=dict, repr=False)
     words: HitWords | None = None
+    metadata_of: Callable[[Any], Mapping[str, object]] = field(default=metadata_of_hit, repr=False)
+    text_of: Callable[[Any], str] = field(default=text_of_hit, repr=False)
+    rankings: tuple[Ranking, ...] = field(default=(), repr=False)
+
+    def values(self, identifier: str, key: str) -> Iterator[object]:
+        """What the hits of a candidate hold under `key`, in the order of the rankings; ``text`` is their text."""
+        for ranking in self.rankings:
+            hit = ranking.payloads.get(identifier)
+            if hit is None:
+                continue
+            text = self.text_of(hit) if key == TEXT else ""
+            value = text or self.metadata_of(hit).get(key)
+            if not (value is None or (isinstance(value, str) and not value.strip()) or _is_nan(value)):
+                yield value
+
+    def text(self, identifier: str, key: str = TEXT) -> str:
+        """The text of a candidate: its attribute, else that of the first hit that has one; else empty."""
+        given = self.attributes.get(identifier, {}).get(key)
+        found = (given, *self.values(identifier, key)) if given is None else (given,)
+        return next((one for one in found if isinstance(one, str)), "")
+
+
+def _is_nan(value: object) -> bool:
+    """Whether it is the number by which tables say that nothing is there."""
+    return isinstance(value, float) and math.isnan(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldReading:
+    """How many of the candidates held a field that a prior reads.
+
+    Parameters
+    ----------
+    prior, key : str
+        Name of the prior; the field.
+    found, missing, unusable : int
+        Candidates with a value, without one, and with one that cannot be used; the last two count as neutral.
+    example : str
+        The first value that cannot be used, and why.
+    """
+
+    prior: str
+    key: str
+    found: int
+    missing: int
+    unusable: int
+    example: str = ""
+
+    @property
+    def warning(self) -> str:
+        """A line where the prior could not act, or had to pass something over; else empty."""
+        if self.unusable:
+            count = self.found + self.missing + self.unusable
+            return (
+                f"prior {self.prior!r} could not use the field {self.key!r} of {self.unusable} of {count} candidates, "
+                f"which count as neutral: {self.example}"
+            )
+        if self.missing and not self.found:
+            return f"prior {self.prior!r} found no field {self.key!r} in any of the {self.missing} candidates"
+        return ""
 
 
 @runtime_checkable
 class Prior(Protocol):
-    """A multiplier (or, where `additive`, a bonus) per candidate."""
+    """A multiplier (or, where `additive`, a bonus) per candidate.
+
+    One that also has ``weigh(ids, context) -> (values, readings)`` says how many candidates held what it reads.
+    """
 
     @property
     def additive(self) -> bool:
@@ -84,53 +186,104 @@ class _Stored:
         return {"name": self.name, **{key: list(one) if isinstance(one, tuple) else one for key, one in values.items()}}
 
 
+EXACT_MATCH = "exact_match"
+_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|(?<!\w)\'([^\']+)\'(?!\w)')
+_WORD = re.compile(r"\w+(?:[-./_+#]+\w+)*[+#]*")
+# Words of questions: rare in passages, and no terms.
+_ASKING = frozenset(
+    _WORD.findall(
+        "about and are between both can could did does for from had has have how into its many much more most name "
+        "named of often the their there these this those was were what when where which while who whom whose why will "
+        "with would"
+    )
+)
+_SHORTEST = 3
+
+
 @dataclass(frozen=True, slots=True)
 class ExactMatchBonus(_Stored):
-    """Bonus of a candidate that holds the query word for word (reconstructed: the design record names it only).
+    """One more ranked source: the candidates that hold the query's quoted or rare terms, letter for letter.
 
     Parameters
     ----------
-    weight : float, default 0.0
-        >= 0. The bonus is ``weight / (rank_constant + 1)``: one more source that ranks every exact hit first.
-    rank_constant : float, default 60
-        > 0.
+    weight : float, default 1.0
+        >= 0, in the unit of the weights of the sources: 1 beside weights of 1 each counts as much as one of them,
+        whichever of them answered. Where the pipeline sets the weights itself, their mean counts 1.
+    key : str, default "text"
+        The text of the hits, or the metadata field that is compared.
+    rare_share : float, default 0.1
+        In [0, 1]; a word of the query is rare where at most this share of the candidates, or one of them, holds it.
 
     Notes
     -----
-    A candidate is exact where its attribute ``exact`` is true, else where its ``text`` holds the query, letter
-    case and runs of white space apart.
+    Terms are what stands in quotation marks, the query as a whole, and its rare words of three letters or more (or
+    with a digit), words of questions such as "which" left out. Terms are compared word by word, letter case apart. A
+    candidate ranks by how many terms it holds; one that holds none is not returned. It adds no candidate. Ties share
+    their mean rank, as in every source: under reciprocal rank a single exact hit gets ``weight / (rank_constant + 1)``.
+
+    An attribute ``exact`` of the context, true or false, decides for its candidate instead. In the reports and the
+    evidence the source is named ``exact_match``; thresholds, agreement and the consensus bonus leave it out.
+
+    The design record names the bonus and gives no formula: reconstructed as one more source.
 
     Examples
     --------
-    >>> bonus = ExactMatchBonus(weight=6.1)
-    >>> bonus(["a", "b"], Context(query="deep  Sea", attributes={"a": {"text": "The deep sea."}})).round(3)
-    array([0.1, 0. ])
+    >>> bonus = ExactMatchBonus(weight=0.5)
+    >>> context = Context(query='Who wrote "The Deep Sea"?', attributes={"a": {"text": "The deep sea, a novel."}})
+    >>> bonus(["a", "b"], context)
+    array([1., 0.])
     """
 
-    name: ClassVar[str] = "exact_match"
-    additive: ClassVar[bool] = True
-    weight: float = 0.0
-    rank_constant: float = 60.0
+    name: ClassVar[str] = EXACT_MATCH
+    weight: float = 1.0
+    key: str = TEXT
+    rare_share: float = 0.1
 
     def __post_init__(self) -> None:
         check_number("weight", self.weight)
-        check_range("rank_constant", self.rank_constant, ends="(]")
+        _check_key("key", self.key)
+        check_range("rare_share", self.rare_share, 0, 1)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
-        """(n,) bonuses >= 0."""
-        query = " ".join(context.query.split()).casefold()
-        bonus = self.weight / (self.rank_constant + 1.0)
-        return np.array([bonus if _is_exact(query, context.attributes.get(i)) else 0.0 for i in ids])
+        """(n,) array: the number of terms each candidate holds."""
+        return self._counted(ids, [_padded(context.text(identifier, self.key)) for identifier in ids], context)
+
+    def ranking(self, ids: Sequence[str], context: Context, /) -> tuple[Ranking, FieldReading]:
+        """The candidates that hold a term, and how many had a text; the ranking's reason says why it is empty."""
+        texts = [_padded(context.text(identifier, self.key)) for identifier in ids]
+        counts = self._counted(ids, texts, context)
+        rows = np.flatnonzero(counts > 0)
+        reason = "" if len(rows) else "no candidate holds a quoted or rare term of the query"
+        found = sum(map(bool, texts))
+        made = Ranking(EXACT_MATCH, [ids[row] for row in rows.tolist()], counts[rows], reason=reason)
+        return made, FieldReading(self.name, self.key, found, len(texts) - found, 0)
+
+    def _counted(self, ids: Sequence[str], texts: Sequence[str], context: Context) -> FloatArray:
+        terms = self._terms(context.query, texts)
+        out = np.array([float(sum(term in text for term in terms)) for text in texts])
+        for row, identifier in enumerate(ids):
+            stated = context.attributes.get(identifier, {}).get("exact")
+            if isinstance(stated, bool):
+                out[row] = max(len(terms), 1) if stated else 0.0
+        return out
+
+    def _terms(self, query: str, texts: Sequence[str]) -> list[str]:
+        """Quoted phrases, the whole query and its rare words, each padded with blanks."""
+        quoted = [_padded(next(filter(None, groups))) for groups in _QUOTED.findall(query)]
+        most = max(1, int(self.rare_share * sum(map(bool, texts))))
+        words = [word for word in _padded(_QUOTED.sub(" ", query)).split() if _may_be_rare(word)]
+        rare = [f" {word} " for word in words if 1 <= sum(f" {word} " in text for text in texts) <= most]
+        return list(dict.fromkeys(filter(None, [*quoted, _padded(query), *rare])))
 
 
-def _is_exact(query: str, attributes: Mapping[str, object] | None) -> bool:
-    if attributes is None or not query:
-        return False
-    stated = attributes.get("exact")
-    if isinstance(stated, bool):
-        return stated
-    text = attributes.get("text")
-    return isinstance(text, str) and query in " ".join(text.split()).casefold()
+def _padded(text: str) -> str:
+    """The words of a text with one blank before, between and after them; empty without words."""
+    words = _WORD.findall(text.casefold())
+    return f" {' '.join(words)} " if words else ""
+
+
+def _may_be_rare(word: str) -> bool:
+    return word not in _ASKING and (len(word) >= _SHORTEST or any(map(str.isdigit, word)))
 
 
 def importance_multiplier(importance: FloatArray, /, *, strength: float = 0.3) -> FloatArray:
@@ -147,16 +300,17 @@ def recency(age: FloatArray, /, *, half_life: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class UnitPrior(_Stored):
-    """Multiplier from an attribute in [0, 1]: importance or authority.
+    """Multiplier from a field in [0, 1]: importance or authority.
 
     Parameters
     ----------
     key : str
-        Attribute to read: ``importance``, ``authority`` or one of the caller's own.
+        Metadata field of the hits, or attribute of the context: ``importance``, ``authority`` or one of the caller's
+        own. A text that reads as a number will do.
     strength : float, default 0.3
         In [0, 1]; the multiplier is ``(1 - strength) + strength * value``.
     neutral : float, default 1.0
-        Value of a candidate without the attribute, in [0, 1]; 1 leaves it as it is.
+        Value of a candidate without the field, in [0, 1]; 1 leaves it as it is.
 
     Examples
     --------
@@ -171,12 +325,18 @@ class UnitPrior(_Stored):
     neutral: float = 1.0
 
     def __post_init__(self) -> None:
+        _check_key("key", self.key)
         check_range("strength", self.strength, 0, 1)
         check_range("neutral", self.neutral, 0, 1)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """Multipliers in [1 - strength, 1]."""
-        return importance_multiplier(_attribute(ids, context, self.key, self.neutral), strength=self.strength)
+        return self.weigh(ids, context)[0]
+
+    def weigh(self, ids: Sequence[str], context: Context, /) -> tuple[FloatArray, tuple[FieldReading, ...]]:
+        """The multipliers, and how many candidates held the field."""
+        values, reading = _read_field(ids, context, self.name, self.key, _as_share, self.neutral)
+        return importance_multiplier(values, strength=self.strength), (reading,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +350,8 @@ class RecencyPrior(_Stored):
     strength : float, default 0.3
         In [0, 1]; the multiplier is ``(1 - strength) + strength * recency``.
     key : str, default "timestamp"
-        Attribute with seconds since the epoch; a candidate without it keeps multiplier 1.
+        Metadata field of the hits, or attribute of the context, that :func:`as_seconds` reads; a candidate without it
+        keeps multiplier 1.
 
     Examples
     --------
@@ -205,30 +366,138 @@ class RecencyPrior(_Stored):
     key: str = "timestamp"
 
     def __post_init__(self) -> None:
+        _check_key("key", self.key)
         check_range("strength", self.strength, 0, 1)
         recency(np.zeros(1), half_life=self.half_life)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
-        age = _ages(ids, context, self.key)
-        return importance_multiplier(recency(age, half_life=self.half_life), strength=self.strength)
+        return self.weigh(ids, context)[0]
+
+    def weigh(self, ids: Sequence[str], context: Context, /) -> tuple[FloatArray, tuple[FieldReading, ...]]:
+        """The multipliers, and how many candidates held the field."""
+        ages, reading = _ages(ids, context, self.name, self.key)
+        return importance_multiplier(recency(ages, half_life=self.half_life), strength=self.strength), (reading,)
 
 
-def _attribute(ids: Sequence[str], context: Context, key: str, default: float) -> FloatArray:
-    """(n,) values of an attribute, `default` where a candidate has none."""
-    out = np.full(len(ids), float(default))
+def as_seconds(value: object, /, *, now: float) -> float:
+    """A time of any usual form as seconds since the epoch.
+
+    Parameters
+    ----------
+    value : object
+        Seconds; milliseconds (a number above 10^11); a ``datetime``, ``date`` or what has a ``to_native`` (the Neo4j
+        driver's times); ISO 8601 or RFC 2822 text; a year, or a year and a month, as text. A whole number from 1000
+        to 9999 is a year too, unless `now` itself is that early. What states no zone is in UTC.
+    now : float
+        Seconds since the epoch.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> [as_seconds(value, now=1.8e9) for value in ("1970-01-02", 86400, "Fri, 02 Jan 1970 00:00:00 GMT")]
+    [86400.0, 86400.0, 86400.0]
+    >>> as_seconds(2001, now=1.8e9) == as_seconds("2001-01-01", now=1.8e9) == as_seconds(978307200000, now=1.8e9)
+    True
+    """
+    native = getattr(value, "to_native", None)
+    value = native() if callable(native) else value
+    if isinstance(value, np.datetime64):
+        value = value.astype("datetime64[us]").item()
+    if isinstance(value, str):
+        value = _from_text(value.strip())
+    if isinstance(value, int) and _YEARS[0] <= value <= _YEARS[1] < now:
+        value = date(value, 1, 1)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC).timestamp()
+    if isinstance(value, str):
+        raise InvalidTypeError(f"a time must be a date, a text that holds one, or seconds; got {value!r}")
+    seconds = check_number("a time", value, minimum=None)
+    return seconds / 1000.0 if seconds > _MILLISECONDS else seconds
+
+
+_YEARS, _MILLISECONDS = (1000, 9999), 1e11
+
+
+def _from_text(text: str) -> object:
+    """A date, or the number that the text holds; the text itself where it is neither."""
+    if re.fullmatch(r"\d{4}(-\d{2})?", text):
+        text = f"{text}-01" if "-" in text else f"{text}-01-01"
+    for read in (datetime.fromisoformat, float, parsedate_to_datetime):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _as_share(value: object) -> float:
+    """A number in [0, 1], or a text that holds one."""
+    return check_range("it", _parsed(value), 0, 1)
+
+
+def _parsed(value: object) -> object:
+    """The number that a text holds; anything else as it is."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def _read_field(
+    ids: Sequence[str], context: Context, prior: str, key: str, read: Callable[[Any], float], neutral: float
+) -> tuple[FloatArray, FieldReading]:
+    """(n,) values of a field, `neutral` where a candidate has none that can be used, and how many have one.
+
+    An attribute of the context that cannot be used is the caller's mistake, and raised; a hit's is counted.
+    """
+    out = np.full(len(ids), float(neutral))
+    missing = unusable = 0
+    example = ""
     for row, identifier in enumerate(ids):
-        value = context.attributes.get(identifier, {}).get(key)
-        if value is not None:
-            out[row] = check_real(f"attribute {key!r} of candidate {identifier!r}", value)
-    return out
+        given = context.attributes.get(identifier, {}).get(key)
+        if given is not None:
+            try:
+                out[row] = read(given)
+            except InvalidInputError as error:
+                raise type(error)(f"attribute {key!r} of candidate {identifier!r}: {error}") from error
+            continue
+        failed = ""
+        for value in context.values(identifier, key):
+            try:
+                out[row] = read(value)
+                break
+            except InvalidInputError as error:
+                failed = failed or f"{identifier!r} has {value!r:.40}, and {error}"
+        else:
+            missing += not failed
+            unusable += bool(failed)
+            example = example or failed
+    return out, FieldReading(prior, key, len(ids) - missing - unusable, missing, unusable, example)
 
 
-def _ages(ids: Sequence[str], context: Context, key: str) -> FloatArray:
-    """(n,) seconds since the time in an attribute; 0 where a candidate has none."""
-    if context.now is None:
+def _ages(ids: Sequence[str], context: Context, prior: str, key: str) -> tuple[FloatArray, FieldReading]:
+    """(n,) seconds since the time in a field, 0 where a candidate has none, and how many have one."""
+    now = context.now
+    if now is None:
         raise InvalidInputError("this prior needs Context.now (seconds since the epoch); got None")
-    return context.now - _attribute(ids, context, key, context.now)
+    times, reading = _read_field(ids, context, prior, key, lambda value: as_seconds(value, now=now), now)
+    return now - times, reading
+
+
+def _check_key(name: str, value: object) -> None:
+    if not isinstance(value, str) or not value:
+        raise InvalidTypeError(f"{name} must be the name of a field; got {value!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -244,6 +513,18 @@ class Superposition:
         """(n,) array: squared length of the amplitude, which is `relevance` again."""
         return np.asarray(np.abs(self.amplitude) ** 2)
 
+    @property
+    def entropy(self) -> FloatArray:
+        """(n,) array: the document's local entropy ``-P ln P`` in nats, P the relevance; in [0, 1/e]."""
+        return np.asarray(-self.relevance * np.log(np.where(self.relevance > 0, self.relevance, 1.0)))
+
+    def of(self, rows: IntArray, /) -> Superposition:
+        """Of some of the passages, in the order given."""
+        return Superposition(self.relevance[rows], self.energy[rows], self.amplitude[rows])
+
+
+_SUM_ERROR = 1e-9
+
 
 def superposition(
     cosine: FloatArray,
@@ -254,6 +535,8 @@ def superposition(
     frequency: FloatArray | float = 0.0,
     weights: tuple[float, float, float] = (0.6, 0.25, 0.15),
     decay_per_hour: float = 0.25,
+    h: float = 1.0,
+    k: float = 0.1,
     hbar: float = 1.0,
 ) -> Superposition:
     """Weighted mean of similarity, recency and authority, in the vocabulary of the quantum document.
@@ -267,10 +550,12 @@ def superposition(
     frequency : (n,) array_like of float or float, default 0
         Finite; only enters the energy, which nothing depends on.
     weights : (float, float, float), default (0.6, 0.25, 0.15)
-        Of cosine, recency and authority; >= 0, summing to at most 1.
+        Alpha, beta and gamma, of cosine, recency and authority; >= 0, summing to 1.
     decay_per_hour : float, default 0.25
         >= 0. The document uses the number .25 both for this and for the weight of recency; they are two
         parameters here. At .25 recency halves every 2.8 hours and is .0025 after a day.
+    h, k : float, default 1 and 0.1
+        Finite; what frequency and age add to the energy.
     hbar : float, default 1
         > 0; the document gives none.
 
@@ -280,15 +565,17 @@ def superposition(
 
     Notes
     -----
-    ``relevance = 0.6 * cosine + 0.25 * recency + 0.15 * authority``, ``energy = frequency + 0.1 * (1 - recency)``,
+    ``relevance = 0.6 * cosine + 0.25 * recency + 0.15 * authority``, ``energy = h * frequency + k * (1 - recency)``,
     ``amplitude = sqrt(relevance) * exp(i * energy / hbar)``. Nothing interferes: phase, energy and both constants
     cannot influence any output but themselves, and the collapse probability equals the weighted mean. The document's
     code squares the relevance, its formulas do not; the formulas are followed.
     """
+    if len(weights) != 3 or min(weights) < 0 or abs(math.fsum(weights) - 1.0) > _SUM_ERROR:
+        raise InvalidInputError(f"weights must be three numbers >= 0 that sum to 1; got {weights!r}")
     first, second, third = weights
-    if min(weights) < 0 or sum(weights) > 1 + 1e-12:
-        raise InvalidInputError(f"weights must be >= 0 and sum to at most 1; got {weights!r}")
     check_number("decay_per_hour", decay_per_hour)
+    check_number("h", h, minimum=None)
+    check_number("k", k, minimum=None)
     check_range("hbar", hbar, ends="(]")
     similarity = _column("cosine", cosine, 0.0, 1.0)
     standing = _column("authority", authority, 0.0, 1.0)
@@ -298,7 +585,7 @@ def superposition(
     counts = np.broadcast_to(_column("frequency", np.atleast_1d(frequency), -np.inf, np.inf), ages.shape)
     recency = np.exp(-decay_per_hour * np.maximum(ages, 0.0) / 3600.0)
     relevance = first * similarity + second * recency + third * standing
-    energy = counts + 0.1 * (1 - recency)
+    energy = h * counts + k * (1 - recency)
     return Superposition(relevance, energy, np.sqrt(relevance) * np.exp(1j * energy / hbar))
 
 
@@ -316,15 +603,22 @@ class SuperpositionPrior(_Stored):
     Parameters
     ----------
     weights : (float, float, float), default (0.6, 0.25, 0.15)
-        Of the attributes ``cosine``, recency (from ``timestamp``) and ``authority``.
+        Alpha, beta and gamma, of cosine, recency and authority; >= 0, summing to 1.
     decay_per_hour : float, default 0.25
         >= 0; see :func:`superposition`.
     strength : float, default 0.3
         In [0, 1]; the multiplier is ``(1 - strength) + strength * relevance``.
+    h, k : float, default 1 and 0.1
+        What frequency and age add to the energy, which stands in the evidence and changes nothing else.
+    source : str, default "vector"
+        The source whose own score is the cosine, where no field ``cosine`` says it; one in [-1, 0) counts as 0.
+    cosine, timestamp, authority, frequency : str
+        Metadata fields of the hits, or attributes of the context.
 
     Notes
     -----
-    A candidate without an attribute counts as 1 in it (similar, new, of full authority), so that it loses nothing.
+    A candidate without a field counts as 1 in it (similar, new, of full authority) and as frequency 0, so that it
+    loses nothing. A selection by ``legacy_entropy`` takes this relevance for its own.
 
     Examples
     --------
@@ -338,23 +632,66 @@ class SuperpositionPrior(_Stored):
     weights: tuple[float, float, float] = (0.6, 0.25, 0.15)
     decay_per_hour: float = 0.25
     strength: float = 0.3
+    h: float = 1.0
+    k: float = 0.1
+    source: str = "vector"
+    cosine: str = "cosine"
+    timestamp: str = "timestamp"
+    authority: str = "authority"
+    frequency: str = "frequency"
 
     def __post_init__(self) -> None:
+        for name in ("source", "cosine", "timestamp", "authority", "frequency"):
+            _check_key(name, getattr(self, name))
         check_range("strength", self.strength, 0, 1)
         object.__setattr__(self, "weights", tuple(self.weights))
         one = np.ones(1)
-        superposition(one, one, one, weights=self.weights, decay_per_hour=self.decay_per_hour)
+        superposition(one, one, one, weights=self.weights, decay_per_hour=self.decay_per_hour, h=self.h, k=self.k)
 
     def __call__(self, ids: Sequence[str], context: Context, /) -> FloatArray:
         """Multipliers in [1 - strength, 1]; InvalidInputError where the context has no `now`."""
+        return self.multipliers(self.state(ids, context)[0])
+
+    def multipliers(self, state: Superposition, /) -> FloatArray:
+        """``(1 - strength) + strength * relevance``."""
+        return (1.0 - self.strength) + self.strength * state.relevance
+
+    def state(self, ids: Sequence[str], context: Context, /) -> tuple[Superposition, tuple[FieldReading, ...]]:
+        """Relevance, energy and amplitude of the candidates, and how many held each field."""
+        cosines, similar = self._cosines(ids, context)
+        ages, timed = _ages(ids, context, self.name, self.timestamp)
+        authorities, standing = _read_field(ids, context, self.name, self.authority, _as_share, 1.0)
+        counts, _ = _read_field(ids, context, self.name, self.frequency, _as_number, 0.0)
         found = superposition(
-            _attribute(ids, context, "cosine", 1.0),
-            _ages(ids, context, "timestamp"),
-            _attribute(ids, context, "authority", 1.0),
-            weights=self.weights,
-            decay_per_hour=self.decay_per_hour,
-        )
-        return (1.0 - self.strength) + self.strength * found.relevance
+            cosines, ages, authorities, frequency=counts, weights=self.weights, decay_per_hour=self.decay_per_hour,
+            h=self.h, k=self.k,
+        )  # fmt: skip
+        return found, (similar, timed, standing)
+
+    def _cosines(self, ids: Sequence[str], context: Context) -> tuple[FloatArray, FieldReading]:
+        """The field, else the score that the source itself gave, which is no cosine where it is a distance."""
+        values, reading = _read_field(ids, context, self.name, self.cosine, _as_cosine, np.nan)
+        ranking = next((one for one in context.rankings if one.source == self.source), None)
+        if ranking is not None and not ranking.rank_only and not ranking.distances:
+            for row in np.flatnonzero(np.isnan(values)).tolist():
+                place = ranking.positions.get(ids[row])
+                if place is not None and -1.0 <= ranking.scores[place] <= 1.0 + 1e-6:
+                    values[row] = _as_cosine(float(ranking.scores[place]))
+        missing = int(np.isnan(values).sum())
+        found = FieldReading(
+            self.name, self.cosine, len(ids) - missing, missing - min(missing, reading.unusable),
+            min(missing, reading.unusable), reading.example if missing else "",
+        )  # fmt: skip
+        return np.nan_to_num(values, nan=1.0), found
+
+
+def _as_number(value: object) -> float:
+    return check_number("it", _parsed(value), minimum=None)
+
+
+def _as_cosine(value: object) -> float:
+    """A cosine in [0, 1]: a negative one, which has no square root, is 0; rounding above 1 is 1."""
+    return min(max(check_range("it", _parsed(value), -1.0, 1.0 + 1e-6), 0.0), 1.0)
 
 
 def prior_from_dict(state: Mapping[str, object]) -> Prior:

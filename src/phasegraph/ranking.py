@@ -156,6 +156,8 @@ class Ranking:
         Why the ranking is empty, where the source says.
     words : QueryWords, optional
         Of a source that knows the query's words beside its own evidence, as our walk does.
+    distances : bool, default False
+        Lower is better in `raw`; `scores` are those numbers negated.
 
     Attributes
     ----------
@@ -181,6 +183,7 @@ class Ranking:
     dropped: int = 0
     reason: str = ""
     words: QueryWords | None = field(default=None, repr=False)
+    distances: bool = False
     positions: MappingProxyType[str, int] = field(init=False, repr=False)
     row_of: Callable[..., int | None] = field(init=False, repr=False)
 
@@ -279,7 +282,7 @@ class Ranking:
         if not all_true(usable):
             ids, values = list(compress(ids, usable)), values[usable]
         signed = values if higher_is_better else -values
-        return cls(source, ids, signed, values, dropped=count - len(ids), **header)
+        return cls(source, ids, signed, values, dropped=count - len(ids), distances=not higher_is_better, **header)
 
 
 def _all_text(ids: Sequence[object]) -> bool:

@@ -12,7 +12,9 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError
+from phasegraph.priors import Superposition
 from phasegraph.ranking import Candidates, SourceReport, by_fields
+from phasegraph.selection import SelectionResult
 
 _ARRAYS = (
     "scores", "fused", "contributions", "calibrated", "weights", "bonuses", "priors", "rows", "accepted",
@@ -63,6 +65,11 @@ class Evidence:
     bonus, prior : float
         Added to the contributions; multiplied with `fused` before ordering.
     sources : tuple of SourceEvidence
+    energy, entropy : float or None
+        Of the passage, as the quantum document computes them, where the pipeline has a
+        :class:`~phasegraph.priors.SuperpositionPrior`; neither decides anything.
+    set_entropy : float or None
+        Of the selected set once it had joined, in nats, where the selection goes by ``legacy_entropy``.
     """
 
     id: str
@@ -72,6 +79,9 @@ class Evidence:
     bonus: float
     prior: float
     sources: tuple[SourceEvidence, ...]
+    energy: float | None = None
+    entropy: float | None = None
+    set_entropy: float | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +101,7 @@ class Result:
     calibrated : (k, m) array of float
         On the common scale, missing ones filled in.
     weights : (m,) array of float
-        Used for this query; they sum to 1.
+        Used for this query; they sum to 1, or are 1 each under a rule that the literature does not divide.
     bonuses, priors : (k,) array of float
         Added to, and multiplied with, the fused value.
     rows : (k,) array of int
@@ -111,7 +121,8 @@ class Result:
     warnings : tuple of str
         What the caller should know.
     extras : mapping of str to object
-        Outcome of acceptance and of selection, where they ran.
+        Where they ran: the outcome of ``acceptance`` and of ``selection``; under ``priors`` how many candidates held
+        the fields that were read; under ``superposition`` that of the results, where a prior works it out.
     """
 
     ids: tuple[str, ...]
@@ -173,7 +184,18 @@ class Result:
             float(self.bonuses[position]),
             float(self.priors[position]),
             sources,
+            **self.entropies(position),
         )
+
+    def entropies(self, position: int) -> dict[str, float]:
+        """``energy``, ``entropy`` and ``set_entropy`` of the result at `position` (from 0), as far as there are."""
+        state, chosen = self.extras.get("superposition"), self.extras.get("selection")
+        out: dict[str, float] = {}
+        if isinstance(state, Superposition):
+            out |= {"energy": float(state.energy[position]), "entropy": float(state.entropy[position])}
+        if isinstance(chosen, SelectionResult) and chosen.entropies is not None:
+            out["set_entropy"] = float(chosen.entropies[position])
+        return out
 
     def _source_evidence(self, position: int, column: int) -> SourceEvidence:
         ranking = self.candidates.rankings[column]

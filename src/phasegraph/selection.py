@@ -14,7 +14,15 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import numpy as np
 
 from phasegraph._typing import FloatArray, IntArray
-from phasegraph._validation import check_choice, check_count, check_flat, check_keys, check_number, check_range
+from phasegraph._validation import (
+    check_choice,
+    check_count,
+    check_flag,
+    check_flat,
+    check_keys,
+    check_number,
+    check_range,
+)
 from phasegraph.errors import InvalidInputError
 
 _TOLERANCE = 1e-6  # what a kernel computed in single precision needs
@@ -91,6 +99,7 @@ def _x_log_x(values: FloatArray) -> FloatArray:
 
 _BLOCK = 48
 _TIE = 1e-12
+_COPY = 1 - 1e-8  # cosine of one passage embedded twice: rounding in single precision counts by its square
 
 
 class _SetFunction(Protocol):
@@ -176,8 +185,9 @@ def _front(function: _SetFunction, bounds: FloatArray, scale: FloatArray, queue:
 class _LogDet:
     """Relevance plus ``mu / 2 * ln det(I + theta K)``, its gains by an incremental Cholesky factor."""
 
-    def __init__(self, relevance: FloatArray, unit: FloatArray, *, mu: float, theta: float) -> None:
+    def __init__(self, relevance: FloatArray, unit: FloatArray, *, mu: float, theta: float, distinct: bool) -> None:
         self._relevance = relevance
+        self._distinct = distinct
         self._unit = unit
         self._mu = mu
         self._theta = theta
@@ -187,6 +197,7 @@ class _LogDet:
         self._similar: dict[int, FloatArray] = {}
         self._variance = np.full(len(relevance), 1.0 + theta)
         self._stage = np.zeros(len(relevance), dtype=np.intp)
+        self._copies = np.zeros(len(relevance), dtype=np.bool_)  # of something picked
 
     def first_gains(self) -> FloatArray:
         return np.asarray(self._relevance + self._mu / 2 * np.log1p(self._theta))
@@ -196,7 +207,7 @@ class _LogDet:
             for step in range(int(self._stage[rows].min()), len(self._picked)):
                 self._advance(rows[self._stage[rows] == step], step)
         spread = np.log(np.maximum(self._variance[rows], 1.0))
-        return np.asarray(self._relevance[rows] + self._mu / 2 * spread)
+        return np.where(self._copies[rows], 0.0, self._relevance[rows] + self._mu / 2 * spread)
 
     def pick(self, row: int, /) -> None:
         self.gains(np.array([row]))
@@ -213,6 +224,8 @@ class _LogDet:
             self._similar.setdefault(step, self._unit @ self._unit[pivot])
         whole = self._similar.get(step)
         similar = self._unit[rows] @ self._unit[pivot] if whole is None else whole[rows]
+        if self._distinct:
+            self._copies[rows] |= similar >= _COPY
         explained = self._factor[:step, pivot] @ self._factor[:step, rows]
         column = self._theta * similar - explained
         column /= self._pivots[step]
@@ -268,6 +281,16 @@ def _marginal_relevance(relevance: FloatArray, unit: FloatArray, balance: float)
     return score
 
 
+def set_entropy(relevance: FloatArray, rows: list[int], /) -> FloatArray:
+    """(n,) array: entropy in nats of the relevances, divided by their sum, of the set of `rows` with each row in it."""
+    table = np.empty((len(relevance), len(rows) + 1))
+    table[:, :-1] = relevance[rows]
+    table[:, -1] = relevance
+    total = table.sum(axis=1, keepdims=True)
+    shares = np.divide(table, total, out=np.zeros_like(table), where=total > 0)
+    return np.asarray(-_x_log_x(shares).sum(axis=1))
+
+
 def _legacy_entropy(relevance: FloatArray, penalty: float) -> _Score:
     """Score ``P - penalty * H``, H the entropy of the relevances of the set with the candidate in it, normalised.
 
@@ -276,16 +299,7 @@ def _legacy_entropy(relevance: FloatArray, penalty: float) -> _Score:
     prefers the least relevant passage, where the document promises diversity (see the golden numbers in the
     tests). Use the log-determinant instead.
     """
-
-    def score(rows: list[int]) -> FloatArray:
-        table = np.empty((len(relevance), len(rows) + 1))
-        table[:, :-1] = relevance[rows]
-        table[:, -1] = relevance
-        total = table.sum(axis=1, keepdims=True)
-        shares = np.divide(table, total, out=np.zeros_like(table), where=total > 0)
-        return np.asarray(relevance + penalty * _x_log_x(shares).sum(axis=1))
-
-    return score
+    return lambda rows: relevance - penalty * set_entropy(relevance, rows)
 
 
 Method: TypeAlias = Literal["top", "log_det", "von_neumann", "mmr", "legacy_entropy"]
@@ -311,6 +325,12 @@ class SelectionResult:
         How it was chosen.
     spent : float or None
         Sum of the costs; None without a budget.
+    entropies : (k,) array of float or None
+        For ``legacy_entropy`` the entropy of the set, in nats, once each had joined it.
+    relevance : str
+        What was taken for relevance: ``given``, or in a pipeline ``fused, scaled`` (see :func:`scaled_relevance`) and
+        for ``legacy_entropy`` the first of these that there is: ``superposition`` (the document's own), ``score`` (of
+        the only source), ``fused`` (where all are in [0, 1]).
     """
 
     rows: IntArray
@@ -319,6 +339,8 @@ class SelectionResult:
     vendi: float | None
     method: str
     spent: float | None = None
+    entropies: FloatArray | None = None
+    relevance: str = "given"
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +365,13 @@ class SelectionPolicy:
         In [0, 1]; for ``mmr``, 1 is ``top``.
     budget : float, optional
         Highest sum of costs (tokens, say), > 0; then :meth:`select` needs `costs`.
+    distinct : bool, default False
+        For ``log_det``: exact copies (cosine 1) count once, so that a copy of what is chosen comes after everything
+        else; the function stays monotone and submodular. A retriever's ``selection="log_det"`` sets it. With `mu` 0 it
+        does nothing.
+    max_entropy : float, optional
+        >= 0, in nats, for ``legacy_entropy``: it stops before the passage that would take the set's entropy above it.
+        The document states 2.0 and no use of it; that is eight passages of nearly equal relevance.
 
     Notes
     -----
@@ -371,6 +400,8 @@ class SelectionPolicy:
     penalty: float = 0.1
     balance: float = 0.7
     budget: float | None = None
+    max_entropy: float | None = None
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         check_choice("SelectionPolicy.method", self.method, METHODS)
@@ -379,6 +410,14 @@ class SelectionPolicy:
         check_range("SelectionPolicy.balance", self.balance, 0, 1)
         if self.budget is not None:
             check_range("SelectionPolicy.budget", self.budget, ends="(]")
+        if check_flag("SelectionPolicy.distinct", self.distinct) and self.method != "log_det":
+            raise InvalidInputError(f"SelectionPolicy.distinct is for the method 'log_det'; got {self.method!r}")
+        if self.max_entropy is not None:
+            check_number("SelectionPolicy.max_entropy", self.max_entropy)
+            if self.method != "legacy_entropy":
+                raise InvalidInputError(
+                    f"SelectionPolicy.max_entropy is for the method 'legacy_entropy'; got {self.method!r}"
+                )
 
     @property
     def needs_embeddings(self) -> bool:
@@ -437,7 +476,13 @@ class SelectionPolicy:
             None if unit is None else vendi_score(unit[rows]),
             self.method,
             None if spending is None else float(spending[rows].sum()),
+            self._entropies(values, picked),
         )
+
+    def _entropies(self, values: FloatArray, picked: list[int]) -> FloatArray | None:
+        if self.method != "legacy_entropy":
+            return None
+        return np.array([set_entropy(values, picked[:place])[row] for place, row in enumerate(picked)])
 
     def _pick(self, values: FloatArray, unit: FloatArray | None, k: int, costs: FloatArray | None) -> _Picked:
         score: _Score | None = None  # plain order
@@ -452,17 +497,19 @@ class SelectionPolicy:
             dense = _lazy_greedy(self._set_function(values, unit), k, costs, self.budget, per_cost=True)
             return max((dense, plain), key=lambda found: sum(found[1]))
 
-        def choose(queue: IntArray, rows: list[int]) -> tuple[int, float]:
+        def choose(queue: IntArray, rows: list[int]) -> tuple[int, float] | None:
             current = (values if score is None else score(rows))[queue]
             best = float(current.max())
             place = int(np.argmax(current >= best - _TIE * max(1.0, abs(best))))
+            if self.max_entropy is not None and set_entropy(values, rows)[queue[place]] > self.max_entropy + _TIE:
+                return None
             return int(queue[place]), float(current[place])
 
         return _greedy(len(values), k, choose, costs, self.budget)
 
     def _set_function(self, values: FloatArray, unit: FloatArray) -> _SetFunction:
         if self.method == "log_det":
-            return _LogDet(values, unit, mu=self.mu, theta=self.theta)
+            return _LogDet(values, unit, mu=self.mu, theta=self.theta, distinct=self.distinct)
         return _VonNeumannPenalty(values, unit, penalty=self.penalty)
 
     def _costs(self, costs: FloatArray | None, count: int) -> FloatArray | None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from phasegraph.evaluation.datasets import load_dataset
-from phasegraph.evaluation.experiment import min_max_sum
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
@@ -46,7 +45,7 @@ def test_llamaindex_reciprocal_counts_ranks_from_zero(dataset, batch):
 
 def test_llamaindex_relative_score_is_min_max_added(dataset, batch):
     found = PEERS["fusion-relative"].answer(dataset, batch, 6)
-    agrees(found, batch, min_max_sum())
+    agrees(found, batch, FusionPipeline.named("comb_sum"))
 
 
 def test_llamaindex_distance_based_score_answers_every_query(dataset, batch):
@@ -62,12 +61,11 @@ def test_a_peer_leaves_the_lists_as_they_were(dataset, batch):
     assert all(np.array_equal(one, two) for one, two in zip(before, after, strict=True))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.slow  # it compiles for a minute
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("name", "pipeline"),
-    [("ranx-rrf", FusionPipeline.reciprocal_rank()), ("ranx-min-max-sum", min_max_sum())],
+    [("ranx-rrf", FusionPipeline.reciprocal_rank()), ("ranx-min-max-sum", FusionPipeline.named("comb_sum"))],
 )
 def test_ranx_agrees_with_our_rule(dataset, batch, name, pipeline):
-    pytest.importorskip("ranx", reason="ranx is not installed; it compiles for minutes, so only make bench brings it")
     agrees(PEERS[name].answer(dataset, batch, 6), batch, pipeline)

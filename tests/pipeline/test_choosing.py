@@ -10,6 +10,8 @@ from phasegraph import Background, Context, FusionPipeline, InvalidInputError, R
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.calibration import ListCalibrator
 from phasegraph.errors import DegradedError, InvalidTypeError
+from phasegraph.priors import SuperpositionPrior
+from phasegraph.retrieval.provenance import provenance
 from phasegraph.selection import SelectionPolicy
 
 IDS = [f"p{i}" for i in range(12)]
@@ -23,6 +25,33 @@ def test_what_is_below_its_source_s_threshold_is_not_returned() -> None:
     assert set(result.ids) == {"p0", "p1", "p2", "p11", "p10"}
     assert result.accepted.all()
     assert result.extras["acceptance"].reason == "accepted"  # type: ignore[attr-defined]
+
+
+DISTANCES = Ranking.from_hits("near", IDS, np.linspace(0.1, 1.2, 12), higher_is_better=False)
+
+
+def test_a_threshold_on_distances_is_the_highest_that_is_accepted_and_the_report_says_so() -> None:
+    result = FusionPipeline(accept=AcceptancePolicy({"near": 0.5}), k=12).decide([DISTANCES])
+    assert result.ids == ("p0", "p1", "p2", "p3", "p4")
+    assert result.reports[0].notes == ("its threshold is a distance: accepted at most 0.5",)
+    again = FusionPipeline(accept=AcceptancePolicy({"near": 0.5})).decide([DISTANCES], reports=result.reports)
+    assert again.reports == result.reports
+    none = FusionPipeline(accept=AcceptancePolicy({"near": 0.05})).decide([DISTANCES])
+    assert none.reason == "all_rejected"
+    everything = FusionPipeline(accept=AcceptancePolicy({"near": Threshold(-np.inf)}), k=12).decide([DISTANCES])
+    assert len(everything) == 12
+
+
+def test_a_band_on_distances_accepts_up_to_its_lower_bound() -> None:
+    policy = AcceptancePolicy({"near": Threshold(0.55, lower=0.35)})
+    verdicts = FusionPipeline(accept=policy).decide([DISTANCES]).extras["acceptance"].verdicts  # type: ignore[attr-defined]
+    assert verdicts.tolist() == [1] * 3 + [0] * 2 + [-1] * 7
+
+
+def test_a_threshold_that_was_fitted_to_negated_distances_is_left_as_it_is() -> None:
+    policy = AcceptancePolicy({"near": Threshold(-0.35, method="youden")})
+    result = FusionPipeline(accept=policy).decide([DISTANCES])
+    assert (result.ids, result.reports[0].notes) == (("p0", "p1", "p2"), ())
 
 
 def test_rejected_everything_is_a_reason_of_its_own() -> None:
@@ -161,3 +190,49 @@ def test_the_explanation_of_a_selected_set_still_adds_up() -> None:
     result = pipeline.decide([VECTOR, GRAPH], context)
     np.testing.assert_allclose(result.contributions.sum(axis=1), result.fused, atol=1e-9)
     assert all(result.evidence(name).position == place for place, name in enumerate(result.ids, start=1))
+
+
+WORKED = ("p0", "p1", "p2", "p3"), [0.45, 0.425, 0.4, 0.05]
+LEGACY = SelectionPolicy("legacy_entropy", penalty=1.5)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "kind"),
+    [
+        (FusionPipeline(k=3, selection=LEGACY), "score"),
+        (FusionPipeline(k=3, selection=LEGACY, calibrator=ListCalibrator("raw")), "score"),
+        (
+            FusionPipeline(
+                k=3,
+                selection=LEGACY,
+                rule="comb_sum",
+                calibrator=ListCalibrator("raw"),
+                weights={"vector": 1.0, "graph": 1.0},
+            ),
+            "fused",
+        ),
+        (
+            FusionPipeline(
+                k=3, selection=LEGACY, priors=(SuperpositionPrior((1.0, 0.0, 0.0), strength=0.5),), rule="comb_sum",
+                calibrator=ListCalibrator("raw"),
+            ),
+            "superposition",
+        ),
+    ],
+)  # fmt: skip
+def test_the_document_s_rule_is_given_the_document_s_own_relevance(pipeline: FusionPipeline, kind: str) -> None:
+    """Its worked example selects 0, 3, 1; relevances divided by the largest would select 0, 1, 2."""
+    lists = [Ranking("vector", *WORKED)]
+    if kind in ("fused", "superposition"):
+        lists.append(Ranking("graph", WORKED[0], [0.0] * 4))
+    result = pipeline.decide(lists, Context(now=0.0))
+    assert result.ids == ("p0", "p3", "p1")
+    assert result.extras["selection"].relevance == kind  # type: ignore[attr-defined]
+    entropies = result.extras["selection"].entropies  # type: ignore[attr-defined]
+    assert [result.evidence(name).set_entropy for name in result.ids] == entropies.tolist()
+    assert [block["set_entropy"] for block in provenance(result)] == entropies.tolist()
+
+
+def test_scores_outside_0_to_1_are_scaled_for_the_document_s_rule_and_it_is_said() -> None:
+    found = FusionPipeline(k=3, selection=LEGACY).decide([VECTOR, GRAPH]).extras["selection"]
+    assert found.relevance == "fused, scaled"  # type: ignore[attr-defined]

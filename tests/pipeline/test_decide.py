@@ -185,8 +185,8 @@ def test_contributions_of_a_rule_that_does_not_add_are_shapley_values() -> None:
     pipeline = FusionPipeline(calibrator=ListCalibrator("min_max"), rule="comb_mnz", weighting="equal")
     one, two = Ranking("a", ["x", "y"], [1.0, 0.0]), Ranking("b", ["x", "y"], [4.0, 2.0])
     result = pipeline.decide([one, two])
-    # alone: .5 each; together (.5 + .5) * 2 = 2, so each earns the mean of .5 and 1.5
-    np.testing.assert_allclose(result.contributions[0], [1.0, 1.0])
+    # alone: 1 each; together (1 + 1) * 2 = 4, so each earns the mean of 1 and 3
+    np.testing.assert_allclose(result.contributions[0], [2.0, 2.0])
 
 
 def test_a_source_that_its_calibrator_refuses_costs_the_others_nothing() -> None:

@@ -215,3 +215,46 @@ async def test_a_selection_embeds_what_it_chooses_among_once_and_decides_once():
     assert set(engine.retrieve("who?", source)[0].ids) == {"p", "r"}
     assert set((await engine.aretrieve("who?", source))[0].ids) == {"p", "r"}
     assert asked == [["aaa", "aaa", "fff"]] * 2
+
+
+def _lists(*best, source="v", distance=False):
+    """A source whose answers have these best scores, one a call."""
+    given = iter(best)
+
+    def search(query, limit):
+        top = next(given)
+        scores = [top, top + 0.1] if distance else [top, top - 0.1]
+        return Ranking.from_hits(source, ["a", "b"], scores, higher_is_better=not distance)
+
+    return {source: CallableSource(source, search)}
+
+
+def _asked(engine, sources, times):
+    for _ in range(times):
+        engine.retrieve("who?", sources)
+
+
+def test_a_threshold_that_rejects_all_of_the_first_three_answers_warns_once():
+    engine = FusionEngine.of({"v": SourceSpec(retriever=len)}, accept={"v": 0.9})
+    sources = _lists(0.4, 0.3, 0.2, 0.1, 0.1, 0.1, 0.1)
+    _asked(engine, sources, 2)
+    with pytest.warns(
+        PhasegraphWarning, match="threshold of 'v' rejected everything .* first 3 answers: .* at least 0.9"
+    ):
+        engine.retrieve("who?", sources)
+    _asked(engine, sources, 4)
+
+
+def test_a_threshold_that_accepted_something_among_the_first_answers_never_warns():
+    engine = FusionEngine.of({"v": SourceSpec(retriever=len)}, accept={"v": 0.9})
+    _asked(engine, _lists(0.4, 0.95, *[0.1] * 8), 10)
+
+
+def test_a_distance_read_as_a_similarity_would_be_noticed():
+    engine = FusionEngine.of({"v": SourceSpec(retriever=len)}, accept={"v": 0.5})
+    _asked(engine, _lists(0.4, 0.7, 0.7, 0.7, distance=True), 4)
+    far = FusionEngine.of({"v": SourceSpec(retriever=len)}, accept={"v": 0.05})
+    sources = _lists(0.4, 0.7, 0.7, distance=True)
+    _asked(far, sources, 2)
+    with pytest.warns(PhasegraphWarning, match="it accepts at most 0.05, and its best hit has 0.7"):
+        far.retrieve("who?", sources)

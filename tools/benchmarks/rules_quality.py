@@ -15,14 +15,14 @@ from phasegraph.calibration import Calibrator
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.measures import full_support, last_hop, recall
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
-from phasegraph.fusion import FUSION_RULES
-
-SCALES = {"bounded": "min_max", "percentile": "percentile", "order": "raw"}
+from phasegraph.fusion import FUSION_RULES, FusionRule
 
 
-def calibrator(expects: str) -> Calibrator:
-    """The scale a rule is defined on."""
-    return FusionPipeline().calibrator if expects == "calibrated" else ListCalibrator(SCALES[expects])
+def calibrator(rule: FusionRule) -> Calibrator:
+    """The scale a rule is defined on; the default's where any common scale will do."""
+    if rule.expects == "calibrated" and rule.calibrator != "min_max":
+        return FusionPipeline().calibrator
+    return ListCalibrator(rule.calibrator)
 
 
 def measures(data: Dataset, ranked: list[tuple[str, ...]]) -> tuple[float, float, float]:
@@ -38,7 +38,7 @@ def measures(data: Dataset, ranked: list[tuple[str, ...]]) -> tuple[float, float
 
 def fused(runs: list[SourceRun], rule: str) -> list[tuple[str, ...]]:
     """First ten of every query by `rule`."""
-    pipeline = FusionPipeline(calibrator=calibrator(FUSION_RULES[rule].expects), rule=rule, weighting="equal")
+    pipeline = FusionPipeline(calibrator=calibrator(FUSION_RULES[rule]), rule=rule, weighting="equal")
     return [
         tuple(pipeline.decide(list(lists), k=10).ids) for lists in zip(*(run.rankings for run in runs), strict=True)
     ]

@@ -16,7 +16,6 @@ from phasegraph.evaluation.experiment import (
     Answer,
     Batch,
     System,
-    convex,
     pipeline_system,
 )
 from phasegraph.pipeline import FusionPipeline
@@ -160,12 +159,12 @@ def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
     """Reciprocal rank fusion against convex combination, two sources and three."""
     found = _own("rrf", "weighted-rrf", "vector", "graph", "bm25")
     for share in (0.8, 0.7, 0.5, 0.3):
-        pipeline = convex({"vector": share, "graph": 1 - share})
+        pipeline = FusionPipeline.convex({"vector": share, "graph": 1 - share})
         found.append(pipeline_system(f"convex, vector {share:g}", pipeline, TWO))
     found += _own("rrf-three", "weighted-rrf-three")
     for share in (0.2, 1 / 3, 0.6):
         rest = (1 - share) / 2
-        pipeline = convex({"vector": rest, "graph": share, "bm25": rest})
+        pipeline = FusionPipeline.convex({"vector": rest, "graph": share, "bm25": rest})
         found.append(pipeline_system(f"convex of three, graph {share:.2g}", pipeline, THREE))
         ranked = FusionPipeline.reciprocal_rank({"vector": rest, "graph": share, "bm25": rest})
         found.append(pipeline_system(f"weighted rrf of three, graph {share:.2g}", ranked, THREE))

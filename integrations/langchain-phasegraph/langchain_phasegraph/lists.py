@@ -10,7 +10,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_phasegraph.conversion import ACCESS, check_documents, documents_of, ranking_of, reader_of
 from phasegraph import FusionPipeline, InvalidTypeError, Ranking, Result
-from phasegraph.retrieval import HitFields, HitReader, decide_lists, list_pipeline
+from phasegraph.retrieval import FirstAnswers, HitFields, HitReader, decide_lists, list_pipeline
 
 
 class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
@@ -29,10 +29,11 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         self._score_key = score_key
         self._metadata_key = metadata_key
         self._readers: dict[str, HitReader] = {}
+        self._watch = FirstAnswers()
 
     def fuse(self, lists: Mapping[str, Any]) -> list[Document]:
         """The fused documents."""
-        result, hits = decide_lists(self._pipeline, lists, self._read, None, ACCESS)
+        result, hits = decide_lists(self._pipeline, lists, self._read, None, ACCESS, self._watch)
         return documents_of(result, hits, score_key=self._score_key, metadata_key=self._metadata_key)
 
     def explain(self, lists: Mapping[str, Any], query: str | None = None) -> Result:
@@ -45,7 +46,7 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
         query : str, optional
             For priors that read it.
         """
-        return decide_lists(self._pipeline, lists, self._read, query, ACCESS)[0]
+        return decide_lists(self._pipeline, lists, self._read, query, ACCESS, self._watch)[0]
 
     def _read(self, name: str, documents: Any, notes: list[str]) -> Ranking:
         if name not in self._readers:

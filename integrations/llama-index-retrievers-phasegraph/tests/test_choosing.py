@@ -7,11 +7,12 @@ import pickle
 from typing import Any
 
 import pytest
+from llama_index.core import VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
-from llama_index.core.schema import TextNode
+from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_stores import listed
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, HitFields, SourceSpec
 from phasegraph import DegradedError, FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphWarning
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator
@@ -158,3 +159,27 @@ def test_calibrating_for_a_rule_over_0_to_1_fits_percentiles() -> None:
 def test_a_retriever_survives_a_copy_and_a_trip_to_another_process(way: Any) -> None:
     retriever = CalibratedFusionRetriever(vector=_vector, weights={"vector": 2}, accept={"vector": 0.65}, k=2)
     assert _ids(way(retriever)) == _ids(retriever)
+
+
+def test_a_threshold_on_distances_is_the_highest_distance() -> None:
+    nodes = [
+        TextNode(text=text, id_=text, metadata={"distance": row / 10}) for row, text in enumerate("abcde", start=1)
+    ]
+    spec = SourceSpec(
+        retriever=lambda query: [NodeWithScore(node=node) for node in nodes],
+        fields=HitFields(score="distance", higher_is_better=False),
+    )
+    retriever = CalibratedFusionRetriever(vector=spec, accept={"vector": 0.35})
+    assert [hit.node_id for hit in retriever.retrieve("Which?")] == ["a", "b", "c"]
+    assert "its threshold is a distance: accepted at most 0.35" in retriever.explain("Which?").reports[0].notes
+
+
+@pytest.mark.parametrize("k", [2, 4, 6, 9])
+def test_a_selection_by_its_bare_name_returns_no_copy_while_others_are_at_hand(k: int) -> None:
+    nodes = [TextNode(text="red apple", id_=f"copy{row}") for row in range(4)]
+    index = VectorStoreIndex([*nodes, *(TextNode(text=text, id_=text) for text in TEXTS[1:])], embed_model=Letters())
+    plain = CalibratedFusionRetriever(vector=index, k=4).retrieve("red apple")
+    assert {hit.text for hit in plain} == {"red apple"}
+    found = CalibratedFusionRetriever(vector=index, k=k, selection="log_det").retrieve("red apple")
+    assert len(found) == k
+    assert sum(hit.text == "red apple" for hit in found) == max(1, k - 5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -12,9 +13,9 @@ from numpy.typing import NDArray
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_choice, check_count, check_keys, check_mapping, check_rows
-from phasegraph.acceptance.thresholds import Threshold
+from phasegraph.acceptance.thresholds import GIVEN, Threshold
 from phasegraph.errors import InvalidInputError
-from phasegraph.ranking import Candidates, by_fields, top_order
+from phasegraph.ranking import Candidates, Ranking, by_fields, top_order
 
 Verdicts: TypeAlias = NDArray[np.int8]
 ACCEPT, AMBIGUOUS, REJECT = 1, 0, -1
@@ -107,7 +108,9 @@ class AcceptancePolicy:
     Parameters
     ----------
     thresholds : mapping of str to Threshold or float
-        By source, on its own scores. A candidate has the best verdict of the sources that returned it.
+        By source, on its own scores. A candidate has the best verdict of the sources that returned it. On a source
+        that gives distances a number, and a threshold that was not fitted, is the highest distance that is accepted;
+        of one with a `lower` bound distances up to that are accepted, and those up to its value ambiguous.
     final : Threshold or float, optional
         On the published score, in [0, 1].
     common : Threshold or float, optional
@@ -208,14 +211,34 @@ class AcceptancePolicy:
         filled.setflags(write=False)
         return AcceptanceOutcome(filled, reason, tuple(certificates))
 
+    def threshold_of(self, ranking: Ranking, /) -> Threshold | None:
+        """The threshold of a ranking's source as it reads its scores, mirrored where they are negated distances."""
+        threshold = self._named.get(ranking.source)
+        if threshold is None or not self._on_distances(ranking):
+            return threshold
+        return threshold.mirrored
+
+    def note_on(self, ranking: Ranking, /) -> str:
+        """What a report should say of how the threshold of this source was read; empty where nothing."""
+        if not self._on_distances(ranking):
+            return ""
+        return f"its threshold is a distance: accepted at most {self._named[ranking.source].floor:g}"
+
+    def _on_distances(self, ranking: Ranking) -> bool:
+        """Whether the source's threshold is a distance: its direction is known, and it was not fitted to scores."""
+        threshold = self._named.get(ranking.source)
+        if threshold is None or not ranking.distances or threshold.method != GIVEN:
+            return False
+        return math.isfinite(threshold.floor)
+
     def _by_source(self, candidates: Candidates, raw: FloatArray) -> Verdicts:
         if not self.thresholds:
             return np.full(len(candidates), ACCEPT, dtype=np.int8)
         best = np.full(len(candidates), REJECT, dtype=np.int8)
         unknown = ACCEPT if self.unknown_source == "accept" else REJECT
-        for column, source in enumerate(candidates.sources):
+        for column, ranking in enumerate(candidates.rankings):
             returned = ~np.isnan(raw[:, column])
-            found = _compare(raw[:, column], self._named.get(source), otherwise=unknown)
+            found = _compare(raw[:, column], self.threshold_of(ranking), otherwise=unknown)
             best = np.where(returned, np.maximum(best, found), best).astype(np.int8)
         return best
 

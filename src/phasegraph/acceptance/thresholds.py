@@ -26,6 +26,7 @@ from phasegraph._validation import (
 from phasegraph.errors import InvalidInputError
 from phasegraph.ranking import by_fields
 
+GIVEN = "given"
 NO_PROMISE = "No promise for new queries: the value was given or fitted to the queries at hand."
 
 
@@ -92,7 +93,7 @@ class Threshold:
 
     value: float
     lower: float | None = None
-    method: str = "given"
+    method: str = GIVEN
     level: float | None = None
     confidence: float | None = None
     queries: int = 0
@@ -142,6 +143,12 @@ class Threshold:
     def floor(self) -> float:
         """Below this a hit is rejected: `lower` where there is a band, else `value`."""
         return self.value if self.lower is None else self.lower
+
+    @property
+    def mirrored(self) -> Threshold:
+        """The threshold as it reads negated distances, accepting distances up to `floor` and none above `value`."""
+        lower = None if self.lower is None else -self.value
+        return replace(self, value=-self.floor, lower=lower)
 
     def accepts(self, score: float, /) -> bool:
         """Whether `score` is at or above `value`."""

@@ -27,6 +27,7 @@ from phasegraph.cli.output import (
 from phasegraph.errors import InsufficientDataError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_by_id
 from phasegraph.evaluation.experiment import (
+    NAMED_SYSTEMS,
     OWN_SYSTEMS,
     TWO,
     Answer,
@@ -133,9 +134,9 @@ def _rows(batch: Batch, rows: Sequence[int]) -> Mapping[str, Sequence[Ranking]]:
     return {name: [batch[name][row] for row in rows] for name in TWO}
 
 
-KNOWN = {**OWN_SYSTEMS, **PEERS}
+KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
-ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum")
+ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", *NAMED_SYSTEMS)
 USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
 CalibrateOn = Annotated[
     Path | None,

@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from phasegraph.cli.output import PipelineFile, check_outputs, console
+from phasegraph.cli.output import PipelineFile, check_outputs, console, names_in
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.experiment import min_max_sum
 from phasegraph.evaluation.runs import Run, read_run, write_run
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline, with_prior
 from phasegraph.ranking import Ranking
-
-RULES: dict[str, Callable[[], FusionPipeline]] = {
-    "default": FusionPipeline,
-    "rrf": FusionPipeline.reciprocal_rank,
-    "min-max-sum": min_max_sum,
-    "phasegraph": FusionPipeline.phasegraph,
-}
 
 
 def fuse(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, dir_okay=False)],
     out: Annotated[Path, typer.Option(help="The fused run.", dir_okay=False)],
-    rule: Annotated[str, typer.Option(help=f"One of {', '.join(RULES)}.")] = "default",
+    rule: Annotated[str, typer.Option(help=f"One of {', '.join(PIPELINE_NAMES)}.")] = "default",
+    weights: Annotated[str, typer.Option(help="By source, such as vector=1,graph=0.35.")] = "",
     pipeline: PipelineFile = None,
     k: Annotated[int, typer.Option(min=1, help="Hits per query.")] = 100,
     name: Annotated[str, typer.Option(help="Name of the fused run.")] = "fused",
 ) -> None:
-    """Fuse runs; a source is named after its file (vector.run is 'vector')."""
-    if rule not in RULES:
-        raise typer.BadParameter(f"the rule must be one of {', '.join(RULES)}; got {rule!r}")
+    """Fuse runs by a preset or a rule; a source is named after its file (vector.run is 'vector').
+
+    The scores of the fused run are the rule's own values, as in the literature where its weights are equal.
+    """
+    if rule not in PIPELINE_NAMES:
+        raise typer.BadParameter(f"the rule must be one of {', '.join(PIPELINE_NAMES)}; got {rule!r}")
+    own = weights_in(weights)
+    if pipeline is not None and (rule != "default" or own is not None):
+        raise typer.BadParameter("--pipeline has a rule and weights of its own: give it alone")
     check_outputs(out=out)
-    chosen = RULES[rule]() if pipeline is None else FusionPipeline.load(pipeline)
+    chosen = FusionPipeline.named(rule, own) if pipeline is None else FusionPipeline.load(pipeline)
     read = [read_run(path) for path in runs]
     names = [run.name for run in read]
     if len(set(names)) != len(names):
         raise InvalidInputError(f"runs must have files of different names; got {names}")
     queries = dict.fromkeys(query for run in read for query in run.rankings)
-    fused = {}
+    fused: dict[str, Ranking] = {}
+    said: list[str] = []
     for query in queries:
         found = chosen.decide([run.rankings[query] for run in read if query in run.rankings], k=k)
-        fused[query] = Ranking(name, found.ids, found.scores)
+        fused[query] = Ranking(name, found.ids, with_prior(found.fused, found.priors))
+        said += found.warnings[:1]
     write_run(Run(name, fused), out)
     to = console()
     to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}", markup=False)
@@ -52,3 +52,17 @@ def fuse(
     if partial:
         lacks = ", ".join(f"{run.name} {len(queries) - len(run.rankings)}" for run in read)
         to.print(f"{partial} queries are not in every run (missing: {lacks}); fused from those that have them")
+    if said:
+        to.print(f"{len(said)} queries come with a warning, the first: {said[0]}", markup=False)
+
+
+def weights_in(text: str) -> dict[str, float] | None:
+    """The weights of ``name=number,name=number``; None for none."""
+    found: dict[str, float] = {}
+    for part in names_in(text):
+        name, _, number = part.partition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise typer.BadParameter(f"--weights must be name=number,name=number; got {part!r}") from None
+    return found or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
@@ -13,14 +13,13 @@ from typing import TypeAlias
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.calibration import ListCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Judgement
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure, score_run
 from phasegraph.evaluation.runs import check_judged, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, wins_and_losses
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.ranking import Ranking
 
 Batch: TypeAlias = Mapping[str, Sequence[Ranking]]
@@ -68,10 +67,12 @@ def pipeline_system(name: str, pipeline: FusionPipeline, sources: Sequence[str],
     """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+        texts = {one.id: {"text": one.content} for one in dataset.passages} if pipeline.priors else {}
         found = []
         for row in range(len(dataset.queries)):
             rankings = [batch[source][row] for source in sources]
-            found.append(tuple(pipeline.decide(rankings, dataset.context(row, rankings), k=k).ids))
+            context = replace(dataset.context(row, rankings), attributes=texts)
+            found.append(tuple(pipeline.decide(rankings, context, k=k).ids))
         return found
 
     return System(name, tuple(sources), answer, about)
@@ -79,18 +80,6 @@ def pipeline_system(name: str, pipeline: FusionPipeline, sources: Sequence[str],
 
 TWO = ("vector", "graph")
 THREE = ("vector", "graph", "bm25")
-INFIMA: Mapping[str, float] = MappingProxyType({"vector": -1.0, "graph": 0.0, "bm25": 0.0})
-
-
-def convex(weights: Mapping[str, float]) -> FusionPipeline:
-    """TM2C2: theoretical min-max (cosine from -1, BM25 and walk mass from 0), then a weighted sum."""
-    own = {name: ListCalibrator("theoretical_min_max", {"infimum": INFIMA[name]}) for name in weights}
-    return FusionPipeline(calibrator=ListCalibrator("min_max"), calibrators=own, rule="linear", weights=weights)
-
-
-def min_max_sum() -> FusionPipeline:
-    """Min-max of each list, added with equal weights."""
-    return FusionPipeline(calibrator=ListCalibrator("min_max"), rule="comb_sum", weighting="equal")
 
 
 def _own() -> dict[str, System]:
@@ -105,9 +94,9 @@ def _own() -> dict[str, System]:
     of_two = {
         "rrf": (rrf(), "equal weights, rank constant 60"),
         "weighted-rrf": (rrf(design), "the design record's: graph .35"),
-        "convex": (convex({"vector": 0.7, "graph": 0.3}), "TM2C2, vector .7"),
-        "convex-equal": (convex({"vector": 0.5, "graph": 0.5}), "TM2C2, equal weights"),
-        "min-max-sum": (min_max_sum(), "min-max of each list, added"),
+        "convex": (FusionPipeline.convex({"vector": 0.7, "graph": 0.3}), "TM2C2, vector .7"),
+        "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "TM2C2, equal weights"),
+        "min-max-sum": (FusionPipeline.named("comb_sum"), "min-max of each list, added"),
         "phasegraph": (paper(), "the paper's: vector .7, graph capped at 30"),
         "phasegraph-2wiki": (paper("2wiki"), "the paper's: vector .4, graph capped at 20"),
         "default": (FusionPipeline(), "ours: nothing fitted"),
@@ -115,7 +104,7 @@ def _own() -> dict[str, System]:
     of_three = {
         "rrf-three": (rrf(), "equal weights, with BM25"),
         "weighted-rrf-three": (rrf({**design, "bm25": 1.0}), "the design record's, with BM25"),
-        "convex-three": (convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), "TM2C2, equal, with BM25"),
+        "convex-three": (FusionPipeline.convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), "TM2C2, equal, with BM25"),
         "default-three": (FusionPipeline(), "ours, with BM25"),
     }
     systems = {name: source_system(name, about) for name, about in alone.items()}
@@ -125,6 +114,17 @@ def _own() -> dict[str, System]:
 
 
 OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
+
+
+def _named() -> dict[str, System]:
+    """Every preset and rule that is not there under its own name, over vector and graph; the record's over three."""
+    others = [name for name in PIPELINE_NAMES if name not in (*OWN_SYSTEMS, "reciprocal_rank", "adr")]
+    systems = {name: pipeline_system(name, FusionPipeline.named(name), TWO, "by its name") for name in others}
+    adr = FusionPipeline.adr({"vector": 1.0, "graph": 0.35, "bm25": 1.0})
+    return {**systems, "adr": pipeline_system("adr", adr, THREE, "the design record's, exact matches included")}
+
+
+NAMED_SYSTEMS: Mapping[str, System] = MappingProxyType(_named())
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ __all__ = [
 ]
 
 
+_CALIBRATORS = {"calibrated": "background", "bounded": "min_max", "percentile": "percentile", "order": "raw"}
+
+
 @dataclass(frozen=True, slots=True)
 class FusionRule:
     """One way to turn calibrated values into one value.
@@ -60,6 +63,11 @@ class FusionRule:
         The fused value is a sum of one term per source.
     row_wise : bool
         A candidate's fused value depends on its own row only, not on the rest of the lists.
+    sums : bool
+        The literature adds one term per source without dividing: where all weights are equal each counts 1, so that
+        the fused value is the textbook's.
+    calibrator : str
+        The calibrator that the rule has where it is asked for by name; default by `expects`.
     experimental : bool
         The formula is reconstructed, or nothing shows that it helps.
     reference : str
@@ -80,6 +88,8 @@ class FusionRule:
     expects: Literal["calibrated", "bounded", "percentile", "order"] = "calibrated"
     additive: bool = True
     row_wise: bool = True
+    sums: bool = False
+    calibrator: str = ""
     experimental: bool = False
     reference: str = ""
     terms: Callable[[FloatArray, FloatArray | float], FloatArray] | None = None
@@ -88,30 +98,52 @@ class FusionRule:
     def __post_init__(self) -> None:
         own = [name for name in signature(self.function).parameters if name not in ("values", "weights", "missing")]
         object.__setattr__(self, "options", tuple(own))
+        object.__setattr__(self, "calibrator", self.calibrator or _CALIBRATORS[self.expects])
 
 
 _FOX_SHAW = "Fox and Shaw, TREC-2, 1994"
 _reconstructed = partial(FusionRule, experimental=True, reference="PhaseGraph, arXiv:2603.28886, appendix C")
 _RULES = (
     FusionRule("linear", linear, reference="weighted sum of calibrated values", terms=linear_terms),
-    FusionRule("rrf", reciprocal_rank, "order", row_wise=False, reference="Cormack, Clarke, Büttcher, SIGIR 2009"),
-    FusionRule("comb_sum", comb_sum, "bounded", reference=_FOX_SHAW),
-    FusionRule("comb_mnz", comb_mnz, "bounded", additive=False, reference=_FOX_SHAW),
+    FusionRule(
+        "rrf", reciprocal_rank, "order", row_wise=False, sums=True, reference="Cormack, Clarke, Büttcher, SIGIR 2009"
+    ),
+    FusionRule("comb_sum", comb_sum, sums=True, calibrator="min_max", reference=_FOX_SHAW),
+    FusionRule("comb_mnz", comb_mnz, "bounded", additive=False, sums=True, reference=_FOX_SHAW),
     FusionRule("comb_anz", comb_anz, "bounded", additive=False, reference=_FOX_SHAW),
     FusionRule("comb_med", comb_med, "bounded", additive=False, reference=_FOX_SHAW),
     FusionRule("boltzmann", boltzmann, "percentile", row_wise=False, reference="PhaseGraph, arXiv:2603.28886"),
     FusionRule(
-        "isr", inverse_square_rank, "order", False, row_wise=False, reference="Mourão, Martins, Magalhães, 2015"
+        "isr",
+        inverse_square_rank,
+        "order",
+        False,
+        row_wise=False,
+        sums=True,
+        reference="Mourão, Martins, Magalhães, 2015",
     ),
-    FusionRule("borda", borda, "order", row_wise=False, reference="Aslam and Montague, SIGIR 2001"),
-    FusionRule("dbsf", dbsf, row_wise=False, reference="Mazzeschi, Distribution-based score fusion, 2023"),
+    FusionRule("borda", borda, "order", row_wise=False, sums=True, reference="Aslam and Montague, SIGIR 2001"),
+    FusionRule(
+        "dbsf",
+        dbsf,
+        row_wise=False,
+        sums=True,
+        calibrator="raw",
+        reference="Mazzeschi, Distribution-based score fusion, 2023",
+    ),
     _reconstructed("log_linear", experimental.log_linear, "percentile", row_wise=False),
     _reconstructed("power_mean", experimental.power_mean, "percentile", additive=False),
     _reconstructed("tsallis", experimental.tsallis, "percentile", row_wise=False),
     _reconstructed("gumbel_copula", experimental.gumbel_copula, "percentile", additive=False, row_wise=False),
     _reconstructed("interference", experimental.interference, "percentile", additive=False, row_wise=False),
     _reconstructed("normal_scores", experimental.normal_scores, "order", row_wise=False),
-    _reconstructed("wasserstein_temperature", experimental.wasserstein_temperature, additive=False, row_wise=False),
+    _reconstructed(
+        "wasserstein_temperature",
+        experimental.wasserstein_temperature,
+        additive=False,
+        row_wise=False,
+        calibrator="raw",
+    ),
     _reconstructed("plackett_luce", experimental.plackett_luce, "order", row_wise=False),
 )
 FUSION_RULES: Mapping[str, FusionRule] = MappingProxyType({rule.name: rule for rule in _RULES})

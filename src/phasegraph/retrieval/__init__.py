@@ -8,6 +8,7 @@ from phasegraph._validation import check_count, check_flag, check_query
 from phasegraph.retrieval.engine import (
     Accept,
     Calibrating,
+    FirstAnswers,
     FusionEngine,
     ResultCallback,
     SelectedHit,
@@ -47,6 +48,7 @@ __all__ = [
     "Direction",
     "EvidenceBlock",
     "Execution",
+    "FirstAnswers",
     "FusionEngine",
     "HitAccess",
     "HitFields",

@@ -7,6 +7,7 @@ payload each result is returned under. It never calls back.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import sys
 import warnings
@@ -29,7 +30,6 @@ from phasegraph.errors import (
 )
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_min_agreement
-from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
 from phasegraph.retrieval.reading import join_by_text
@@ -51,6 +51,7 @@ Accept: TypeAlias = AcceptancePolicy | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
 Answer: TypeAlias = "tuple[Result, list[SelectedHit]]"
 ASSUMED_SIZE = 1_000_000
+_logger = logging.getLogger("phasegraph")
 Item = TypeVar("Item")
 
 
@@ -75,6 +76,43 @@ class Chosen:
         return replace(pipeline, **changes) if changes else pipeline
 
 
+_FIRST_ANSWERS = 3
+
+
+class FirstAnswers:
+    """Watches the first answers of each source that has a threshold, and warns where none of its hits passed it.
+
+    Examples
+    --------
+    >>> watch = FirstAnswers()
+    >>> watch.see(AcceptancePolicy({"v": 0.5}), [Ranking("v", ["a"], [0.1])])  # the first of three
+    """
+
+    __slots__ = ("_rejected",)
+
+    def __init__(self) -> None:
+        self._rejected: dict[str, int | None] = {}
+
+    def see(self, policy: AcceptancePolicy, rankings: Sequence[Ranking]) -> None:
+        """Count the answer of each source, until a hit passes or three answers held none that did."""
+        for ranking in rankings:
+            count, threshold = self._rejected.get(ranking.source, 0), policy.threshold_of(ranking)
+            if count is None or threshold is None or not len(ranking):
+                continue
+            best = float(ranking.scores[0])
+            count = None if threshold.accepts(best) else count + 1
+            self._rejected[ranking.source] = None if count == _FIRST_ANSWERS else count
+            if count == _FIRST_ANSWERS:
+                nearest = best if ranking.raw is None or ranking.rank_only else float(ranking.raw[0])
+                bound = f"at most {-threshold.value:g}" if ranking.distances else f"at least {threshold.value:g}"
+                text = (
+                    f"the threshold of {ranking.source!r} rejected everything that it returned in its first {count} "
+                    f"answers: it accepts {bound}, and its best hit has {nearest:g}"
+                )
+                _logger.warning("%s", text)
+                warnings.warn(text, PhasegraphWarning, stacklevel=5)
+
+
 @dataclass(frozen=True, slots=True)
 class FusionEngine:
     """Settled settings of one fusing retriever, and its calls.
@@ -93,6 +131,8 @@ class FusionEngine:
         The sources that a call asks: weight above 0, or depended on by one that is.
     mismatched : mapping of str to str
         By source, what to note of a calibrator that was fitted to scores of something else.
+    watch : FirstAnswers
+        Of the thresholds in force.
 
     Examples
     --------
@@ -111,6 +151,7 @@ class FusionEngine:
     access: HitAccess
     asked: tuple[str, ...]
     mismatched: Mapping[str, str] = field(default_factory=dict)
+    watch: FirstAnswers = field(default_factory=FirstAnswers, repr=False, compare=False)
 
     __reduce__ = by_fields
 
@@ -156,8 +197,9 @@ class FusionEngine:
         self.access.check(decides)
         asked = _asked(self.gatherer, decides)
         return replace(
-            self, base=pipeline, pipeline=decides, asked=asked, mismatched=check_fingerprints(decides, self.specs)
-        )
+            self, base=pipeline, pipeline=decides, asked=asked, mismatched=check_fingerprints(decides, self.specs),
+            watch=FirstAnswers(),
+        )  # fmt: skip
 
     def with_k(self, k: int | None) -> FusionEngine:
         """The same engine with another number of results, as if the constructor had been given it."""
@@ -211,9 +253,11 @@ class FusionEngine:
     ) -> tuple[Shortlist, Sequence[Ranking]]:
         rankings, joined = join_by_text(found.rankings, self.access.text)
         reports = self._noted(found.reports, sources, joined)
-        context = self.access.context(query, rankings) if self.pipeline.priors else Context(query=query)
+        context = self.access.context(query)
         words = self.access.words(query, rankings)
         context = context if words is None else replace(context, words=words)
+        if self.pipeline.accept is not None:
+            self.watch.see(self.pipeline.accept, rankings)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
 
@@ -251,7 +295,7 @@ class FusionEngine:
             {name: spec.fields.size for name, spec in self.specs.items()},
             sources=self.asked,
             strict=self.pipeline.strict,
-            normal_scores=FUSION_RULES[self.pipeline.rule].expects not in ("bounded", "percentile"),
+            normal_scores=FUSION_RULES[self.pipeline.rule].calibrator not in ("min_max", "percentile"),
             fingerprints=fingerprints(self.specs),
         )
         floors = fit_min_agreement([rankings for _, rankings in answers], self.pipeline)
@@ -364,7 +408,7 @@ def _selection(given: object) -> SelectionPolicy | None:
         return given
     if not isinstance(given, str):
         raise InvalidTypeError(f"selection must be a SelectionPolicy or the name of a method; got {given!r}")
-    return SelectionPolicy(given)  # type: ignore[arg-type]
+    return SelectionPolicy(given, distinct=given == "log_det")  # type: ignore[arg-type]
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
@@ -653,6 +697,7 @@ def decide_lists(
     read: Callable[[str, Any, list[str]], Ranking],
     query: str | None,
     access: HitAccess,
+    watch: FirstAnswers,
 ) -> Answer:
     """Read lists that are already there, in name order, and decide.
 
@@ -665,6 +710,8 @@ def decide_lists(
     query : str, optional
         For priors that read it.
     access : HitAccess
+    watch : FirstAnswers
+        Of the pipeline's thresholds.
     """
     if not isinstance(lists, Mapping):
         raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
@@ -676,8 +723,10 @@ def decide_lists(
     for name, lines in joined.items():
         notes[name] += lines
     reports = with_notes([SourceReport.of(one) for one in rankings], notes)
-    context = access.context(query or "", rankings) if pipeline.priors else Context(query=query or "")
+    context = access.context(query or "")
     context = replace(context, words=access.words(query or "", rankings))
+    if pipeline.accept is not None:
+        watch.see(pipeline.accept, rankings)
     result = pipeline.decide(rankings, context, reports=reports)
     hits = select_hits(result, access.text)
     return with_text_warnings(result, hits), hits

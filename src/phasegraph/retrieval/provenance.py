@@ -83,7 +83,8 @@ def provenance(result: Result) -> list[dict[str, object]]:
         Keys ``id``, ``position`` (from 1), ``score`` (in [0, 1]), ``fused``, ``bonus``, ``prior``, ``degraded`` and
         ``sources``: per source name ``rank`` (from 1, ties share their mean), ``raw`` (as the source gave it),
         ``calibrated``, ``weight`` and ``contribution``. ``rank`` and ``raw`` are None where the source did not return
-        it. Contributions and bonus add up to ``fused``. Native numbers only.
+        it. Contributions and bonus add up to ``fused``. ``energy``, ``entropy`` and ``set_entropy`` where the pipeline
+        works them out. Native numbers only.
 
     Notes
     -----
@@ -119,6 +120,7 @@ def provenance(result: Result) -> list[dict[str, object]]:
             "prior": prior,
             "degraded": degraded,
             "sources": dict(zip(names, sources, strict=True)),
+            **result.entropies(position - 1),
         }
         for position, (identifier, score, fused, bonus, prior, sources) in enumerate(heads, start=1)
     ]

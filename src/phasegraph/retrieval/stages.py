@@ -1,4 +1,4 @@
-"""What does I/O around deciding: embeddings of candidates, and what priors read from hits."""
+"""What does I/O around deciding: embeddings of candidates; and how hits are read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, TypeAlias
 
 from numpy.typing import ArrayLike
@@ -82,15 +81,9 @@ class HitAccess:
             found.append(next(filter(None, texts), ""))
         return found
 
-    def context(self, query: str, rankings: Sequence[Ranking]) -> Context:
-        """What priors may look at: the query, the time, and metadata and text of the hits."""
-        attributes: dict[str, Mapping[str, object]] = {}
-        for identifier, hit in (pair for one in rankings for pair in one.payloads.items()):
-            if identifier not in attributes:
-                read = {str(name): _number(value) for name, value in self.metadata(hit).items()}
-                known = {name: value for name, value in read.items() if value is not None}
-                attributes[identifier] = {"text": self.text(hit), **known}
-        return Context(query=query, now=time.time(), attributes=attributes)
+    def context(self, query: str) -> Context:
+        """What deciding may look at: the query, the time, and how to read the hits."""
+        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
 
     def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords | None:
         """What the texts of the hits, and their titles, say about the query's words."""
@@ -157,15 +150,3 @@ def _settle(future: asyncio.Future[Any], outcome: tuple[Any, BaseException | Non
         future.set_result(value)
     else:
         future.set_exception(error)
-
-
-def _number(value: object) -> object:
-    """A metadata value as priors read it: dates as seconds since the epoch, numbers as they are, else None."""
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if isinstance(value, datetime):
-        return value.timestamp()
-    return value if isinstance(value, int | float) else None

@@ -12,6 +12,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of, ranking_of, reader_of, unpack
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Ranking, Result
 from phasegraph.retrieval import (
+    FirstAnswers,
     HitFields,
     HitReader,
     SelectedHit,
@@ -62,6 +63,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
     _pipeline: FusionPipeline = PrivateAttr()
     _fields: dict[str, HitFields] = PrivateAttr()
     _readers: dict[str, HitReader] = PrivateAttr(default_factory=dict)
+    _watch: FirstAnswers = PrivateAttr(default_factory=FirstAnswers)
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class PhaseGraphPostprocessor(BaseNodePostprocessor):
         return self._decided(lists, query)[0]
 
     def _decided(self, lists: Mapping[str, Any], query: str | None) -> tuple[Result, list[SelectedHit]]:
-        return decide_lists(self._pipeline, lists, self._read, query, access_of())
+        return decide_lists(self._pipeline, lists, self._read, query, access_of(), self._watch)
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
