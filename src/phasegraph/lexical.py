@@ -299,6 +299,7 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
 
     Examples
     --------
+    >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}
     >>> rankings = [Ranking("graph", list(texts), [2.0, 1.0], words=QueryWords({"ada": 1.0, "met": 2.0}))]
     >>> read_hits("Who met Ada?", rankings, texts.__getitem__)
