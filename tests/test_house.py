@@ -49,7 +49,7 @@ PUBLIC = {
         "fit_reference_ecdf"
     ),
     "phasegraph.graph": (
-        "ChunkGraphSource DirectoryStore EdgeWeights EntityGraph Extraction Gazetteer GraphIndex GraphSource "
+        "ChunkGraph ChunkGraphSource DirectoryStore EdgeWeights EntityGraph Extraction Gazetteer GraphIndex GraphSource "
         "LinkSettings ModelSettings NameSynonyms RuleExtractor SemFlowSource WalkSettings build_chunk_graph "
         "build_graph extract_with_model graph_from_extractions load_graph read_openie save_graph"
     ),

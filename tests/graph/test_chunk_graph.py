@@ -112,10 +112,10 @@ def test_the_walk_reaches_what_the_vectors_did_not_and_says_how() -> None:
     assert set(ranking.ids) == {"a0", "a1", "a2", "b0"}
     assert ranking.background is not None
     trail = ranking.payloads["a2"]
-    assert trail.path == ("a0", "a1", "a2")
+    assert [(node.kind, node.name) for node in trail.path] == [("passage", name) for name in ("a0", "a1", "a2")]
     assert trail.kinds == (("sequential", "identifier"), ("sequential", "semantic"))
     assert str(trail) == "[a0] —sequential+identifier> [a1] —sequential+semantic> [a2]"
-    assert trail.seeds == (("a0", 1.0),)
+    assert [(node.name, share) for node, share in trail.seeds] == [("a0", 1.0)]
 
 
 def test_without_a_ranking_nothing_is_found_and_the_reason_is_given() -> None:

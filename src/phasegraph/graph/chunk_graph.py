@@ -5,12 +5,14 @@ Edges follow the order of a document, likeness of meaning, shared references ("T
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -18,8 +20,8 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import Float32Array
-from phasegraph._validation import check_count, check_flag, check_range
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph._validation import check_count, check_flag, check_query, check_range
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
 from phasegraph.graph.entity_graph import (
     Csr,
@@ -28,10 +30,12 @@ from phasegraph.graph.entity_graph import (
     checked_embeddings,
     read_only_matrix,
 )
-from phasegraph.graph.linking import LinkSettings
-from phasegraph.graph.source import GraphSource, GraphWalker, WalkPath, WalkPaths, WalkSettings
+from phasegraph.graph.linking import LinkSettings, unit_vector
+from phasegraph.graph.source import GraphSource, GraphWalker, WalkPath, WalkPaths, WalkSettings, best_passages
+from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
 from phasegraph.graph.synonyms import synonym_pairs
 from phasegraph.ranking import Ranking, by_fields
+from phasegraph.serialization import read_bundle, write_bundle
 from phasegraph.sources.protocol import Upstream
 
 Pairs = Iterable[tuple[int, int]]
@@ -151,6 +155,7 @@ def matrix(pairs: Pairs, size: int) -> Csr:
 
 
 KINDS = ("sequential", "semantic", "reference", "identifier")
+KIND, VERSION = "chunk-graph", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +212,9 @@ class ChunkGraph:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        links = {kind: read_only_matrix(link.tocsr().astype(np.float32)) for kind, link in self.links.items()}
+        links = {
+            kind: read_only_matrix(link.tocsr().astype(np.float32, copy=False)) for kind, link in self.links.items()
+        }
         object.__setattr__(self, "links", MappingProxyType(links))
         if self.embeddings is not None:
             vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
@@ -225,6 +232,36 @@ class ChunkGraph:
             raise InvalidInputError(f"chunk {unknown!r} is not in the graph")
         found = [(-float(link[rows[one], rows[other]]), kind) for kind, link in self.links.items()]
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Save the graph to a directory, in one step; one that is there is replaced when the new one is complete."""
+        arrays = packed("passages", self.passages)
+        for kind, link in self.links.items():
+            arrays |= packed_matrix(kind, link)
+        if self.embeddings is not None:
+            arrays["embeddings"] = self.embeddings
+        write_bundle(directory, KIND, VERSION, {"passages": len(self.passages), "kinds": list(self.links)}, arrays)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> ChunkGraph:
+        """Load what :meth:`save` wrote, equal to the bit; arguments and errors as for :func:`load_graph`.
+
+        >>> import tempfile
+        >>> graph = build_chunk_graph([{"id": "1", "title": "a", "text": "x"}, {"id": "2", "title": "a", "text": "y"}])
+        >>> graph.save(folder := tempfile.mkdtemp())
+        >>> ChunkGraph.load(folder).kinds("1", "2")
+        ('sequential',)
+        """
+        body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify)
+        try:
+            passages, embeddings = unpacked("passages", arrays), arrays.get("embeddings")
+            if len(passages) != body["passages"]:
+                raise InvalidInputError(f"{len(passages)} passages do not match the manifest")
+            kinds: Any = body["kinds"]
+            shape = (len(passages), len(passages))
+            return cls(passages, {kind: unpacked_matrix(kind, arrays, shape) for kind in kinds}, embeddings)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
 
     @cached_property
     def walkable(self) -> EntityGraph:
@@ -332,20 +369,17 @@ WALK = WalkSettings(follow_probability=0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPath:
-    """Why a chunk was found.
+class ChunkPath(WalkPath):
+    """Why a chunk was found: a :class:`~phasegraph.graph.source.WalkPath` over chunks alone.
 
-    `seeds` are ids where the walk restarted with each one's share of the mass, greatest first; `path` leads from a seed
-    to the chunk; `kinds` says what joins each chunk of it to the next, the heaviest kind of edge first.
+    `kinds` says what joins each chunk of the path to the next, the heaviest kind of edge first.
     """
 
-    seeds: tuple[tuple[str, float], ...]
-    path: tuple[str, ...]
     kinds: tuple[tuple[str, ...], ...]
 
     def __str__(self) -> str:
-        steps = (f" —{'+'.join(kinds)}> [{name}]" for kinds, name in zip(self.kinds, self.path[1:], strict=True))
-        return f"[{self.path[0]}]" + "".join(steps)
+        steps = (f" —{'+'.join(kinds)}> [{node.name}]" for kinds, node in zip(self.kinds, self.path[1:], strict=True))
+        return f"[{self.path[0].name}]" + "".join(steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,7 +391,8 @@ class ChunkGraphSource(GraphWalker):
     graph : ChunkGraph
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
-        Rankings to take seeds from, the first of them that there is; without any, nothing is found.
+        Rankings to take seeds from, the first of them that there is. Without any, the chunks nearest to the query by
+        embedding are the seeds, where there are an embedder and `graph.embeddings`; else nothing is found.
     embedder : callable, optional
     linking : LinkSettings
         Only what it says of passages matters.
@@ -401,11 +436,25 @@ class ChunkGraphSource(GraphWalker):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank chunks for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
-        ranking = self._walker.search(query, limit, upstream)
+        walker = self._walker
+        if self.embedder is not None and all(upstream.get(name) is None for name in self.depends_on):
+            walker, upstream = self._from_nearest(self.embedder(check_query(query)))
+        ranking = walker.search(query, limit, upstream)
         if not len(ranking):
             return ranking
         paths = ranking.payloads
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
+
+    def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
+        """The walk of a query with this embedding, and the chunks nearest to it to start from."""
+        graph, name = self.graph, "nearest"
+        walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)
+        if graph.embeddings is None:
+            return walker, {}
+        near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
+        rows = np.flatnonzero(near > 0).astype(np.int32)
+        ids, scores = best_passages(graph.walkable, rows, near[rows].astype(np.float64), self.linking.seed_passages)
+        return walker, {name: Ranking(name, ids, scores)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,9 +466,8 @@ class _ChunkPaths(Mapping[str, ChunkPath]):
 
     def __getitem__(self, passage_id: str) -> ChunkPath:
         found = self.paths[passage_id]
-        path = tuple(step.name for step in found.path)
-        kinds = tuple(self.graph.kinds(one, other) for one, other in pairwise(path))
-        return ChunkPath(tuple((step.name, share) for step, share in found.seeds), path, kinds)
+        kinds = tuple(self.graph.kinds(one.name, other.name) for one, other in pairwise(found.path))
+        return ChunkPath(found.seeds, found.path, kinds)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)
