@@ -88,7 +88,10 @@ def unpack(answer: object) -> ScoredDocuments:
         return ScoredDocuments(cast("list[Document]", items))
     pairs = [head_and_score(item) for item in items]
     documents = ScoredDocuments(_document(head, row) for row, (head, _) in enumerate(pairs))
-    if any(score is not None for _, score in pairs):
+    scored = [isinstance(item, tuple | list) and len(item) == 2 for item in items]
+    if any(scored) and not all(scored):
+        raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
+    if any(scored):
         documents.scores = [score for _, score in pairs]
     return documents
 
@@ -105,6 +108,8 @@ def _document(item: object, row: int) -> Document:
 
 def check_documents(name: str, documents: object) -> ScoredDocuments:
     """Documents that a caller hands over, or an error that names the list."""
+    if isinstance(documents, str):
+        raise InvalidTypeError(f"lists[{name!r}] must be a list of documents; got a text")
     try:
         return unpack(documents)
     except InvalidTypeError as error:
