@@ -90,5 +90,9 @@ class GraphRow:
     filtered: str = ""
 
     @property
+    def ours(self) -> bool:
+        return self.store.endswith("(ours)")
+
+    @property
     def name(self) -> str:
         return f"{self.framework} {self.store}"

@@ -15,6 +15,7 @@ from phasegraph.retrieval import (
     HitAccess,
     HitFields,
     HitReader,
+    MalformedAnswerError,
     Payloads,
     SelectedHit,
     answer_items,

@@ -31,12 +31,21 @@ from phasegraph.graph.entity_graph import (
     read_only_matrix,
 )
 from phasegraph.graph.linking import LinkSettings, unit_vector
-from phasegraph.graph.source import GraphSource, GraphWalker, WalkPath, WalkPaths, WalkSettings, best_passages
+from phasegraph.graph.source import (
+    Allowed,
+    GraphSource,
+    GraphWalker,
+    WalkPath,
+    WalkPaths,
+    WalkSettings,
+    allowed_ids,
+    best_passages,
+)
 from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
 from phasegraph.graph.synonyms import synonym_pairs
 from phasegraph.ranking import Ranking, by_fields
 from phasegraph.serialization import read_bundle, write_bundle
-from phasegraph.sources.protocol import Upstream
+from phasegraph.sources.protocol import CallableSource, Source, Upstream
 
 Pairs = Iterable[tuple[int, int]]
 _REFERENCE = re.compile(r"\b(section|sec|figure|fig|table|chapter|equation|eq)s?\.?\s*\(?(\d+(?:\.\d+)*[a-z]?)\b", re.I)
@@ -155,6 +164,7 @@ def matrix(pairs: Pairs, size: int) -> Csr:
 
 
 KINDS = ("sequential", "semantic", "reference", "identifier")
+_MOST_PARTS = 16
 KIND, VERSION = "chunk-graph", 1
 
 
@@ -254,7 +264,8 @@ class ChunkGraph:
         """
         body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify)
         try:
-            passages, embeddings = unpacked("passages", arrays), arrays.get("embeddings")
+            passages = unpacked("passages", arrays)
+            embeddings: Any = arrays.get("embeddings")
             if len(passages) != body["passages"]:
                 raise InvalidInputError(f"{len(passages)} passages do not match the manifest")
             kinds: Any = body["kinds"]
@@ -262,6 +273,32 @@ class ChunkGraph:
             return cls(passages, {kind: unpacked_matrix(kind, arrays, shape) for kind in kinds}, embeddings)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
+
+    def within(self, allowed: Allowed) -> ChunkGraph | None:
+        """The graph of the `allowed` chunks (see :meth:`ChunkGraphSource.within`); None where none is left.
+
+        The same value for the same chunks, while few other parts were asked for.
+        """
+        test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
+        seen = np.array([bool(test(name)) for name in self.passages], dtype=bool)
+        if seen.all():
+            return self
+        if not seen.any():
+            return None
+        key = np.packbits(seen).tobytes()
+        if key not in self._parts:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.pop(next(iter(self._parts)), None)
+            rows = np.flatnonzero(seen)
+            links = {kind: link[rows][:, rows] for kind, link in self.links.items()}
+            ids = tuple(self.passages[row] for row in rows.tolist())
+            vectors = None if self.embeddings is None else self.embeddings[rows]
+            self._parts[key] = ChunkGraph(ids, {kind: link for kind, link in links.items() if link.nnz}, vectors)
+        return self._parts[key]
+
+    @cached_property
+    def _parts(self) -> dict[bytes, ChunkGraph]:
+        return {}
 
     @cached_property
     def walkable(self) -> EntityGraph:
@@ -433,6 +470,22 @@ class ChunkGraphSource(GraphWalker):
         """As :meth:`phasegraph.graph.GraphSource.prepare`."""
         self._walker.prepare()
         return self
+
+    def passage_ids(self) -> tuple[str, ...]:
+        """Ids that :meth:`within` may be given."""
+        return self.graph.passages
+
+    def within(self, allowed: Allowed) -> Source:
+        """The same source for one who may see only the `allowed` chunks; the others are neither walked nor named.
+
+        `allowed` is a collection of ids, or ``allowed(id)``. Which chunks count as near or share a rare marker was
+        settled with all of them at hand: a graph per tenant knows nothing of others at all.
+        """
+        part = self.graph.within(allowed)
+        if part is not None:
+            return replace(self, graph=part)
+        nothing = Ranking(self.name, (), np.empty(0), reason="no chunk of the graph is allowed")
+        return CallableSource(self.name, lambda query, limit: nothing)
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank chunks for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
