@@ -56,7 +56,7 @@ def walk(framework: str, data: Slice) -> Any:
 
 
 def chunk_walk(framework: str, data: Slice) -> Any:
-    """Our walk over chunks, which starts from the vectors beside it, or from the nearest chunks where there are none."""
+    """Our walk over chunks, from the vectors beside it, or from the nearest chunks where there are none."""
     rows = list(data.rows)
     graph = build_chunk_graph(rows, documents=[row["title"] for row in rows], embeddings=data.vectors)
     source = ChunkGraphSource(graph, embedder=LangChainVectors(data).embed_query)

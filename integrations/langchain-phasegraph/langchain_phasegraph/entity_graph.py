@@ -328,7 +328,8 @@ class Lookup:
         if self.kind == "none":
             return {}
         if self.kind == "get_by_ids":
-            return {str(one.id): one for one in self.held.get_by_ids(list(ids))}
+            held = self.held.get_by_ids(list(ids))  # Qdrant's carry theirs in the metadata
+            return {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in held}
         if self.kind == "mapping":
             found: Any = self.held
         else:

@@ -469,11 +469,13 @@ def names_own_chunks(retriever: Any) -> bool:
     return "_get_nodes_with_score" in vars(with_own_chunks(retriever, None))
 
 
-def store_of(retriever: object) -> Any:
-    """The property graph store behind a retriever, or None."""
+def stores_of(retriever: object) -> list[Any]:
+    """The property graph stores behind a retriever, each once."""
     if isinstance(retriever, PGRetriever):
-        return next((found for one in retriever.sub_retrievers if (found := store_of(one)) is not None), None)
-    return getattr(retriever, "_graph_store", None)
+        found = [store for one in retriever.sub_retrievers for store in stores_of(one)]
+        return [store for row, store in enumerate(found) if all(store is not one for one in found[:row])]
+    store = getattr(retriever, "_graph_store", None)
+    return [] if store is None else [store]
 
 
 def knowledge_ranking(

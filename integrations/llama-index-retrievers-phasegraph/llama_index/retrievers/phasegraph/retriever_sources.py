@@ -27,7 +27,7 @@ from llama_index.retrievers.phasegraph.conversion import (
     names_own_chunks,
     ranking_of,
     reader_of,
-    store_of,
+    stores_of,
     unpack,
     with_own_chunks,
 )
@@ -273,7 +273,8 @@ class RetrieverSource:
         if getattr(whole, "walks", False) is True:
             return whole.look_up
         if self.knowledge:
-            return Lookup.of(store) if (store := store_of(whole)) is not None else None
+            stores = stores_of(whole)
+            return Lookup.of(stores[0]) if len(stores) == 1 else None
         if not isinstance(whole, VectorIndexRetriever):
             return None
         nodes = set(whole._node_ids or ())  # of an index that keeps its nodes, all of them
@@ -351,12 +352,14 @@ class _Bound:
             return ranking
         return completed(ranking, upstream.values(), self.source.look_ups, self.notes)
 
-    def texts_wanted(self, ranking: Ranking) -> tuple[list[str], Any]:
-        """Ids of passages of which only a triple is at hand, and the store that may have their text."""
-        store = store_of(self.source.retriever) if self.source.knowledge else None
-        if store is None:
-            return [], None
-        return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)], store
+    @property
+    def stores(self) -> list[Any]:
+        """Stores that may have the texts of passages of which the source gives triples."""
+        return stores_of(self.source.retriever) if self.source.knowledge else []
+
+    def texts_wanted(self, ranking: Ranking) -> list[str]:
+        """Ids of passages of which only a triple is at hand."""
+        return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
 
     def with_texts(self, ranking: Ranking, nodes: list[BaseNode]) -> Ranking:
         """The ranking with the store's own nodes."""
@@ -381,9 +384,9 @@ class _Blocking(_Bound):
             ranking = self.read(asked, hits, limit)
         if source.resolve is not None and len(ranking):
             return self.resolved(ranking, source.resolve(ranking.ids))
-        wanted, store = self.texts_wanted(ranking)
-        if wanted:
-            return self.with_texts(ranking, store.get_llama_nodes(wanted))
+        for store in self.stores:
+            wanted = self.texts_wanted(ranking)
+            ranking = self.with_texts(ranking, store.get_llama_nodes(wanted)) if wanted else ranking
         return self.borrowed(ranking, upstream) if isinstance(ranking, Ranking) else ranking
 
 
@@ -402,9 +405,9 @@ class _Awaiting(_Bound):
         if source.resolve is not None and len(ranking):
             found = source.resolve(ranking.ids)
             return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
-        wanted, store = self.texts_wanted(ranking)
-        if wanted:
-            return self.with_texts(ranking, await store.aget_llama_nodes(wanted))
+        for store in self.stores:
+            wanted = self.texts_wanted(ranking)
+            ranking = self.with_texts(ranking, await store.aget_llama_nodes(wanted)) if wanted else ranking
         if not source.names_only or not isinstance(ranking, Ranking):
             return cast("Ranking", ranking)
         return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))
