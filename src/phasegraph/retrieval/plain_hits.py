@@ -19,7 +19,7 @@ SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
 )
 """Keys under which a score is looked for, and whether higher is better under each; None = it does not tell."""
 _EXPECTED = (  # whole in a source's report, which cuts at 200 characters
-    "texts, dicts (text or id), triples, or pairs of one of these and a score; or one text, or a dict of id to score"
+    "texts, dicts (text or id), triples, or pairs of these and a score; or one text, or a dict of id to score"
 )
 
 
@@ -73,7 +73,7 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
     if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
         return [{"id": str(name), "score": value} for name, value in answer.items()]
     if isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
-        said = f"a dict with the keys {list(answer)!r:.200}" if isinstance(answer, Mapping) else type(answer).__name__
+        said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
         raise MalformedAnswerError(f"a retriever must return a list of {hits}, {_EXPECTED}; got {said}")
     return drained(answer)
 
