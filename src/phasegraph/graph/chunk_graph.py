@@ -210,9 +210,21 @@ class ChunkSettings:
 class ChunkGraph:
     """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
 
-    `passages` are the P ids; `links` (P, P) float32 matrices by kind of edge ("sequential", "semantic", "reference",
-    "identifier"; those without an edge left out), symmetric, without a diagonal, weights included; `embeddings` (P, d)
-    float32, L2-normalised.
+    Parameters
+    ----------
+    passages : tuple of str
+        The P ids.
+    links : mapping of str to (P, P) csr array of float32
+        By kind of edge ("sequential", "semantic", "reference", "identifier"; those without an edge left out),
+        symmetric, without a diagonal, weights included.
+    embeddings : (P, d) array of float32, optional
+        L2-normalised, row i = chunk i.
+
+    Examples
+    --------
+    >>> rows = [{"id": "1", "title": "a", "text": "See Table 2."}, {"id": "2", "title": "a", "text": "Table 2: 4 EUR"}]
+    >>> build_chunk_graph(rows).kinds("1", "2")
+    ('sequential', 'reference')
     """
 
     passages: tuple[str, ...]

@@ -211,7 +211,8 @@ def _node(item: object, row: int) -> tuple[BaseNode, float | None]:
     hit = plain_hit(item, _HITS, row)
     if hit.text is None:
         return NamedNode(id_=str(hit.id), text=""), hit.score
-    kind, name = (UnnamedNode, resolve_id(None, {}, hit.text)[0]) if hit.id is None else (TextNode, hit.id)
+    kind: type[TextNode] = TextNode if hit.id is not None else UnnamedNode
+    name = hit.id or resolve_id(None, {}, hit.text)[0]
     unread = [key for key in hit.metadata if key in hit.read]  # neither a prompt nor an embedding reads them
     node = kind(
         id_=name, text=hit.text, metadata=dict(hit.metadata),

@@ -271,7 +271,7 @@ class RetrieverSource:
         if not self._has_own_ids:
             return None
         if getattr(whole, "walks", False) is True:
-            return whole.look_up
+            return cast("Lookup | None", whole.look_up)
         if self.knowledge:
             stores = stores_of(whole)
             return Lookup.of(stores[0]) if len(stores) == 1 else None
