@@ -290,7 +290,8 @@ def index(
         raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it holds other files")
     of_entities = {
         "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
-        "--synonym-threshold": synonym_threshold, "--entities-to": entities_to, "--update": update or None,
+        "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
+        "--update": update or None,
     }  # fmt: skip
     of_chunks = {"--document": document, "--position": position}
     unfit = [name for name, value in (of_entities if chunks else of_chunks).items() if value is not None]

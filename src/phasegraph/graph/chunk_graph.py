@@ -424,7 +424,7 @@ class ChunkPath(WalkPath):
     `kinds` says what joins each chunk of the path to the next, the heaviest kind of edge first.
     """
 
-    kinds: tuple[tuple[str, ...], ...]
+    kinds: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
         steps = (f" —{'+'.join(kinds)}> [{node.name}]" for kinds, node in zip(self.kinds, self.path[1:], strict=True))
@@ -532,7 +532,7 @@ class _ChunkPaths(Mapping[str, ChunkPath]):
     def __getitem__(self, passage_id: str) -> ChunkPath:
         found = self.paths[passage_id]
         kinds = tuple(self.graph.kinds(one.name, other.name) for one, other in pairwise(found.path))
-        return ChunkPath(found.seeds, found.path, kinds)
+        return ChunkPath(found.seeds, found.path, kinds=kinds)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)
