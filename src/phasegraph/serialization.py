@@ -179,6 +179,15 @@ def read_bundle(
     return content, {str(name): _read_array(target, entry, mmap, verify) for name, entry in entries.items()}
 
 
+def bundle_kind(directory: str | os.PathLike[str]) -> str:
+    """What kind of bundle a directory says it is; empty where it does not, which reading it will name."""
+    try:
+        kind = json.loads((Path(directory) / MANIFEST).read_bytes()).get("kind")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+    return kind if isinstance(kind, str) else ""
+
+
 def _write_array(target: Path, name: str, array: NDArray[np.generic]) -> dict[str, object]:
     plain = np.ascontiguousarray(array)
     temporary = target / f".{name}.{os.getpid()}.partial"

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasegraph import InvalidInputError, Ranking
+from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, Ranking
+from phasegraph.graph import build_graph
 from phasegraph.graph.chunk_graph import (
+    ChunkGraph,
     ChunkGraphSource,
     ChunkSettings,
     build_chunk_graph,
@@ -17,7 +19,9 @@ from phasegraph.graph.chunk_graph import (
     semantic,
     sequential,
 )
-from phasegraph.graph.storage import save_graph
+from phasegraph.graph.source import passage_ids
+from phasegraph.graph.storage import load_graph, packed, save_graph
+from phasegraph.serialization import bundle_kind, write_bundle
 from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 from phasegraph.testing.contracts import SourceContract
 
@@ -112,10 +116,10 @@ def test_the_walk_reaches_what_the_vectors_did_not_and_says_how() -> None:
     assert set(ranking.ids) == {"a0", "a1", "a2", "b0"}
     assert ranking.background is not None
     trail = ranking.payloads["a2"]
-    assert trail.path == ("a0", "a1", "a2")
+    assert [(node.kind, node.name) for node in trail.path] == [("passage", name) for name in ("a0", "a1", "a2")]
     assert trail.kinds == (("sequential", "identifier"), ("sequential", "semantic"))
     assert str(trail) == "[a0] —sequential+identifier> [a1] —sequential+semantic> [a2]"
-    assert trail.seeds == (("a0", 1.0),)
+    assert [(node.name, share) for node, share in trail.seeds] == [("a0", 1.0)]
 
 
 def test_without_a_ranking_nothing_is_found_and_the_reason_is_given() -> None:
@@ -180,3 +184,99 @@ def test_settings_out_of_range_name_the_field(change: dict[str, object]) -> None
 def test_it_cannot_be_saved_as_an_entity_graph_by_mistake(tmp_path) -> None:
     with pytest.raises(InvalidInputError, match="must be an EntityGraph"):
         save_graph(build_chunk_graph(CODE), tmp_path)
+
+
+def test_a_saved_graph_comes_back_equal_to_the_bit(tmp_path) -> None:
+    for graph in (build_chunk_graph(CODE, embeddings=VECTORS), build_chunk_graph(CODE[:1])):
+        graph.save(tmp_path)
+        for mmap in (True, False):
+            back = ChunkGraph.load(tmp_path, mmap=mmap)
+            assert back.passages == graph.passages
+            assert list(back.links) == list(graph.links)
+            for kind, link in graph.links.items():
+                for part in ("data", "indices", "indptr"):
+                    assert getattr(back.links[kind], part).tobytes() == getattr(link, part).tobytes()
+            assert (back.embeddings is None) == (graph.embeddings is None)
+            if graph.embeddings is not None:
+                assert back.embeddings.tobytes() == graph.embeddings.tobytes()
+            seeds = {"vector": Ranking("vector", ["a0"], [0.9])}
+            one, two = (ChunkGraphSource(made).search("q", 9, seeds) for made in (graph, back))
+            assert (one.ids, one.scores.tobytes()) == (two.ids, two.scores.tobytes())
+
+
+def test_neither_kind_of_graph_is_read_as_the_other(tmp_path) -> None:
+    build_chunk_graph(CODE).save(tmp_path / "chunks")
+    save_graph(build_graph(CODE), tmp_path / "entities")
+    assert (bundle_kind(tmp_path / "chunks"), bundle_kind(tmp_path / "entities")) == ("chunk-graph", "entity-graph")
+    with pytest.raises(IntegrityError, match="must be of kind 'entity-graph'; got 'chunk-graph'"):
+        load_graph(tmp_path / "chunks")
+    with pytest.raises(IntegrityError, match="must be of kind 'chunk-graph'; got 'entity-graph'"):
+        ChunkGraph.load(tmp_path / "entities")
+    assert bundle_kind(tmp_path) == ""
+    (tmp_path / "manifest.json").write_text("[]", encoding="utf-8")
+    assert bundle_kind(tmp_path) == ""
+
+
+def test_a_damaged_graph_is_refused(tmp_path) -> None:
+    build_chunk_graph(CODE, embeddings=VECTORS).save(tmp_path)
+    for file in sorted(tmp_path.glob("*.npy")):
+        held = file.read_bytes()
+        file.write_bytes(held[:-1] + bytes([held[-1] ^ 1]))
+        with pytest.raises(IntegrityError):
+            ChunkGraph.load(tmp_path)
+        file.write_bytes(held)
+    write_bundle(tmp_path, "chunk-graph", 1, {"passages": 2, "kinds": []}, packed("passages", ["a"]))
+    with pytest.raises(IntegrityError, match="the parts of the saved graph do not fit: 1 passages do not match"):
+        ChunkGraph.load(tmp_path)
+    write_bundle(tmp_path, "chunk-graph", 1, {"passages": 1, "kinds": ["semantic"]}, packed("passages", ["a"]))
+    with pytest.raises(IntegrityError, match="do not fit"):
+        ChunkGraph.load(tmp_path)
+
+
+def test_with_an_embedder_the_nearest_chunks_stand_in_for_a_ranking_that_is_not_there() -> None:
+    asked = []
+
+    def embed(query):
+        asked.append(query)
+        return VECTORS[2]
+
+    source = ChunkGraphSource(build_chunk_graph(CODE, embeddings=VECTORS), embedder=embed)
+    found = source.search("q", 10, {})
+    assert asked == ["q"], "the query is embedded once"
+    near = np.asarray(VECTORS, dtype=np.float64) @ np.asarray(VECTORS[2], dtype=np.float64)
+    assert found.payloads[found.ids[0]].seeds[0][0].name == CODE[int(near.argmax())]["id"]
+    assert source.search("q", 10, {"vector": None}).ids == found.ids
+    assert source.search("q", 10, {"vector": Ranking("vector", (), ())}).ids == ()
+    plain = ChunkGraphSource(build_chunk_graph(CODE), embedder=embed)
+    assert plain.search("q", 10, {}).ids == (), "there are no embeddings to compare"
+
+
+def test_within_the_allowed_chunks_the_others_are_neither_walked_nor_named() -> None:
+    graph = build_chunk_graph(CODE, embeddings=VECTORS)
+    source = ChunkGraphSource(graph)
+    seeds = {"vector": Ranking("vector", ["a0", "b0"], [0.9, 0.8])}
+    allowed = {"a0", "a1", "t0"}
+    assert set(source.search("q", 10, seeds).ids) == {"a0", "a1", "a2", "b0"}
+    assert set(source.within({"a0", "a2"}).search("q", 10, seeds).ids) == {"a0"}, "what joined them is not allowed"
+    for test in (allowed, lambda name: name in allowed):
+        found = source.within(test).search("q", 10, seeds)
+        assert set(found.ids) == {"a0", "a1"}
+        steps = {node.name for path in found.payloads.values() for node in path.path}
+        steps |= {node.name for path in found.payloads.values() for node, _ in path.seeds}
+        assert steps <= allowed
+    assert graph.within(allowed) is graph.within(sorted(allowed))
+    assert graph.within(graph.passages) is graph
+    assert graph.within(()) is None
+    nothing = source.within(()).search("q", 10, seeds)
+    assert (nothing.ids, nothing.reason) == ((), "no chunk of the graph is allowed")
+    assert passage_ids(source) == graph.passages
+    with pytest.raises(InvalidTypeError, match="allowed must be"):
+        graph.within("a0")
+
+
+def test_only_so_many_parts_are_kept() -> None:
+    graph = build_chunk_graph([{"id": str(row), "text": "x"} for row in range(20)])
+    first = graph.within({"0"})
+    for row in range(1, 17):
+        graph.within({str(row)})
+    assert graph.within({"0"}) is not first

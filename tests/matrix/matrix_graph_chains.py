@@ -15,53 +15,32 @@ ANSWER = "The archives name a number of passages."
 
 
 def graphrag(kind: str, data: Slice, servers: Servers) -> Graph:
-    """neo4j-graphrag's retrievers, as a function of query, k and, where the retriever has one, a filter."""
+    """neo4j-graphrag's retrievers as they are."""
     need("neo4j_graphrag", "langchain_neo4j")
     import neo4j
     from neo4j_graphrag import retrievers
     from neo4j_graphrag.embeddings.base import Embedder
-    from neo4j_graphrag.types import RetrieverResultItem
 
     class Same(Embedder):
         def embed_query(self, text: str) -> list[float]:
             return LangChainVectors(data).embed_query(text)
 
-    def item(record: Any) -> RetrieverResultItem:
-        node = record["node"]
-        return RetrieverResultItem(content=node["text"], metadata={**node, "score": record["score"]})
-
     close = chunks_in_neo4j(data, servers)
     uri, user, password = servers.neo4j
     driver = neo4j.GraphDatabase.driver(uri, auth=(user, password), notifications_min_severity="OFF")
-    shared: dict[str, Any] = {"embedder": Same(), "result_formatter": item}
     if kind == "vector":
-        own: Any = retrievers.VectorRetriever(
-            driver, CHUNKS.index, return_properties=["id", "text", "tenant"], **shared
-        )
+        own: Any = retrievers.VectorRetriever(driver, CHUNKS.index, embedder=Same())
     elif kind == "hybrid":
-        own = retrievers.HybridRetriever(driver, CHUNKS.index, CHUNKS.words, **shared)
+        own = retrievers.HybridRetriever(driver, CHUNKS.index, CHUNKS.words, embedder=Same())
     else:
-        query = "RETURN node {.id, .text, .tenant} AS node, score"
-        own = retrievers.VectorCypherRetriever(driver, CHUNKS.index, query, **shared)
-
-    def search(query: str, k: int, **more: Any) -> list[tuple[Document, float]]:
-        found = [(one.content, one.metadata) for one in own.search(query_text=query, top_k=k, **more).items]
-        return [
-            (Document(page_content=text, id=held["id"], metadata={"tenant": held.get("tenant")}), held["score"])
-            for text, held in found
-        ]
-
-    def unfiltered(query: str, k: int) -> list[tuple[Document, float]]:
-        return search(query, k)
-
-    def vector(query: str, k: int, filter: Any = None) -> list[tuple[Document, float]]:  # noqa: A002
-        return search(query, k, filters=filter)
+        query = "RETURN node.id AS id, node.text AS text, score"
+        own = retrievers.VectorCypherRetriever(driver, CHUNKS.index, query, embedder=Same())
 
     def end() -> None:
         driver.close()
         close()
 
-    return Graph(vector if kind == "vector" else unfiltered, {}, end)
+    return Graph(own, {}, end)
 
 
 def cypher_chain(kind: str, data: Slice, servers: Servers) -> Graph:

@@ -6,12 +6,12 @@ from functools import lru_cache
 from typing import Any
 
 from llama_index.core.schema import NodeWithScore
-from matrix_slice import Slice, real_slice
+from matrix_slice import LangChainVectors, Slice, real_slice
 
 import langchain_phasegraph as langchain
 from llama_index.retrievers import phasegraph as llamaindex
 from phasegraph import Context, FusionPipeline, Ranking, Result
-from phasegraph.graph import EntityGraph, GraphSource, build_graph
+from phasegraph.graph import ChunkGraphSource, EntityGraph, GraphSource, build_chunk_graph, build_graph
 from phasegraph.lexical import read_hits
 from phasegraph.retrieval import HitFields
 
@@ -53,6 +53,16 @@ def walk(framework: str, data: Slice) -> Any:
     if framework == "LangChain":
         return langchain.EntityGraphRetriever(graph=slice_graph(tuple(data.ids)), documents=data.documents())
     return llamaindex.EntityGraphRetriever(slice_graph(tuple(data.ids)), data.nodes())
+
+
+def chunk_walk(framework: str, data: Slice) -> Any:
+    """Our walk over chunks, from the vectors beside it, or from the nearest chunks where there are none."""
+    rows = list(data.rows)
+    graph = build_chunk_graph(rows, documents=[row["title"] for row in rows], embeddings=data.vectors)
+    source = ChunkGraphSource(graph, embedder=LangChainVectors(data).embed_query)
+    if framework == "LangChain":
+        return langchain.EntityGraphRetriever(graph=source, documents=data.documents())
+    return llamaindex.EntityGraphRetriever(source, data.nodes())
 
 
 @lru_cache(maxsize=3)

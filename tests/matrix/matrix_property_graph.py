@@ -6,17 +6,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 from llama_index.core import PropertyGraphIndex, StorageContext
 from llama_index.core.graph_stores import SimpleGraphStore, SimplePropertyGraphStore
 from llama_index.core.graph_stores.types import KG_NODES_KEY, KG_RELATIONS_KEY, EntityNode, Relation
 from llama_index.core.indices.property_graph import (
+    CustomPGRetriever,
     CypherTemplateRetriever,
     LLMSynonymRetriever,
+    PGRetriever,
     VectorContextRetriever,
 )
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.retrievers import KnowledgeGraphRAGRetriever
-from llama_index.core.schema import TransformComponent
+from llama_index.core.schema import NodeWithScore, TransformComponent
 from matrix_rows import Graph
 from matrix_servers import Servers, need
 from matrix_slice import LlamaIndexVectors, Slice, real_slice
@@ -131,6 +134,27 @@ def sub_retriever(kind: str, where: str, text: bool, data: Slice, servers: Serve
     else:
         made = CypherTemplateRetriever(store, Entities, CHUNKS_OF, llm=Names())
     return Graph(made)
+
+
+class Nearest(CustomPGRetriever):
+    """A retriever of one's own, which returns the passages nearest to the query."""
+
+    def init(self, data: Slice, **kwargs: Any) -> None:
+        self.data = data
+
+    def custom_retrieve(self, query_str: str) -> list[NodeWithScore]:
+        cosines = self.data.vectors @ np.array(LlamaIndexVectors().get_query_embedding(query_str))
+        nodes = self.data.nodes()
+        return [NodeWithScore(node=nodes[row], score=float(cosines[row])) for row in np.argsort(-cosines)[:20].tolist()]
+
+
+def custom(together: bool, data: Slice, servers: Servers) -> Graph:
+    """A custom retriever, by itself or beside one of the framework's in a PGRetriever."""
+    own = Nearest(SimplePropertyGraphStore(), data=data)
+    if not together:
+        return Graph(own)
+    words = sub_retriever("synonym", "SimplePropertyGraphStore", False, data, servers).given
+    return Graph(PGRetriever([own, words], use_async=False))
 
 
 def knowledge_graph_rag(data: Slice, servers: Servers) -> Graph:

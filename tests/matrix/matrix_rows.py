@@ -16,6 +16,9 @@ SELECTED = "FAISS's own selection of rows, made from the nodes"
 RESCORED = "the store's own filter, which scores by (1 + cosine) / 2 instead"
 WALLED = "a graph of the matching passages alone"
 
+UNTOLD = frozenset({"LlamaIndex BM25Retriever", "LangChain LanceDB, l2", "LangChain LanceDB, cosine asked for"})
+"""Stores beside which the passages that another source names by id alone stay without a text."""
+
 Scored = Sequence[tuple[str, float | None]]
 
 
@@ -88,6 +91,10 @@ class GraphRow:
     passages: bool = True
     neo4j: bool = False
     filtered: str = ""
+
+    @property
+    def ours(self) -> bool:
+        return self.store.endswith("(ours)")
 
     @property
     def name(self) -> str:

@@ -135,7 +135,7 @@ GRAPHS = """\
 Knowledge-graph retrievers return passages, triples or one text of everything they found. A triple leads to the passage
 that its relation names, not to the passage that mentioned its subject last; then vectors and graph meet by id, and
 their agreement counts. Equal scores count as membership only. Where a retriever says nothing about passages, its text
-stands as a hit of its own; return `Document`s or nodes with the passages' ids instead wherever you can."""
+stands as a hit of its own; return `Document`s, nodes or dicts with the passages' ids instead wherever you can."""
 
 FILTERS = """\
 ## Filters
@@ -174,6 +174,9 @@ NOTES = """\
 - LangChain's `LanceDB` searches by squared distance whatever `distance` says.
 - A declared direction is believed. Where the order of an answer says the opposite, a warning says so once and the
   source's report every time.
+- A source of the core that is given as it is names passages and holds no texts: they come from what the other sources
+  found, then from their stores by id. LanceDB hands back no ids and LlamaIndex's `BM25Retriever` looks none up: there
+  give the texts yourself (`documents=`, `nodes=` or `HitFields(resolve=...)`), or a warning says that they are missing.
 - LlamaIndex's `CypherTemplateRetriever` refuses a store that speaks no Cypher, `SimplePropertyGraphStore` among them,
   when it is made.
 - `GraphCypherQAChain` can be a source as it is: with `return_direct` each row is a hit, `c.id` and `c.text` read as its

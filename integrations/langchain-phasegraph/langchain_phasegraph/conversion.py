@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from langchain_core.documents import Document
 
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Result
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Result
 from phasegraph.retrieval import (
+    SCORE_KEYS,
     HitAccess,
     HitFields,
     HitReader,
     MalformedAnswerError,
     Payloads,
     SelectedHit,
-    drained,
+    answer_items,
     evidence_blocks,
+    head_and_score,
+    is_number,
     limited,
+    plain_hit,
+    without_text,
 )
 
-_TEXT_COLUMNS = ("text", "page_content", "content")
-SCORE_KEYS: Mapping[str, bool | None] = {
-    "relevance_score": True,
-    "similarity_score": True,
-    "_score": True,
-    "_similarity_score": True,
-    "score": None,
-}
+_HITS = "documents"
+
+
+class NamedDocument(Document):
+    """Stands for a passage of which only the id is known."""
 
 
 def text_of(document: Document) -> str:
@@ -75,64 +77,40 @@ def unpack(answer: object) -> ScoredDocuments:
     Raises
     ------
     MalformedAnswerError
-        If it is not made of documents, texts, or pairs of one of them and a score, and is no chain's output either.
+        If it is not made of documents or of what :func:`phasegraph.retrieval.plain_hit` reads, and is no chain's
+        output either.
     """
     if isinstance(answer, ScoredDocuments):
         return answer
     if isinstance(answer, Mapping) and "result" in answer:
-        return _chain_documents(answer["result"])
-    if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
-        raise MalformedAnswerError(f"a retriever must return a list of documents; got {type(answer).__name__}")
-    items = answer if isinstance(answer, list | tuple) else drained(answer)
-    kinds = set(map(type, items))
-    if kinds == {Document}:
+        answer = answer["result"]  # a question-answering chain's: its words, or the rows of a database
+    items = answer_items(answer, _HITS)
+    if set(map(type, items)) == {Document}:
         return ScoredDocuments(cast("list[Document]", items))
-    if not kinds or not kinds <= {tuple, list}:
-        return ScoredDocuments(_document(item, row) for row, item in enumerate(items))
-    try:
-        heads, scores = [head for head, _ in items], [score for _, score in items]  # type: ignore[misc]
-    except (TypeError, ValueError) as error:
-        raise MalformedAnswerError("a scored hit must be a pair (document, score)") from error
-    documents = ScoredDocuments(_document(head, row) for row, head in enumerate(heads))
-    documents.scores = scores
+    pairs = [head_and_score(item) for item in items]
+    documents = ScoredDocuments(_document(head, row) for row, (head, _) in enumerate(pairs))
+    scored = [isinstance(item, tuple | list) and len(item) == 2 for item in items]
+    if any(scored) and not all(scored):
+        raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
+    if any(scored):
+        documents.scores = [score for _, score in pairs]
     return documents
 
 
-def _chain_documents(result: object) -> ScoredDocuments:
-    """The result of a question-answering chain: its text is one hit, the rows of a database a hit each."""
-    if isinstance(result, str):
-        return ScoredDocuments([Document(page_content=result)] if result.strip() else [])
-    if not isinstance(result, list | tuple):
-        raise MalformedAnswerError(f"a chain's result must be a text or a list; got {type(result).__name__}")
-    return unpack([_row_document(row) if isinstance(row, Mapping) else row for row in result])
-
-
-def _row_document(row: Mapping[str, Any]) -> Document:
-    """A database's row, or the node that is all of it; ``c.id`` is read as ``id``.
-
-    Its columns are the document's metadata, so that an id or a score is found there.
-    """
-    only = next(iter(row.values()), None)
-    if len(row) == 1 and isinstance(only, Mapping):
-        row = only
-    held = {str(name).rpartition(".")[2]: value for name, value in row.items()}
-    texts = (held.get(name) for name in _TEXT_COLUMNS)
-    text = next((one for one in texts if isinstance(one, str)), None)
-    return Document(page_content=json.dumps(held, default=str) if text is None else text, metadata=held)
-
-
 def _document(item: object, row: int) -> Document:
+    """A hit as a document; a row's columns are its metadata, so that an id or a score is found there."""
     if isinstance(item, Document):
         return item
-    if isinstance(item, str):
-        return Document(page_content=item)
-    raise MalformedAnswerError(
-        f"a hit must be a document, a text or a (document, score) pair; got {type(item).__name__} at {row}"
-    )
+    hit = plain_hit(item, _HITS, row)
+    if hit.text is None:
+        return NamedDocument(page_content="", metadata=dict(hit.metadata))
+    return Document(page_content=hit.text, metadata=dict(hit.metadata))
 
 
 def check_documents(name: str, documents: object) -> ScoredDocuments:
     """Documents that a caller hands over, or an error that names the list."""
+    if isinstance(documents, str):
+        raise InvalidTypeError(f"lists[{name!r}] must be a list of documents; got a text")
     try:
         return unpack(documents)
     except InvalidTypeError as error:
@@ -153,7 +131,8 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
         return limited(replace(documents.ranking, source=reader.name), limit, notes)
     own = [document.id for document in documents]
     ids = reader.ids(documents, own, notes)
-    payloads = Payloads(ids, documents, documents.evidence, from_text=None in own)
+    held = [None if isinstance(one, NamedDocument) else one for one in documents]
+    payloads = Payloads(ids, held, documents.evidence, from_text=None in own)
     scores, order, key = reader.scores(documents), None, reader.fields.score
     if scores is None and documents.searched is not None:
         found = [document for document, _ in documents.searched]
@@ -172,13 +151,9 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
 def _score_key(documents: Sequence[Document]) -> str | None:
     """The first known metadata key that holds a number in every document."""
     for key in SCORE_KEYS if documents else ():
-        if key in documents[0].metadata and all(_is_number(one.metadata.get(key)) for one in documents):
+        if key in documents[0].metadata and all(is_number(one.metadata.get(key)) for one in documents):
             return key
     return None
-
-
-def _is_number(value: object) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, bool | str)
 
 
 def documents_of(
@@ -195,6 +170,9 @@ def documents_of(
     metadata_key : str or None
         Metadata key for the evidence.
     """
+    said = without_text(result, hits)
+    if said:
+        warnings.warn(said, PhasegraphWarning, stacklevel=2)
     blocks = [] if metadata_key is None else evidence_blocks(result, hits)
     out: list[Document] = []
     for row, (hit, score) in enumerate(zip(hits, result.scores.tolist(), strict=True)):

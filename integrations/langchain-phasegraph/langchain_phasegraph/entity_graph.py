@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -12,9 +13,9 @@ from langchain_core.embeddings import Embeddings
 from pydantic import PrivateAttr
 
 from langchain_phasegraph.base import CheckedRetriever, Count
-from langchain_phasegraph.conversion import ScoredDocuments, copy_of
+from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of
 from langchain_phasegraph.filters import check_filter, joined, matches
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
     Payloads,
@@ -42,8 +43,9 @@ class EntityGraphRetriever(CheckedRetriever):
         The graph; or any source of the core, such as a ``GraphSource`` with settings of its own.
     documents : sequence or mapping of documents, store or callable, optional
         Where the passages' documents come from: a list of them, a mapping by id, a vector store
-        (``get_by_ids``), a key-value store (``mget``), or ``documents(ids)``. Without, documents have no text: enough
-        within a :class:`~langchain_phasegraph.PhaseGraphRetriever` whose other sources hold the same passages.
+        (``get_by_ids``), a key-value store (``mget``), or ``documents(ids)``. Without, documents have no text, which
+        is warned about; within a :class:`~langchain_phasegraph.PhaseGraphRetriever` they are taken from the other
+        sources: what those found, then their stores by id.
     k : int, default 10
         Documents returned, >= 0; also a keyword of ``invoke``.
     embeddings : Embeddings, optional
@@ -230,11 +232,35 @@ class EntityGraphRetriever(CheckedRetriever):
             return []
         ranking = self._within(narrower).search(query, wanted, upstream or {})
         held = self._lookup(ranking.ids) if len(ranking) else {}
-        found = ScoredDocuments(held.get(one) or Document(page_content="", id=one) for one in ranking.ids)
+        documents = [held.get(one) for one in ranking.ids]
+        found = ScoredDocuments(
+            NamedDocument(page_content="", id=one) if document is None else document
+            for one, document in zip(ranking.ids, documents, strict=True)
+        )
         if upstream is None:
-            return [self._copy(document, ranking, row) for row, document in enumerate(found)]
-        found.ranking = replace(ranking, payloads=Payloads(ranking.ids, found, ranking.payloads))
+            return self._alone(found, ranking)
+        found.ranking = replace(ranking, payloads=Payloads(ranking.ids, documents, ranking.payloads))
         return found
+
+    def _alone(self, found: Sequence[Document], ranking: Ranking) -> list[Document]:
+        """Copies for a caller that is no retriever of ours; passages that `documents` has not are left out."""
+        rows = [row for row, one in enumerate(found) if not isinstance(one, NamedDocument)]
+        missing = len(found) - len(rows)
+        if missing and self.documents is None:
+            rows = list(range(len(found)))
+            warnings.warn(
+                "documents= was not given: the passages that the walk found have an id and no text",
+                PhasegraphWarning,
+                stacklevel=2,
+            )
+        elif missing:
+            warnings.warn(
+                f"documents= has no document for {missing} of {len(found)} passages that the walk found: they are left "
+                "out",
+                PhasegraphWarning,
+                stacklevel=2,
+            )
+        return [self._copy(found[row], ranking, row) for row in rows]
 
     def _copy(self, document: Document, ranking: Ranking, row: int) -> Document:
         identifier, score = ranking.ids[row], float(ranking.scores[row])
@@ -302,7 +328,8 @@ class Lookup:
         if self.kind == "none":
             return {}
         if self.kind == "get_by_ids":
-            return {str(one.id): one for one in self.held.get_by_ids(list(ids))}
+            held = self.held.get_by_ids(list(ids))  # Qdrant's carry theirs in the metadata
+            return {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in held}
         if self.kind == "mapping":
             found: Any = self.held
         else:

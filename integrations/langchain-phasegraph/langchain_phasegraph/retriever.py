@@ -122,6 +122,8 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         """Check how the arguments fit together, and settle them."""
         specs = as_specs(self.vector, self.graph, self.retrievers)
         self._by_name = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
+        for source in self._by_name.values():
+            source.borrow(self._by_name)
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
             pipeline=self.pipeline, limit=self.limit, timeout=self.timeout, strict=self.strict,

@@ -23,15 +23,19 @@ from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
-from langchain_phasegraph.entity_graph import EntityGraphRetriever
+from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import bm25_within, check_filter, filter_of, joined, only_matching, store_settings
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
     HitReader,
+    LookUps,
     SourceSpec,
     Upstream,
+    adapted,
+    completed,
     describe_type,
+    in_thread,
     known_direction,
     parameters_of,
     with_passages,
@@ -171,6 +175,7 @@ def as_runnable(retriever: object) -> Runnable[str, Any]:
         return retriever.model_copy(update={"runnable": first, "fallbacks": others})
     if isinstance(retriever, Runnable):
         return retriever
+    retriever = adapted(retriever)
     # With a `retrieve` it is LlamaIndex's: its walk could be asked, but no document would have a text.
     if isinstance(retriever, Source) and not isinstance(retriever, type) and not hasattr(retriever, "retrieve"):
         return EntityGraphRetriever(graph=retriever, name=getattr(retriever, "name", None))
@@ -296,12 +301,36 @@ class RetrieverSource:
         self.accepts = frozenset.intersection(*map(_accepts, asked))
         self._dynamic = isinstance(self.runnable, DynamicRunnable)
         self._may_deepen = self._dynamic or any("k" in getattr(type(one), "model_fields", ()) for one in asked)
+        self.look_ups: LookUps = {}
+        self.names_only = self.resolve is None and any(
+            isinstance(one, EntityGraphRetriever | FunctionRetriever) for one in asked
+        )
+        self._has_own_ids = spec.fields.id is None
         awaited = inspect.iscoroutinefunction(self.resolve)
         blocks = all(map(_blocks, asked)) and not awaited
         awaits = all(map(_awaits, asked)) and (self.resolve is None or awaited)
         if awaited and not awaits:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
         self._bound: type[_Bound] = _Either if blocks and awaits else _Awaiting if awaits else _Blocking
+
+    def look_up(self) -> Lookup | None:
+        """Documents by id, of the store behind it; None where there is none, or it shows a part of it only."""
+        asked = leaves(self.runnable)
+        if len(asked) != 1 or bound_filters(self.runnable) or not self._has_own_ids:
+            return None
+        leaf: Any = asked[0]
+        if isinstance(leaf, EntityGraphRetriever):
+            return None if leaf.documents is None or leaf.filter is not None else Lookup.of(leaf.documents)
+        whole = leaf._inner if isinstance(leaf, ScoredVectorStoreRetriever) else leaf
+        if not isinstance(whole, VectorStoreRetriever) or set(whole.search_kwargs) - {"k", *_MEMBERSHIP_ONLY}:
+            return None
+        return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
+
+    def borrow(self, others: Mapping[str, RetrieverSource]) -> None:
+        """Take the texts of passages that it only names from the other sources of its retriever."""
+        if self.names_only:
+            held = {name: one.look_up() for name, one in others.items() if one is not self}
+            self.look_ups = {name: one for name, one in held.items() if one is not None}
 
     def bind(self, config: RunnableConfig) -> AnySource:
         """The source of one call, whose child run belongs to `config`."""
@@ -375,6 +404,12 @@ class _Bound:
         """The ranking with the passages that ``resolve`` gave."""
         return with_passages(ranking, found, unpack, _as_document, self.notes)
 
+    def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
+        """The ranking with the passages that it only names, from other sources; none within a filter."""
+        if not self.source.names_only or _filter_of(self.config) is not None:
+            return ranking
+        return completed(ranking, upstream.values(), self.source.look_ups, self.notes)
+
 
 def _as_document(identifier: str, value: Any) -> Document:
     return value if isinstance(value, Document) else Document(page_content=str(value), id=identifier)
@@ -393,7 +428,9 @@ class _Blocking(_Bound):
             answer = runnable.invoke(query, config, **keywords)
         ranking = self.read(answer, limit)
         resolve = self.source.resolve
-        return ranking if resolve is None or not len(ranking) else self.resolved(ranking, resolve(ranking.ids))
+        if resolve is None or not len(ranking):
+            return self.borrowed(ranking, upstream)
+        return self.resolved(ranking, resolve(ranking.ids))
 
 
 class _Awaiting(_Bound):
@@ -409,7 +446,11 @@ class _Awaiting(_Bound):
             answer = await runnable.ainvoke(query, config, **keywords)
         ranking = self.read(answer, limit)
         resolve: Any = self.source.resolve
-        return ranking if resolve is None or not len(ranking) else self.resolved(ranking, await resolve(ranking.ids))
+        if resolve is not None and len(ranking):
+            return self.resolved(ranking, await resolve(ranking.ids))
+        if not self.source.look_ups:
+            return self.borrowed(ranking, upstream)
+        return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))
 
 
 class _Either(_Blocking, _Awaiting):

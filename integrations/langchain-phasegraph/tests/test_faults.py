@@ -36,7 +36,7 @@ def half_way(query):
 FAULTS = {
     "raises": raising(RuntimeError("secret")),
     "returns None": lambda q: None,
-    "returns a mapping": lambda q: {"a": 1},
+    "returns a mapping": lambda q: {"a": "x"},
     "returns numbers": lambda q: [1, 2],
     "returns triples": lambda q: [("a", 1, 2)],
     "mixes pairs and documents": lambda q: [GOOD[0], GOOD[1][0]],

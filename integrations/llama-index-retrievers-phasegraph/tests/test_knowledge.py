@@ -254,7 +254,8 @@ def test_without_nodes_the_other_sources_have_the_text():
     vector = Listed([NodeWithScore(node=node, score=1.0 - i / 10) for i, node in enumerate(nodes)])
     found = CalibratedFusionRetriever(vector=vector, graph=EntityGraphRetriever(graph)).retrieve("Vertigo?")
     assert {hit.node_id: hit.text for hit in found} == {node.node_id: node.text for node in nodes}
-    assert {hit.text for hit in EntityGraphRetriever(graph).retrieve("Vertigo?")} == {""}
+    with pytest.warns(PhasegraphWarning, match="nodes= was not given"):
+        assert {hit.text for hit in EntityGraphRetriever(graph).retrieve("Vertigo?")} == {""}
 
 
 def test_passages_that_nodes_lack_are_named():

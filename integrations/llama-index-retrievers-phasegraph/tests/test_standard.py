@@ -6,16 +6,17 @@ base class promises.
 
 import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llamaindex_stores import ids_of, simple
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from phasegraph.graph import build_graph
 
-GRAPH = build_graph([{"id": f"p{row}", "text": f"Ada met Bo in town {row}."} for row in range(9)])
+NODES = [TextNode(id_=f"p{row}", text=f"Ada met Bo in town {row}.") for row in range(9)]
+GRAPH = build_graph([{"id": node.node_id, "text": node.text} for node in NODES])
 MADE = {
     "CalibratedFusionRetriever": lambda: CalibratedFusionRetriever(vector=simple(), similarity_top_k=2),
-    "EntityGraphRetriever": lambda: EntityGraphRetriever(GRAPH, similarity_top_k=2),
+    "EntityGraphRetriever": lambda: EntityGraphRetriever(GRAPH, NODES, similarity_top_k=2),
 }
 
 

@@ -41,9 +41,11 @@ from phasegraph.evaluation.experiment import (
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
+from phasegraph.graph.chunk_graph import KIND, ChunkGraph
 from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
+from phasegraph.serialization import bundle_kind
 from phasegraph.tuning import calibrated_pipeline
 
 
@@ -175,7 +177,7 @@ def evaluate(
     names = chosen_systems(systems, baseline, added)
     goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *map(measure_of, names_in(measures))]))
     check_outputs(json=json_to, rows=rows_to)
-    kept = None if graph is None else load_graph(graph)
+    kept = None if graph is None else ChunkGraph.load(graph) if bundle_kind(graph) == KIND else load_graph(graph)
     inputs = ExperimentInput(load_dataset(folder), limit, graph=kept, progress=progress)
     known = dict(KNOWN)
     if pipeline is not None:

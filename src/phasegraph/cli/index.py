@@ -1,4 +1,4 @@
-"""``phasegraph index``: build and save an entity graph."""
+"""``phasegraph index``: build and save an entity graph, or a graph of chunks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
@@ -17,6 +17,7 @@ from phasegraph.cli.output import check_outputs, console
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_corpus, read_vectors
 from phasegraph.graph.building import read_openie
+from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
 from phasegraph.graph.entity_graph import Extraction, checked_embeddings
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.synonyms import NameSynonyms
@@ -192,6 +193,37 @@ def _embedded(names: Path | None, embeddings: Path | None, threshold: float | No
     return Embedded(found, threshold)
 
 
+def chunks_of(
+    corpus: Path, embeddings: Path | None, document: str | None = None, position: str | None = None
+) -> ChunkGraph:
+    """The chunk graph of a corpus; fields of its lines say which document a chunk is of, and where in it it stands.
+
+    Raises
+    ------
+    InvalidInputError
+        If a line lacks the field, or holds there what is no text or whole number, or no number.
+    """
+    passages = read_corpus(corpus)
+    vectors = None if embeddings is None else read_vectors(embeddings, len(passages), corpus.name)
+
+    def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
+        if field is None:
+            return None
+        values = [passage.extra.get(field) for passage in passages]
+        for passage, value in zip(passages, values, strict=True):
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                named = " or ".join(kind.__name__ for kind in kinds)
+                raise InvalidInputError(
+                    f"{option} {field}: every line of {corpus.name} must hold {named} there; {passage.id!r} has "
+                    f"{value!r:.80}"
+                )
+        return values
+
+    documents, positions = column("--document", document, (str, int)), column("--position", position, (int, float))
+    named = None if documents is None else list(map(str, documents))
+    return build_chunk_graph(passages, documents=named, positions=positions, embeddings=vectors)
+
+
 T = TypeVar("T")
 Gazetteer = Annotated[
     Path | None, typer.Option(help="Names to look for besides the titles, one a line.", exists=True, dir_okay=False)
@@ -208,6 +240,16 @@ NameEmbeddings = Annotated[
 ]
 SynonymThreshold = Annotated[
     float | None, typer.Option(help="Least cosine of synonyms, in (0, 1]: 0.8 where it is not given.")
+]
+Chunks = Annotated[
+    bool,
+    typer.Option("--chunks", help="Build a graph of chunks, not of entities: for corpora that name nothing."),
+]
+DocumentField = Annotated[
+    str | None, typer.Option("--document", help="With --chunks: field that names a chunk's document; else its title.")
+]
+PositionField = Annotated[
+    str | None, typer.Option("--position", help="With --chunks: field with its place there; else the order of lines.")
 ]
 EntitiesTo = Annotated[
     Path | None, typer.Option("--entities-to", help="Write the entities' names, to be embedded.", dir_okay=False)
@@ -237,12 +279,31 @@ def index(
     ] = None,
     entities_to: EntitiesTo = None,
     update: Update = False,
+    chunks: Chunks = False,
+    document: DocumentField = None,
+    position: PositionField = None,
 ) -> None:
-    """Build the entity graph of a corpus by rules, without a model, and save it for evaluate, add and remove."""
+    """Build the graph of a corpus by rules, without a model, and save it for evaluate, add and remove."""
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
     if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
         raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it holds other files")
+    of_entities = {
+        "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
+        "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
+        "--update": update or None,
+    }  # fmt: skip
+    of_chunks = {"--document": document, "--position": position}
+    unfit = [name for name, value in (of_entities if chunks else of_chunks).items() if value is not None]
+    if unfit:
+        raise InvalidInputError(f"{unfit[0]} must be left out {'with' if chunks else 'without'} --chunks")
+    to = console()
+    if chunks:
+        graph = _stage("building", lambda: chunks_of(corpus, embeddings, document, position))
+        _stage("saving", lambda: graph.save(out))
+        counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
+        to.print(f"{', '.join(counts)} edges in {perf_counter() - started:.1f} s: {out}", markup=False)
+        return
     old = _stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
     synonyms = (names, name_embeddings, synonym_threshold)
     if tokenizer is not None:
@@ -255,7 +316,6 @@ def index(
         _stage("saving", lambda: fresh.save(out))
     if entities_to is not None:
         entities_to.write_text("".join(f"{name}\n" for name in fresh.graph.entities), encoding="utf-8")
-    to = console()
     to.print(f"{sizes_of(fresh)} in {perf_counter() - started:.1f} s: {out}", markup=False)
     if said:
         to.print(said, markup=False)

@@ -29,7 +29,7 @@ Limit = Annotated[int, typer.Option(min=1, help="Hits asked of every source.")]
 JsonTo = Annotated[str | None, typer.Option("--json", help="Write it as JSON ('-': standard output).")]
 PipelineFile = Annotated[Path | None, typer.Option(help="A saved pipeline.", exists=True, dir_okay=False)]
 GraphDir = Annotated[
-    Path | None, typer.Option(help="A saved entity graph of this corpus (see index).", exists=True, file_okay=False)
+    Path | None, typer.Option(help="A saved graph of this corpus (see index).", exists=True, file_okay=False)
 ]
 
 

@@ -16,7 +16,7 @@ from phasegraph._validation import check_count
 from phasegraph.calibration import min_max
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
-from phasegraph.graph import EntityGraph, build_graph
+from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, build_graph
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, SemanticFlow, abstractness, truncated_min_max
 from phasegraph.graph.linking import RESETS
 from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
@@ -159,7 +159,7 @@ class ExperimentInput:
     dataset : Dataset
     limit : int, default 50
         Hits asked of every source; >= 1.
-    graph : EntityGraph, optional
+    graph : EntityGraph or ChunkGraph, optional
         Default: built from the data set's passages and triples when a source walks it.
     progress : callable, optional
         Wraps an iterable of rows to show how far it is: ``progress(iterable, label)``.
@@ -167,7 +167,7 @@ class ExperimentInput:
 
     dataset: Dataset
     limit: int = DEFAULT_LIMIT
-    graph: EntityGraph | None = None
+    graph: EntityGraph | ChunkGraph | None = None
     progress: Callable[[Iterable[int], str], Iterable[int]] | None = None
 
     def __post_init__(self) -> None:
@@ -225,13 +225,14 @@ def graph_of(dataset: Dataset) -> EntityGraph:
 
 
 def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
-    """Our walk over the entity graph, seeded from the vector ranking; it states its background."""
+    """Our walk over the entity graph, or the chunk graph given, seeded from the vectors; it states its background."""
     data = inputs.dataset
     graph = graph_of(data) if inputs.graph is None else inputs.graph
     if set(graph.passages) != {passage.id for passage in data.passages}:
         raise InvalidInputError(f"the graph must be that of {data.name}: it holds other passages")
     vectors = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
-    source = GraphSource(graph, embedder=vectors.__getitem__)
+    kind = ChunkGraphSource if isinstance(graph, ChunkGraph) else GraphSource
+    source = kind(graph, embedder=vectors.__getitem__)  # type: ignore[arg-type]
     return inputs.timed(
         "graph",
         lambda row: source.search(data.queries[row].text, inputs.limit, {"vector": upstream["vector"].rankings[row]}),

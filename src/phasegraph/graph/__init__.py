@@ -5,7 +5,7 @@ What is imported as itself serves the integrations, which import nothing deeper.
 
 from phasegraph.graph.building import build_graph, read_openie
 from phasegraph.graph.building import graph_of_documents as graph_of_documents
-from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
+from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import SemFlowSource
@@ -22,6 +22,7 @@ from phasegraph.graph.words import Gazetteer
 from phasegraph.graph.words import normalise_name as normalise_name
 
 __all__ = [
+    "ChunkGraph",
     "ChunkGraphSource",
     "DirectoryStore",
     "EdgeWeights",

@@ -5,12 +5,14 @@ Edges follow the order of a document, likeness of meaning, shared references ("T
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -18,8 +20,8 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._typing import Float32Array
-from phasegraph._validation import check_count, check_flag, check_range
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph._validation import check_count, check_flag, check_query, check_range
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
 from phasegraph.graph.entity_graph import (
     Csr,
@@ -28,11 +30,22 @@ from phasegraph.graph.entity_graph import (
     checked_embeddings,
     read_only_matrix,
 )
-from phasegraph.graph.linking import LinkSettings
-from phasegraph.graph.source import GraphSource, GraphWalker, WalkPath, WalkPaths, WalkSettings
+from phasegraph.graph.linking import LinkSettings, unit_vector
+from phasegraph.graph.source import (
+    Allowed,
+    GraphSource,
+    GraphWalker,
+    WalkPath,
+    WalkPaths,
+    WalkSettings,
+    allowed_ids,
+    best_passages,
+)
+from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
 from phasegraph.graph.synonyms import synonym_pairs
 from phasegraph.ranking import Ranking, by_fields
-from phasegraph.sources.protocol import Upstream
+from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.sources.protocol import CallableSource, Source, Upstream
 
 Pairs = Iterable[tuple[int, int]]
 _REFERENCE = re.compile(r"\b(section|sec|figure|fig|table|chapter|equation|eq)s?\.?\s*\(?(\d+(?:\.\d+)*[a-z]?)\b", re.I)
@@ -151,6 +164,8 @@ def matrix(pairs: Pairs, size: int) -> Csr:
 
 
 KINDS = ("sequential", "semantic", "reference", "identifier")
+_MOST_PARTS = 16
+KIND, VERSION = "chunk-graph", 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,9 +210,21 @@ class ChunkSettings:
 class ChunkGraph:
     """Chunks and the edges between them, by kind; made by :func:`build_chunk_graph`.
 
-    `passages` are the P ids; `links` (P, P) float32 matrices by kind of edge ("sequential", "semantic", "reference",
-    "identifier"; those without an edge left out), symmetric, without a diagonal, weights included; `embeddings` (P, d)
-    float32, L2-normalised.
+    Parameters
+    ----------
+    passages : tuple of str
+        The P ids.
+    links : mapping of str to (P, P) csr array of float32
+        By kind of edge ("sequential", "semantic", "reference", "identifier"; those without an edge left out),
+        symmetric, without a diagonal, weights included.
+    embeddings : (P, d) array of float32, optional
+        L2-normalised, row i = chunk i.
+
+    Examples
+    --------
+    >>> rows = [{"id": "1", "title": "a", "text": "See Table 2."}, {"id": "2", "title": "a", "text": "Table 2: 4 EUR"}]
+    >>> build_chunk_graph(rows).kinds("1", "2")
+    ('sequential', 'reference')
     """
 
     passages: tuple[str, ...]
@@ -207,7 +234,9 @@ class ChunkGraph:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        links = {kind: read_only_matrix(link.tocsr().astype(np.float32)) for kind, link in self.links.items()}
+        links = {
+            kind: read_only_matrix(link.tocsr().astype(np.float32, copy=False)) for kind, link in self.links.items()
+        }
         object.__setattr__(self, "links", MappingProxyType(links))
         if self.embeddings is not None:
             vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
@@ -225,6 +254,63 @@ class ChunkGraph:
             raise InvalidInputError(f"chunk {unknown!r} is not in the graph")
         found = [(-float(link[rows[one], rows[other]]), kind) for kind, link in self.links.items()]
         return tuple(kind for weight, kind in sorted(found) if weight < 0)
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Save the graph to a directory, in one step; one that is there is replaced when the new one is complete."""
+        arrays = packed("passages", self.passages)
+        for kind, link in self.links.items():
+            arrays |= packed_matrix(kind, link)
+        if self.embeddings is not None:
+            arrays["embeddings"] = self.embeddings
+        write_bundle(directory, KIND, VERSION, {"passages": len(self.passages), "kinds": list(self.links)}, arrays)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> ChunkGraph:
+        """Load what :meth:`save` wrote, equal to the bit; arguments and errors as for :func:`load_graph`.
+
+        >>> import tempfile
+        >>> graph = build_chunk_graph([{"id": "1", "title": "a", "text": "x"}, {"id": "2", "title": "a", "text": "y"}])
+        >>> graph.save(folder := tempfile.mkdtemp())
+        >>> ChunkGraph.load(folder).kinds("1", "2")
+        ('sequential',)
+        """
+        body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify)
+        try:
+            passages = unpacked("passages", arrays)
+            embeddings: Any = arrays.get("embeddings")
+            if len(passages) != body["passages"]:
+                raise InvalidInputError(f"{len(passages)} passages do not match the manifest")
+            kinds: Any = body["kinds"]
+            shape = (len(passages), len(passages))
+            return cls(passages, {kind: unpacked_matrix(kind, arrays, shape) for kind in kinds}, embeddings)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
+
+    def within(self, allowed: Allowed) -> ChunkGraph | None:
+        """The graph of the `allowed` chunks (see :meth:`ChunkGraphSource.within`); None where none is left.
+
+        The same value for the same chunks, while few other parts were asked for.
+        """
+        test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
+        seen = np.array([bool(test(name)) for name in self.passages], dtype=bool)
+        if seen.all():
+            return self
+        if not seen.any():
+            return None
+        key = np.packbits(seen).tobytes()
+        if key not in self._parts:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.pop(next(iter(self._parts)), None)
+            rows = np.flatnonzero(seen)
+            links = {kind: link[rows][:, rows] for kind, link in self.links.items()}
+            ids = tuple(self.passages[row] for row in rows.tolist())
+            vectors = None if self.embeddings is None else self.embeddings[rows]
+            self._parts[key] = ChunkGraph(ids, {kind: link for kind, link in links.items() if link.nnz}, vectors)
+        return self._parts[key]
+
+    @cached_property
+    def _parts(self) -> dict[bytes, ChunkGraph]:
+        return {}
 
     @cached_property
     def walkable(self) -> EntityGraph:
@@ -332,20 +418,17 @@ WALK = WalkSettings(follow_probability=0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkPath:
-    """Why a chunk was found.
+class ChunkPath(WalkPath):
+    """Why a chunk was found: a :class:`~phasegraph.graph.source.WalkPath` over chunks alone.
 
-    `seeds` are ids where the walk restarted with each one's share of the mass, greatest first; `path` leads from a seed
-    to the chunk; `kinds` says what joins each chunk of it to the next, the heaviest kind of edge first.
+    `kinds` says what joins each chunk of the path to the next, the heaviest kind of edge first.
     """
 
-    seeds: tuple[tuple[str, float], ...]
-    path: tuple[str, ...]
-    kinds: tuple[tuple[str, ...], ...]
+    kinds: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
-        steps = (f" —{'+'.join(kinds)}> [{name}]" for kinds, name in zip(self.kinds, self.path[1:], strict=True))
-        return f"[{self.path[0]}]" + "".join(steps)
+        steps = (f" —{'+'.join(kinds)}> [{node.name}]" for kinds, node in zip(self.kinds, self.path[1:], strict=True))
+        return f"[{self.path[0].name}]" + "".join(steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,7 +440,8 @@ class ChunkGraphSource(GraphWalker):
     graph : ChunkGraph
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
-        Rankings to take seeds from, the first of them that there is; without any, nothing is found.
+        Rankings to take seeds from, the first of them that there is. Without any, the chunks nearest to the query by
+        embedding are the seeds, where there are an embedder and `graph.embeddings`; else nothing is found.
     embedder : callable, optional
     linking : LinkSettings
         Only what it says of passages matters.
@@ -399,13 +483,43 @@ class ChunkGraphSource(GraphWalker):
         self._walker.prepare()
         return self
 
+    def passage_ids(self) -> tuple[str, ...]:
+        """Ids that :meth:`within` may be given."""
+        return self.graph.passages
+
+    def within(self, allowed: Allowed) -> Source:
+        """The same source for one who may see only the `allowed` chunks; the others are neither walked nor named.
+
+        `allowed` is a collection of ids, or ``allowed(id)``. Which chunks count as near or share a rare marker was
+        settled with all of them at hand: a graph per tenant knows nothing of others at all.
+        """
+        part = self.graph.within(allowed)
+        if part is not None:
+            return replace(self, graph=part)
+        nothing = Ranking(self.name, (), np.empty(0), reason="no chunk of the graph is allowed")
+        return CallableSource(self.name, lambda query, limit: nothing)
+
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank chunks for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
-        ranking = self._walker.search(query, limit, upstream)
+        walker = self._walker
+        if self.embedder is not None and all(upstream.get(name) is None for name in self.depends_on):
+            walker, upstream = self._from_nearest(self.embedder(check_query(query)))
+        ranking = walker.search(query, limit, upstream)
         if not len(ranking):
             return ranking
         paths = ranking.payloads
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
+
+    def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
+        """The walk of a query with this embedding, and the chunks nearest to it to start from."""
+        graph, name = self.graph, "nearest"
+        walker = replace(self._walker, depends_on=(name,), embedder=lambda _: vector)
+        if graph.embeddings is None:
+            return walker, {}
+        near = graph.embeddings @ unit_vector(vector, graph.embeddings.shape[1])
+        rows = np.flatnonzero(near > 0).astype(np.int32)
+        ids, scores = best_passages(graph.walkable, rows, near[rows].astype(np.float64), self.linking.seed_passages)
+        return walker, {name: Ranking(name, ids, scores)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,9 +531,8 @@ class _ChunkPaths(Mapping[str, ChunkPath]):
 
     def __getitem__(self, passage_id: str) -> ChunkPath:
         found = self.paths[passage_id]
-        path = tuple(step.name for step in found.path)
-        kinds = tuple(self.graph.kinds(one, other) for one, other in pairwise(path))
-        return ChunkPath(tuple((step.name, share) for step, share in found.seeds), path, kinds)
+        kinds = tuple(self.graph.kinds(one.name, other.name) for one, other in pairwise(found.path))
+        return ChunkPath(found.seeds, found.path, kinds=kinds)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.paths)

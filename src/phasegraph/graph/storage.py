@@ -88,8 +88,7 @@ def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArra
     check_kind("graph", graph, EntityGraph)
     arrays: dict[str, NDArray[Any]] = {}
     for name in _MATRICES:
-        matrix = getattr(graph, name)
-        arrays |= {f"{name}_{part}": getattr(matrix, part) for part in _PARTS}
+        arrays |= packed_matrix(name, getattr(graph, name))
     arrays |= packed("passages", graph.passages) | packed("entities", graph.entities)
     if graph.embeddings is not None:
         arrays["embeddings"] = graph.embeddings
@@ -142,7 +141,7 @@ def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[An
             raise InvalidInputError(f"{len(passages)} passages and {len(entities)} entities do not match the manifest")
         shapes = {"mentions": (len(passages), len(entities)), "homes": (len(passages), len(entities))}
         square = (len(entities), len(entities))
-        matrices = {one: _matrix(one, arrays, shapes.get(one, square)) for one in _MATRICES}
+        matrices = {one: unpacked_matrix(one, arrays, shapes.get(one, square)) for one in _MATRICES}
         weights = body["weights"]
         if not isinstance(weights, Mapping):
             raise InvalidInputError("weights must be a mapping")
@@ -185,7 +184,13 @@ def _lexical(tokenizer: str, arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex
     return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
 
 
-def _matrix(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> Any:
+def packed_matrix(name: str, matrix: Any) -> dict[str, NDArray[Any]]:
+    """A CSR matrix as its three arrays."""
+    return {f"{name}_{part}": getattr(matrix, part) for part in _PARTS}
+
+
+def unpacked_matrix(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> Any:
+    """The matrix of :func:`packed_matrix`; InvalidInputError where its arrays do not describe one of that shape."""
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
     if len(indptr) != shape[0] + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):
         raise InvalidInputError(f"the arrays of {name} must describe a matrix of shape {shape}")

@@ -360,13 +360,28 @@ def _selected(
     return hit
 
 
+def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
+    """What to say of results of which no source holds the passage; empty where there is none."""
+    missing = {name for name, hit in zip(result.ids, hits, strict=True) if hit.payload is None}
+    if not missing:
+        return ""
+    named = [one.source for one in result.candidates.rankings if not missing.isdisjoint(one.ids)]
+    return (
+        f"results without a text: {', '.join(map(repr, sorted(named)))} named passages that no source holds; make an "
+        "EntityGraphRetriever of a core source, with documents= (LangChain) or nodes= (LlamaIndex), or give "
+        "SourceSpec(retriever=..., fields=HitFields(resolve=...))"
+    )
+
+
 def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
-    """The result, with a warning for each id under which sources returned different texts."""
+    """The result, with a warning for each id under which sources returned different texts, and for those without."""
     found = [
         f"id {identifier!r} has another text in {', '.join(hit.others)} than in {hit.source}, which was kept"
         for identifier, hit in zip(result.ids, hits, strict=True)
         if hit.others
     ]
+    said = without_text(result, hits)
+    found += [said] if said else []
     return replace(result, warnings=(*result.warnings, *found)) if found else result
 
 

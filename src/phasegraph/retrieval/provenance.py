@@ -188,8 +188,10 @@ def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[Evidenc
 
 def plain_evidence(evidence: Any) -> object:
     """A walk's path as names and kinds, with the seeds it came from; anything else as plain JSON types."""
-    if not hasattr(evidence, "path"):
+    steps = getattr(evidence, "path", None)
+    if not isinstance(steps, tuple) or not all(hasattr(node, "kind") and hasattr(node, "name") for node in steps):
         return plain(evidence)
-    path = [[node.kind, node.name] for node in evidence.path]
+    path = [[node.kind, node.name] for node in steps]
     seeds = [[node.kind, node.name, share] for node, share in getattr(evidence, "seeds", ())]
-    return {"path": path, "seeds": seeds, "text": str(evidence)}
+    edges = {"edges": plain(evidence.kinds)} if hasattr(evidence, "kinds") else {}
+    return {"path": path, "seeds": seeds, **edges, "text": str(evidence)}

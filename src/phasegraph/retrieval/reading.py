@@ -85,6 +85,7 @@ class Payloads(Mapping[str, Any]):
     ----------
     ids : (n,) sequence of str
     hits : (n,) sequence
+        None for one of which the source names the id alone: it counts as not there.
     evidence : mapping of str to object
         By id.
     from_text : bool
@@ -125,13 +126,15 @@ class Payloads(Mapping[str, Any]):
         if self._ranking is None:
             return self.by_id.get(identifier, default)
         row = self._ranking.row_of(identifier)
-        return default if row is None else self._hits[row]
+        hit = None if row is None else self._hits[row]
+        return default if hit is None else hit
 
     @property
     def by_id(self) -> dict[str, Any]:
         """The hits as a plain dictionary."""
         if self._index is None:
-            self._index = dict(zip(reversed(self._ids), reversed(self._hits), strict=True))
+            pairs = zip(reversed(self._ids), reversed(self._hits), strict=True)
+            self._index = {name: hit for name, hit in pairs if hit is not None}
         return self._index
 
     def __getitem__(self, identifier: str) -> Any:
@@ -626,6 +629,52 @@ def with_passages(
     ids = [one for one in ranking.ids if one in given or one in payloads]
     hits = [made(one, given[one]) if one in given else payloads[one] for one in ids]
     return replace(ranking, payloads=Payloads(ids, hits, getattr(payloads, "evidence", payloads)))
+
+
+LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
+"""By source name, ``look_up(ids)``: the passages of these ids that the source's store has, in the framework's words."""
+
+
+def completed(ranking: Ranking, upstream: Iterable[Ranking | None], look_ups: LookUps, notes: list[str]) -> Ranking:
+    """The ranking with the passages that it names and does not hold, as far as other sources have them.
+
+    Parameters
+    ----------
+    ranking : Ranking
+    upstream : iterable of Ranking or None
+        What other sources found for the same query.
+    look_ups : mapping of str to callable
+        Asked in turn for what is still missing; one that fails is noted.
+    notes : list of str
+        Takes where passages came from.
+    """
+    payloads = ranking.payloads
+    missing = [one for one in ranking.ids if payloads.get(one) is None]
+    if not missing:
+        return ranking
+    found: dict[str, Any] = {}
+    for other in upstream:
+        held = {} if other is None or other.source == ranking.source else other.payloads
+        found |= {one: held[one] for one in missing if one not in found and isinstance(held, Payloads) and one in held}
+    for name, look_up in look_ups.items():
+        left = [one for one in missing if one not in found]
+        if not left:
+            break
+        try:
+            given = look_up(left)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the ranking stands without the texts
+            notes.append(f"source {name!r} could not be asked for the texts of passages ({type(error).__name__})")
+            continue
+        new = {one: given[one] for one in left if given.get(one) is not None}
+        if new:
+            notes.append(f"texts of {len(new)} of {len(ranking)} passages from source {name!r}")
+        found |= new
+    if not found:
+        return ranking
+    hits = [found.get(one) if payloads.get(one) is None else payloads[one] for one in ranking.ids]
+    return replace(ranking, payloads=Payloads(ranking.ids, hits, getattr(payloads, "evidence", payloads)))
 
 
 def parameters_of(function: Callable[..., Any]) -> frozenset[str]:

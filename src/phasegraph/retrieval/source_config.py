@@ -319,6 +319,7 @@ def describe_type(given: object) -> str:
     if kind.__module__ == "builtins":
         return kind.__name__
     hint = "; make an EntityGraphRetriever of it" if kind.__name__ in _GRAPHS else ""
+    hint = "; make a ChunkGraphSource of it" if kind.__name__ == "ChunkGraph" else hint
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}{hint}"
 
 

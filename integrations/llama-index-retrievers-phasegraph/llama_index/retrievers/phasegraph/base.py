@@ -139,6 +139,8 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
         super().__init__(callback_manager, object_map, objects, verbose)
         specs = as_specs(vector, graph, retrievers)
         self._by_name = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
+        for source in self._by_name.values():
+            source.borrow(self._by_name)
         self._engine = FusionEngine.of(
             specs,
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),

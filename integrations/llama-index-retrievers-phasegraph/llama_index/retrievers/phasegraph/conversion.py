@@ -3,31 +3,51 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.graph_stores.types import TRIPLET_SOURCE_KEY, Triplet
-from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
-from llama_index.core.schema import BaseNode, MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.graph_stores.types import TRIPLET_SOURCE_KEY, PropertyGraphStore, Triplet
+from llama_index.core.indices.property_graph import (
+    BasePGRetriever,
+    CustomPGRetriever,
+    CypherTemplateRetriever,
+    PGRetriever,
+    TextToCypherRetriever,
+)
+from llama_index.core.schema import (
+    BaseNode,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    QueryBundle,
+    RelatedNodeInfo,
+    TextNode,
+)
 from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
-from phasegraph import InvalidTypeError, Ranking, Result
+from phasegraph import InvalidTypeError, PhasegraphWarning, Ranking, Result
 from phasegraph.retrieval import (
     EvidenceBlock,
     HitAccess,
     HitFields,
     HitReader,
-    MalformedAnswerError,
     Payloads,
     SelectedHit,
-    drained,
+    answer_items,
     evidence_blocks,
+    head_and_score,
+    plain_hit,
     resolve_id,
+    without_text,
 )
+
+_HITS = "nodes"
 
 
 class UnnamedNode(TextNode):
@@ -37,6 +57,10 @@ class UnnamedNode(TextNode):
     def class_name(cls) -> str:
         """Name of the class it stands for, in what is written down."""
         return str(TextNode.class_name())
+
+
+class NamedNode(UnnamedNode):
+    """Stands for a passage of which only the id is known, which is its own."""
 
 
 class TripleNode(UnnamedNode):
@@ -157,10 +181,14 @@ def text_model(llm: BaseLLM) -> Callable[[str], str]:
 
 
 def unpack(answer: object) -> list[NodeWithScore]:
-    """Whatever a function returned, nodes, texts, or pairs of one of them and a score, as hits."""
-    if isinstance(answer, str | bytes | Mapping) or not isinstance(answer, Iterable):
-        raise MalformedAnswerError(f"a retriever must return a list of nodes; got {type(answer).__name__}")
-    items = answer if isinstance(answer, list | tuple) else drained(answer)
+    """Whatever a retriever or function returned as hits.
+
+    Raises
+    ------
+    MalformedAnswerError
+        If it is not made of nodes or of what :func:`phasegraph.retrieval.plain_hit` reads.
+    """
+    items = answer_items(answer, _HITS)
     if set(map(type, items)) == {NodeWithScore}:
         return list(items)
     return [_hit(item, row) for row, item in enumerate(items)]
@@ -169,16 +197,28 @@ def unpack(answer: object) -> list[NodeWithScore]:
 def _hit(item: object, row: int) -> NodeWithScore:
     if isinstance(item, NodeWithScore):
         return item
-    head, score = item if isinstance(item, tuple | list) and len(item) == 2 else (item, None)
+    head, score = head_and_score(item)
     if isinstance(head, NodeWithScore):
         head = head.node
-    if isinstance(head, str):
-        head = UnnamedNode(id_=resolve_id(None, {}, head)[0], text=head)
     if not isinstance(head, BaseNode):
-        raise MalformedAnswerError(
-            f"a hit must be a node, a text or a (node, score) pair; got {type(item).__name__} at {row}"
-        )
+        head, own = _node(head, row)
+        score = own if score is None else score
     return NodeWithScore.model_construct(node=head, score=score)
+
+
+def _node(item: object, row: int) -> tuple[BaseNode, float | None]:
+    """A text, a row or a triple as a node, and the score that a row says."""
+    hit = plain_hit(item, _HITS, row)
+    if hit.text is None:
+        return NamedNode(id_=str(hit.id), text=""), hit.score
+    kind: type[TextNode] = TextNode if hit.id is not None else UnnamedNode
+    name = hit.id or resolve_id(None, {}, hit.text)[0]
+    unread = [key for key in hit.metadata if key in hit.read]  # neither a prompt nor an embedding reads them
+    node = kind(
+        id_=name, text=hit.text, metadata=dict(hit.metadata),
+        excluded_llm_metadata_keys=unread, excluded_embed_metadata_keys=unread,
+    )  # fmt: skip
+    return node, hit.score
 
 
 def as_node(identifier: str, value: Any) -> BaseNode:
@@ -191,6 +231,12 @@ def as_node(identifier: str, value: Any) -> BaseNode:
 def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitReader:
     """The reader of one source's hits."""
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
+
+
+def own_id(node: BaseNode) -> str | None:
+    """The id that a node has by itself; None for one whose id says nothing of the passage."""
+    named = isinstance(node, NamedNode) or not isinstance(node, UnnamedNode)
+    return node.id_ if named else None
 
 
 def ranking_of(
@@ -209,10 +255,11 @@ def ranking_of(
     them, and `ranks` that their scores are none.
     """
     if own is None:
-        own = [None if isinstance(hit.node, UnnamedNode) else hit.node.id_ for hit in hits]
+        own = [own_id(hit.node) for hit in hits]
     ids = reader.ids(hits, own, notes)
     found = {} if evidence is None else evidence(ids)
-    payloads = Payloads(ids, [hit.node for hit in hits], found, from_text=not all(own))
+    held = [None if isinstance(hit.node, NamedNode) else hit.node for hit in hits]
+    payloads = Payloads(ids, held, found, from_text=not all(own))
     scores = reader.scores(hits)
     if scores is None and not ranks:
         scores = [hit.score for hit in hits]
@@ -234,6 +281,9 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | No
     blocks: Sequence[EvidenceBlock | None] = (
         [None] * len(hits) if metadata_key is None else evidence_blocks(result, hits)
     )
+    said = without_text(result, hits)
+    if said:
+        warnings.warn(said, PhasegraphWarning, stacklevel=2)
     taken: set[str] = set()
     out: list[NodeWithScore] = []
     for identifier, hit, block, score in zip(result.ids, hits, blocks, result.scores.tolist(), strict=True):
@@ -266,9 +316,9 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Nodes by passage id, from wherever they are."""
+    """Nodes by passage id, from wherever they are: an index's docstore, or its vector store where that holds texts."""
 
-    kind: Literal["none", "docstore", "mapping", "callable"]
+    kind: Literal["none", "docstore", "graph", "mapping", "callable", "vectors"]
     held: Any
 
     @classmethod
@@ -277,8 +327,13 @@ class Lookup:
         store = getattr(nodes, "docstore", nodes)
         if nodes is None:
             return cls("none", None)
+        vectors = getattr(nodes, "vector_store", None)
+        if isinstance(vectors, BasePydanticVectorStore) and vectors.stores_text:
+            return cls("vectors", vectors)
         if isinstance(store, BaseDocumentStore):
             return cls("docstore", store)
+        if isinstance(nodes, PropertyGraphStore):
+            return cls("graph", nodes)
         if isinstance(nodes, Mapping):
             return cls("mapping", nodes)
         if callable(nodes):
@@ -297,6 +352,10 @@ class Lookup:
         if self.kind == "docstore":
             held = self.held.get_nodes(list(ids), raise_error=False)
             return {node.node_id: node for node in held if node is not None}
+        if self.kind == "vectors":
+            return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
+        if self.kind == "graph":
+            return {node.node_id: node for node in self.held.get_llama_nodes(list(ids))}
         found = self.held(list(ids)) if self.kind == "callable" else self.held
         pairs = ((one, found.get(one)) for one in ids) if isinstance(found, Mapping) else zip(ids, found, strict=True)
         return {one: node for one, node in pairs if node is not None}
@@ -311,10 +370,11 @@ def is_knowledge(retriever: object) -> bool:
 
 
 def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetriever:
-    """A copy whose triples name the chunk of their relation.
+    """A copy whose triples name the chunk of their relation, and whose texts without a passage say that they have none.
 
     The framework takes the chunk of the subject's node, which belongs to the last passage that mentioned it; the
-    relation keeps the right one. A retriever that makes its nodes in a way of its own is left to do so.
+    relation keeps the right one. A retriever that makes its nodes in a way of its own is left to do so. A text of a
+    custom retriever, or of a Cypher query, is given a random id at every call; a node of one's own keeps its id.
     """
     made = copy.copy(retriever)
     if isinstance(made, PGRetriever):
@@ -326,8 +386,53 @@ def with_own_chunks(retriever: BaseRetriever, limit: int | None) -> BaseRetrieve
     if type(made)._get_nodes_with_score is BasePGRetriever._get_nodes_with_score:  # type: ignore[attr-defined]
         properties = bool(getattr(made, "include_properties", False))
         changes["_get_nodes_with_score"] = _TripleNodes(properties)
+    if isinstance(made, CustomPGRetriever):
+        changes["_parse_custom_return_type"] = _CustomNodes(made._parse_custom_return_type)
+    if isinstance(made, CypherTemplateRetriever | TextToCypherRetriever):
+        changes["retrieve_from_graph"] = _CypherNodes(made.retrieve_from_graph)
+        changes["aretrieve_from_graph"] = _AwaitedCypherNodes(made.aretrieve_from_graph)
     vars(made).update(changes)
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class _CustomNodes:
+    """In place of a custom retriever's ``_parse_custom_return_type``."""
+
+    parse: Callable[[Any], list[NodeWithScore]]
+
+    def __call__(self, answer: Any) -> list[NodeWithScore]:
+        texts = [answer] if isinstance(answer, str) else answer
+        if isinstance(texts, list) and texts and all(isinstance(one, str) for one in texts):
+            return [NodeWithScore(node=hit.node, score=1.0) for hit in unpack(texts)]
+        return self.parse(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _CypherNodes:
+    """In place of a Cypher retriever's ``retrieve_from_graph``."""
+
+    retrieve: Callable[[QueryBundle], list[NodeWithScore]]
+
+    def __call__(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return _unnamed(self.retrieve(query_bundle))
+
+
+@dataclass(frozen=True, slots=True)
+class _AwaitedCypherNodes:
+    """In place of its ``aretrieve_from_graph``."""
+
+    retrieve: Callable[[QueryBundle], Awaitable[list[NodeWithScore]]]
+
+    async def __call__(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        return _unnamed(await self.retrieve(query_bundle))
+
+
+def _unnamed(hits: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    texts = unpack([hit.node.get_content() for hit in hits])
+    for text, hit in zip(texts, hits, strict=True):
+        text.node.metadata, text.score = hit.node.metadata, hit.score
+    return texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,13 +463,6 @@ def chunk_of(triplet: Triplet) -> str | None:
     return None
 
 
-def keeps_text(retriever: object) -> bool:
-    """Whether its hits are passages, facts in front, rather than triples."""
-    if isinstance(retriever, PGRetriever):
-        return any(map(keeps_text, retriever.sub_retrievers))
-    return bool(getattr(retriever, "include_text", False))
-
-
 def names_own_chunks(retriever: Any) -> bool:
     """Whether :func:`with_own_chunks` makes its triples name the passages that state them."""
     if isinstance(retriever, PGRetriever):
@@ -372,17 +470,20 @@ def names_own_chunks(retriever: Any) -> bool:
     return "_get_nodes_with_score" in vars(with_own_chunks(retriever, None))
 
 
-def store_of(retriever: object) -> Any:
-    """The property graph store behind a retriever, or None."""
+def stores_of(retriever: object) -> list[Any]:
+    """The property graph stores behind a retriever, each once."""
     if isinstance(retriever, PGRetriever):
-        return next((found for one in retriever.sub_retrievers if (found := store_of(one)) is not None), None)
-    return getattr(retriever, "_graph_store", None)
+        found = [store for one in retriever.sub_retrievers for store in stores_of(one)]
+        return [store for row, store in enumerate(found) if all(store is not one for one in found[:row])]
+    store = getattr(retriever, "_graph_store", None)
+    return [] if store is None else [store]
 
 
 def knowledge_ranking(
-    reader: HitReader, hits: Sequence[NodeWithScore], keeps: bool, limit: int | None, notes: list[str]
+    reader: HitReader, found: Sequence[NodeWithScore], limit: int | None, notes: list[str]
 ) -> Ranking:
     """Hits of a knowledge graph as a ranking of passages, whose evidence is the triples found of each, each once."""
+    hits = [_as_triple(hit) if _is_triple(hit.node) else hit for hit in found]
 
     def facts(ids: Sequence[str]) -> dict[str, object]:
         found: dict[str, dict[str, None]] = {}
@@ -391,7 +492,26 @@ def knowledge_ranking(
                 found.setdefault(identifier, {})[hit.node.text] = None
         return {identifier: {"facts": list(texts)} for identifier, texts in found.items()}
 
-    passages = [
-        one.node.node_id if keeps and not isinstance(one.node, TripleNode) else one.node.ref_doc_id for one in hits
-    ]
+    passages = [one.node.ref_doc_id if isinstance(one.node, TripleNode) else own_id(one.node) for one in hits]
     return ranking_of(reader, hits, limit, notes, own=passages, evidence=facts)
+
+
+def _is_triple(node: BaseNode) -> bool:
+    """Whether a node is a triple that another retriever of the framework found, and a custom one hands on.
+
+    It has nothing but a line of text and the bare id of its passage; a chunk has metadata, or its document's.
+    """
+    source = node.relationships.get(NodeRelationship.SOURCE)
+    return (
+        type(node) is TextNode
+        and isinstance(source, RelatedNodeInfo)
+        and source.node_type is None
+        and not node.metadata
+        and node.text.count(" -> ") >= 2
+        and "\n" not in node.text
+    )
+
+
+def _as_triple(hit: NodeWithScore) -> NodeWithScore:
+    made = TripleNode(text=hit.node.get_content(), relationships=dict(hit.node.relationships))
+    return NodeWithScore(node=made, score=hit.score)

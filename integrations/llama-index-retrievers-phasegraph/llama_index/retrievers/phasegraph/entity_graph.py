@@ -49,8 +49,8 @@ class EntityGraphRetriever(OwnRetriever):
         settings of its own.
     nodes : mapping, sequence of nodes, docstore, index or callable, optional
         Where the passages' nodes are; a callable gets a list of ids and returns a mapping or nodes in that order.
-        Without, nodes have no text: enough within a :class:`CalibratedFusionRetriever` whose other sources hold the
-        same passages.
+        Without, nodes have no text, which is warned about; within a :class:`CalibratedFusionRetriever` they are taken
+        from the other sources: what those found, then their stores by id.
     similarity_top_k : int, default 10
         Nodes returned, >= 0.
     embed_model : BaseEmbedding, optional
@@ -110,6 +110,7 @@ class EntityGraphRetriever(OwnRetriever):
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
         self._lookup = Lookup.of(nodes)
         self._source = source
+        self._narrowed = False
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._metadata_key = check_key("metadata_key", metadata_key)
@@ -222,6 +223,11 @@ class EntityGraphRetriever(OwnRetriever):
     def similarity_top_k(self, value: int) -> None:
         self._similarity_top_k = check_count("similarity_top_k", value)
 
+    @property
+    def look_up(self) -> Lookup | None:
+        """Its nodes by id, for the other sources of a retriever; None where it has none, or shows a part of them."""
+        return None if self._lookup.kind == "none" or self._narrowed else self._lookup
+
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match: others are neither walked through nor named."""
         from phasegraph.graph import passage_ids
@@ -231,6 +237,7 @@ class EntityGraphRetriever(OwnRetriever):
             raise InvalidInputError("filters= needs the passages' metadata: pass nodes=")
         held = self._lookup(passage_ids(self._source))
         made, narrowed = copy.copy(self), self._source
+        made._narrowed = True
         made._source = narrowed.within(allowed_ids(held.values(), checked))  # type: ignore[attr-defined]
         made._seeds = None if self._seeds is None else self._seeds.within(checked)
         return made
@@ -272,7 +279,13 @@ class EntityGraphRetriever(OwnRetriever):
         )
         held = self._lookup(ranking.ids) if len(ranking) else {}
         missing = sum(one not in held for one in ranking.ids)
-        if missing and self._lookup.kind != "none":
+        if missing and asked is None and self._lookup.kind == "none":
+            warnings.warn(
+                "nodes= was not given: the passages that the walk found have an id and no text",
+                PhasegraphWarning,
+                stacklevel=2,
+            )
+        elif missing and self._lookup.kind != "none":
             warnings.warn(
                 f"nodes= has no node for {missing} of {len(ranking)} passages that the walk found: they are left out",
                 PhasegraphWarning,

@@ -19,15 +19,15 @@ from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQue
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import (
+    Lookup,
     TripleNode,
     as_node,
     is_knowledge,
-    keeps_text,
     knowledge_ranking,
     names_own_chunks,
     ranking_of,
     reader_of,
-    store_of,
+    stores_of,
     unpack,
     with_own_chunks,
 )
@@ -36,12 +36,16 @@ from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
     AnySource,
     Calibrating,
+    LookUps,
     MalformedAnswerError,
     Payloads,
     SourceSpec,
     Upstream,
+    adapted,
     asearch_of,
+    completed,
     describe_type,
+    in_thread,
     known_direction,
     parameters_of,
     search_of,
@@ -218,7 +222,7 @@ class RetrieverSource:
     """One source between calls: what to ask, how to ask it, how to read it."""
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
-        given = spec.retriever
+        given = adapted(spec.retriever)
         self.name = name
         self.resolve = spec.fields.resolve
         self.core = not hasattr(given, "retrieve") and (search_of(given) or asearch_of(given)) is not None
@@ -226,6 +230,10 @@ class RetrieverSource:
         self.retriever: Any = self.whole
         self.filters: MetadataFilters | None = None
         self.reader = reader_of(name, spec.fields, _known(self.retriever))
+        self.look_ups: LookUps = {}
+        named = self.core or isinstance(self.whole, FunctionRetriever) or getattr(self.whole, "walks", False) is True
+        self.names_only = named and self.resolve is None
+        self._has_own_ids = spec.fields.id is None
         self.knowledge = is_knowledge(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
@@ -257,6 +265,29 @@ class RetrieverSource:
         made.retriever = narrowed(self.name, self.whole, cast(MetadataFilters, made.filters))
         return made
 
+    def look_up(self) -> Lookup | None:
+        """Nodes by id, of the store behind it; None where there is none, or it shows a part of it only."""
+        whole = self.whole
+        if not self._has_own_ids:
+            return None
+        if getattr(whole, "walks", False) is True:
+            return cast("Lookup | None", whole.look_up)
+        if self.knowledge:
+            stores = stores_of(whole)
+            return Lookup.of(stores[0]) if len(stores) == 1 else None
+        if not isinstance(whole, VectorIndexRetriever):
+            return None
+        nodes = set(whole._node_ids or ())  # of an index that keeps its nodes, all of them
+        part = bool(nodes) and nodes != set(whole._index.index_struct.nodes_dict.values())
+        narrow = part or whole._filters is not None or whole._doc_ids or whole._kwargs
+        return None if narrow else Lookup.of(whole._index)
+
+    def borrow(self, others: Mapping[str, RetrieverSource]) -> None:
+        """Take the texts of passages that it only names from the other sources of its retriever."""
+        if self.names_only:
+            held = {name: one.look_up() for name, one in others.items() if one is not self}
+            self.look_ups = {name: one for name, one in held.items() if one is not None}
+
     def bind(self, bundle: QueryBundle) -> AnySource:
         """The source of one call, which gets a copy of `bundle`."""
         return cast("AnySource", self._bound(self, bundle))
@@ -278,13 +309,11 @@ class _Bound:
         exchange = asked.exchange if isinstance(asked, OwnRetriever) else None
         if exchange is not None and exchange.ranking is not None:
             return self._checked(replace(exchange.ranking, source=source.name))
-        if not isinstance(hits, list):
-            raise MalformedAnswerError(f"a retriever must return a list of nodes; got {type(hits).__name__}")
-        found = only_matching(hits, source.filters)
+        found = only_matching(unpack(hits), source.filters)
         if source.knowledge:
             if not source.own_chunks:
                 notes.append("passages of its triples are those of their subjects, not of the facts themselves")
-            return knowledge_ranking(source.reader, found, keeps_text(source.retriever), limit, notes)
+            return knowledge_ranking(source.reader, found, limit, notes)
         if decides_membership(source.retriever) and source.reader.fields.score is None:
             notes.append("rank only: the scores of its mode are not similarities")
             return ranking_of(source.reader, found, limit, notes, ranks=True)
@@ -317,12 +346,20 @@ class _Bound:
         """The ranking with the passages that ``resolve`` gave."""
         return with_passages(ranking, found, unpack, as_node, self.notes)
 
-    def texts_wanted(self, ranking: Ranking) -> tuple[list[str], Any]:
-        """Ids of passages of which only a triple is at hand, and the store that may have their text."""
-        store = store_of(self.source.retriever) if self.source.knowledge else None
-        if store is None:
-            return [], None
-        return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)], store
+    def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
+        """The ranking with the passages that it only names, from other sources; none within a filter."""
+        if not self.source.names_only or self.source.filters is not None:
+            return ranking
+        return completed(ranking, upstream.values(), self.source.look_ups, self.notes)
+
+    @property
+    def stores(self) -> list[Any]:
+        """Stores that may have the texts of passages of which the source gives triples."""
+        return stores_of(self.source.retriever) if self.source.knowledge else []
+
+    def texts_wanted(self, ranking: Ranking) -> list[str]:
+        """Ids of passages of which only a triple is at hand."""
+        return [one for one in ranking.ids if isinstance(ranking.payloads.get(one), TripleNode)]
 
     def with_texts(self, ranking: Ranking, nodes: list[BaseNode]) -> Ranking:
         """The ranking with the store's own nodes."""
@@ -347,8 +384,10 @@ class _Blocking(_Bound):
             ranking = self.read(asked, hits, limit)
         if source.resolve is not None and len(ranking):
             return self.resolved(ranking, source.resolve(ranking.ids))
-        wanted, store = self.texts_wanted(ranking)
-        return self.with_texts(ranking, store.get_llama_nodes(wanted)) if wanted else cast("Ranking", ranking)
+        for store in self.stores:
+            wanted = self.texts_wanted(ranking)
+            ranking = self.with_texts(ranking, store.get_llama_nodes(wanted)) if wanted else ranking
+        return self.borrowed(ranking, upstream) if isinstance(ranking, Ranking) else ranking
 
 
 class _Awaiting(_Bound):
@@ -366,8 +405,12 @@ class _Awaiting(_Bound):
         if source.resolve is not None and len(ranking):
             found = source.resolve(ranking.ids)
             return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
-        wanted, store = self.texts_wanted(ranking)
-        return self.with_texts(ranking, await store.aget_llama_nodes(wanted)) if wanted else cast("Ranking", ranking)
+        for store in self.stores:
+            wanted = self.texts_wanted(ranking)
+            ranking = self.with_texts(ranking, await store.aget_llama_nodes(wanted)) if wanted else ranking
+        if not source.names_only or not isinstance(ranking, Ranking):
+            return cast("Ranking", ranking)
+        return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))
 
 
 class _Either(_Blocking, _Awaiting):

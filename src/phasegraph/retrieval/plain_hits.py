@@ -1,0 +1,258 @@
+"""What a plain function returned: texts, rows, triples, ids with scores; neo4j-graphrag's retrievers among them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from phasegraph.errors import InvalidTypeError
+from phasegraph.retrieval.reading import ID_KEYS, drained, parameters_of, resolve_id
+from phasegraph.sources.protocol import MalformedAnswerError
+
+TEXT_KEYS = ("text", "page_content", "content")
+SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
+    {"relevance_score": True, "similarity_score": True, "_score": True, "_similarity_score": True, "score": None}
+)
+"""Keys under which a score is looked for, and whether higher is better under each; None = it does not tell."""
+_EXPECTED = (  # whole in a source's report, which cuts at 200 characters
+    "texts, dicts (text or id), triples, or pairs of these and a score; or one text, or a dict of id to score"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainHit:
+    """A hit in plain types.
+
+    Parameters
+    ----------
+    text : str or None
+        None for one that names a passage and does not hold it.
+    id : str or None
+    metadata : mapping
+        What a row says besides its text, its id and score included.
+    score : float or None
+    """
+
+    read: ClassVar[frozenset[str]] = frozenset((*ID_KEYS, *SCORE_KEYS))
+    """Keys of the metadata that say which hit it is and how good, not what it says."""
+
+    text: str | None
+    id: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    score: float | None = None
+
+
+def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
+    """The hits of an answer, each of them still as it was given.
+
+    Parameters
+    ----------
+    answer : object
+        One text, ids with scores, or anything that yields hits.
+    hits : str
+        What the framework calls its hits, for the error.
+
+    Raises
+    ------
+    MalformedAnswerError
+        If it is none of these; the message says what was expected.
+
+    Examples
+    --------
+    >>> answer_items("the answer", "documents"), answer_items({"p": 0.5}, "documents")
+    (['the answer'], [{'id': 'p', 'score': 0.5}])
+    """
+    if isinstance(answer, list | tuple):
+        return answer
+    if isinstance(answer, str):
+        return [answer] if answer.strip() else []
+    if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
+        return [{"id": str(name), "score": value} for name, value in answer.items()]
+    if isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
+        said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
+        raise MalformedAnswerError(f"a retriever must return a list of {hits}, {_EXPECTED}; got {said}")
+    return drained(answer)
+
+
+def head_and_score(item: object) -> tuple[Any, Any]:
+    """A hit and its score, None where it comes without: a pair of any two is a hit and its score.
+
+    >>> head_and_score(("a text", 0.5)), head_and_score(("Ada", "met", "Bo"))
+    (('a text', 0.5), (('Ada', 'met', 'Bo'), None))
+    """
+    if isinstance(item, tuple | list) and len(item) == 2:
+        return item[0], item[1]
+    return item, None
+
+
+def plain_hit(item: object, hits: str, row: int) -> PlainHit:
+    """A text, a row or a triple as a hit.
+
+    Parameters
+    ----------
+    item : str, mapping or sequence of three str
+        Of a row, ``c.id`` is read as ``id``, and a node that is all of it as the row itself; its text is what
+        ``text``, ``page_content`` or ``content`` hold, else the whole row as JSON, unless all it has besides an id is
+        a score. A triple is a text of its own, as it does not say which passage states it.
+    hits : str
+        What the framework calls its hits, for the error.
+    row : int
+        Place in the answer, for the error.
+
+    Raises
+    ------
+    MalformedAnswerError
+        If it is none of these; the message says what was expected.
+
+    Examples
+    --------
+    >>> plain_hit({"c.id": "p", "c.text": "Ada met Bo.", "score": 0.5}, "documents", 0).id
+    'p'
+    >>> plain_hit(("Ada", "met", "Bo"), "documents", 0).text
+    'Ada -> met -> Bo'
+    """
+    if isinstance(item, str):
+        return PlainHit(item)
+    if isinstance(item, Mapping) and item:
+        return _of_row(item)
+    if isinstance(item, tuple | list) and len(item) == 3 and all(isinstance(part, str) for part in item):
+        return PlainHit(" -> ".join(item))
+    many = f" of {len(item)}" if isinstance(item, tuple | list) else ""
+    raise MalformedAnswerError(
+        f"a retriever must return a list of {hits}, {_EXPECTED}; got {type(item).__name__}{many} at {row}"
+    )
+
+
+def _of_row(row: Mapping[Any, Any]) -> PlainHit:
+    only = next(iter(row.values()))
+    if len(row) == 1 and isinstance(only, Mapping):
+        row = only
+    held = {str(name).rpartition(".")[2]: value for name, value in row.items()}
+    if isinstance(held.get("metadata"), Mapping):
+        held = {**held.pop("metadata"), **held}
+    key = next((key for key in TEXT_KEYS if isinstance(held.get(key), str)), None)
+    text = None if key is None else held.pop(key)
+    found, origin = resolve_id(None, held, "")
+    score = next((float(held[key]) for key in SCORE_KEYS if is_number(held.get(key))), None)
+    if text is None and (origin == "text" or set(held) - PlainHit.read):
+        text = json.dumps(held, default=str)
+    return PlainHit(text, None if origin == "text" else found, held, score)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value can be a score."""
+    return hasattr(value, "__float__") and not isinstance(value, bool | str)
+
+
+# Retrievers that are neither of a framework nor sources of ours.
+
+
+def adapted(given: object) -> object:
+    """A retriever of neo4j-graphrag as a function that returns rows; anything else as it is.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is of neo4j-graphrag and cannot be asked with a text, or has a ``search`` that is not that of a source.
+    """
+    if isinstance(given, type) or not callable(getattr(given, "search", None)):
+        return given
+    if any(kind.__module__.partition(".")[0] == "neo4j_graphrag" for kind in type(given).__mro__):
+        return _graph_rag(given)
+    if hasattr(given, "retrieve"):
+        return given
+    search: Callable[..., object] = given.search  # type: ignore[attr-defined]
+    try:
+        inspect.signature(search).bind("query", 50, {})
+    except TypeError:
+        raise InvalidTypeError(
+            f"a source's search must take (query, limit, upstream); that of {type(given).__name__} takes "
+            f"{inspect.signature(search)}: give a function that calls it and returns hits"
+        ) from None
+    except ValueError:  # a built-in that does not tell
+        return given
+    return given
+
+
+def _graph_rag(given: Any) -> GraphRagSearch:
+    kind, accepts = type(given).__name__, parameters_of(given.search)
+    if not hasattr(given, "get_search_results") or "query_text" not in accepts:
+        raise InvalidTypeError(
+            f"neo4j_graphrag's {kind} cannot be a source: it has no search by query_text that returns records; give "
+            "one of neo4j_graphrag.retrievers, or a function that returns hits"
+        )
+    if "query_vector" in accepts and getattr(given, "embedder", kind) is None:
+        raise InvalidTypeError(f"neo4j_graphrag's {kind} needs an embedder= to be asked with a text; it has none")
+    # One with a Cypher of its own takes filters, and raises when it is given them.
+    keeps = "filters" in accepts and "top_k" in accepts and not hasattr(given, "retrieval_query")
+    return FilteredGraphRagSearch(given) if keeps else GraphRagSearch(given)
+
+
+class GraphRagSearch:
+    """The search of a neo4j-graphrag retriever, as rows: the node's own properties, the score beside them.
+
+    Its own ``result_formatter`` is used where it has one; the library's puts a node into one text, and names it by an
+    element id that says nothing outside the database.
+
+    Parameters
+    ----------
+    retriever : neo4j_graphrag.retrievers.base.Retriever
+    """
+
+    def __init__(self, retriever: Any) -> None:
+        self.__name__ = type(retriever).__name__
+        self._retriever = retriever
+        self._accepts = parameters_of(retriever.search)
+
+    def __call__(self, query: str, k: int | None = None) -> list[dict[str, Any]]:
+        """The rows of one search."""
+        return self._rows(query, {"top_k": k} if k is not None and "top_k" in self._accepts else {})
+
+    def _rows(self, query: str, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
+        if self._formats:
+            return [_of_item(item) for item in self._retriever.search(query_text=query, **settings).items]
+        found = self._retriever.get_search_results(query_text=query, **settings)
+        return [_of_record(record) for record in found.records]
+
+    @property
+    def _formats(self) -> bool:
+        """Whether its items are made in a way of its own."""
+        kind = type(self._retriever)
+        given = getattr(self._retriever, "result_formatter", None) is not None
+        return given or not kind.default_record_formatter.__module__.startswith("neo4j_graphrag.")
+
+
+class FilteredGraphRagSearch(GraphRagSearch):
+    """The same for one that keeps a filter."""
+
+    def __call__(
+        self,
+        query: str,
+        k: int | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002
+    ) -> list[dict[str, Any]]:
+        """The rows of one search, among nodes that have these properties."""
+        settings: dict[str, Any] = {} if k is None else {"top_k": k}
+        return self._rows(query, settings if filter is None else {**settings, "filters": dict(filter)})
+
+
+def _of_item(item: Any) -> dict[str, Any]:
+    content, said = item.content, dict(item.metadata or {})
+    return {**said, **content} if isinstance(content, Mapping) else {**said, "text": str(content)}
+
+
+def _of_record(record: Any) -> dict[str, Any]:
+    """A record's columns, and the properties of its node in their place."""
+    held = dict(record.data())
+    node = held.pop("node", None)
+    if "elementId" in held:  # by which the library names a node
+        held = {name: value for name, value in held.items() if name not in ("id", "elementId")}
+    if isinstance(node, Mapping):
+        held |= {name: value for name, value in node.items() if value is not None}
+    elif node is not None:
+        held["text"] = str(node)
+    return held
