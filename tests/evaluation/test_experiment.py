@@ -240,8 +240,8 @@ def test_groups_make_the_interval_of_a_difference_wider_and_its_p_larger():
 def test_means_by_label_add_up_to_the_mean():
     table = compare([Answers("vector", hits(range(10)))], JUDGED)
     found = table.means_by(["left"] * 10 + ["right"] * 30)
-    assert found["left"]["systems"]["vector"]["LastHop@5"] == 100.0
-    assert found["right"] == {"queries": 30, "systems": {"vector": dict.fromkeys(map(str, DEFAULT_MEASURES), 0.0)}}
+    assert found["left"]["vector"]["LastHop@5"] == 100.0
+    assert found["right"] == {"vector": dict.fromkeys(map(str, DEFAULT_MEASURES), 0.0)}
     with pytest.raises(InvalidInputError, match=r"labels must hold one per query \(40\)"):
         table.means_by(["left"])
 

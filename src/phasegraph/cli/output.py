@@ -102,7 +102,7 @@ def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[S
     to.print(Text(title, style="bold"))
     table = RichTable()
     for place, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if place == 0 else "right", no_wrap=place == 0)
+        table.add_column(Text(column), justify="left" if place == 0 else "right", no_wrap=place == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     to.print(table)

@@ -209,8 +209,8 @@ class Row:
     wins, losses : mapping of Measure to int
         Queries better and worse than the baseline.
     p, p_holm : mapping of Measure to float
-        Of the paired test of each measure (:attr:`Table.tests`), as it is and corrected over all tests of its kind in
-        the table; NaN where the measure leaves out every query.
+        Of the paired test of each measure (:attr:`Table.tests`), as it is and corrected (see :func:`compare`); NaN
+        where the measure leaves out every query.
     milliseconds : float or None
         Per query.
     """
@@ -301,8 +301,24 @@ class Table:
         scored = self.scored
         return {measure: _test(measure, self.groups) for measure in self.measures if scored[measure]}
 
-    def means_by(self, labels: Sequence[str]) -> dict[str, dict[str, object]]:
-        """The means of every system over the queries of each label, as JSON types.
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures must know: queries left out of a measure, and groups."""
+        out = []
+        names = {measure.name: count for measure, count in self.scored.items() if count < len(self.queries)}
+        for name, count in names.items():
+            why = WHY_LEFT_OUT.get(name, "it does not score them")
+            if not count:
+                out.append(f"{name} and its test are left out: {why}")
+            else:
+                out.append(f"{name} is of {count} of {len(self.queries)} queries, the others left out: {why}")
+        if self.groups is not None:
+            tests = "tests (LastHop's excepted)" if "LastHop" in {measure.name for measure in self.tests} else "tests"
+            out.append(f"intervals and {tests} take the {len(set(self.groups))} collections whole")
+        return tuple(out)
+
+    def means_by(self, labels: Sequence[str]) -> dict[str, dict[str, dict[str, float | None]]]:
+        """The means of every system over the queries of each label.
 
         Parameters
         ----------
@@ -312,19 +328,18 @@ class Table:
         Returns
         -------
         dict of str to dict
-            By label, ascending: ``{"queries": n, "systems": {name: {measure: percentage or null}}}``.
+            By label, ascending, system and measure: percentages, None where a measure leaves out every query.
         """
         of = np.array(labels, dtype=object)
         if of.shape != (len(self.queries),):
             raise InvalidInputError(f"labels must hold one per query ({len(self.queries)}); got {len(labels)}")
-        out: dict[str, dict[str, object]] = {}
-        for label in sorted(set(labels)):
-            systems = {
+        return {
+            label: {
                 name: {str(m): _percent(_mean(values[of == label, c])) for c, m in enumerate(self.measures)}
                 for name, values in self.values.items()
             }
-            out[label] = {"queries": int((of == label).sum()), "systems": systems}
-        return out
+            for label in sorted(set(labels))
+        }
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -346,6 +361,7 @@ class Table:
             "limit": self.limit,
             "baseline": self.baseline,
             "left_out": list(self.left_out),
+            "notes": list(self.notes),
             "scored": {str(measure): count for measure, count in self.scored.items()},
             "tests": {str(measure): test for measure, test in self.tests.items()},
             "groups": None if self.groups is None else len(set(self.groups)),
@@ -364,6 +380,13 @@ class Table:
         write_text(path, "".join(lines))
 
 
+WHY_LEFT_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "LastHop": "no hop order is known (hop_order_known, last_hop_known)",
+        "EM": "no right answer is given (answer)",
+        "F1": "no right answer is given (answer)",
+    }
+)
 MCNEMAR, SIGN_FLIP, BY_GROUP = "exact McNemar", "sign-flip permutation", "sign-flip permutation of whole groups"
 
 
@@ -421,8 +444,9 @@ def compare(
     -----
     p is that of a two-sided paired test against the baseline: exact McNemar for measures that are 0 or 1, the
     sign-flip permutation test for all others; with groups the sign-flip test of whole groups for all but LastHop.
-    ``p_holm`` corrects it for every test of the same kind in the table: all systems but the baseline, all depths.
-    A measure that leaves out every query is not tested, and counts in no correction.
+    ``p_holm`` corrects McNemar's tests for all of them in the table (all systems but the baseline, all depths), and
+    a sign-flip test for those of all systems on the same measure. A measure that leaves out every query is not tested,
+    and counts in no correction.
     """
     names = [one.name for one in answers]
     if not names or len(set(names)) != len(names):
@@ -451,9 +475,12 @@ def compare(
     for key, pair in pairs.items():
         if _test(key[1], groups) == MCNEMAR and not np.isnan(p[key]):
             p[key] = mcnemar_exact(*pair)
+    families: dict[object, list[tuple[str, Measure]]] = {}
+    for key, value in p.items():
+        if key[0] != baseline and not np.isnan(value):
+            families.setdefault(MCNEMAR if _test(key[1], groups) == MCNEMAR else key[1], []).append(key)
     corrected = dict(p)
-    for kind in (MCNEMAR, SIGN_FLIP, BY_GROUP):
-        family = [key for key in p if key[0] != baseline and not np.isnan(p[key]) and _test(key[1], groups) == kind]
+    for family in families.values():
         corrected |= zip(family, holm([p[key] for key in family]).tolist(), strict=True)
     rows = [
         Row(
