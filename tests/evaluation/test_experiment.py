@@ -196,19 +196,19 @@ def test_every_measure_has_a_paired_p_and_its_test_is_named():
     assert set(state["systems"]["vector"]["p"].values()) == {1.0}
 
 
-def test_tests_of_one_kind_are_corrected_together_and_an_untested_measure_is_in_no_family():
-    """Three permutation tests; LastHop is not known, so that two of McNemar's are left, of FullSup."""
+def test_mcnemars_are_corrected_together_a_measure_alone_and_an_untested_one_not_at_all():
+    """LastHop is not known, so that of McNemar's tests those of FullSup are left, at two depths for two systems."""
     judged = [Judgement(j.query, j.hops, last_hop_known=False) for j in JUDGED]
     measures = (*DEFAULT_MEASURES, Measure("nDCG", 10))
     full = {f"q{i:03d}": (f"a{i}", f"b{i}") for i in range(9)}
-    row = compare([Answers("vector", {}), Answers("rrf", full)], judged, measures=measures)["rrf"]
-    for kind in (
-        [Measure("FullSup", 5), Measure("FullSup", 10)],
-        [m for m in measures if m.name in ("Recall", "nDCG")],
-    ):
-        assert [row.p_holm[m] for m in kind] == pytest.approx(holm([row.p[m] for m in kind]))
-    assert np.isnan(row.p[L5])
-    assert np.isnan(row.p_holm[L5])
+    answers = [Answers("vector", {}), Answers("rrf", full), Answers("few", dict(list(full.items())[:7]))]
+    table = compare(answers, judged, measures=measures)
+    others = [measure for measure in measures if measure.name in ("Recall", "nDCG")]
+    for family in ([Measure("FullSup", 5), Measure("FullSup", 10)], *([measure] for measure in others)):
+        keys = [(name, measure) for name in ("rrf", "few") for measure in family]
+        expected = holm([table[name].p[measure] for name, measure in keys])
+        assert [table[name].p_holm[measure] for name, measure in keys] == pytest.approx(expected)
+    assert np.isnan([table["rrf"].p[L5], table["rrf"].p_holm[L5]]).all()
 
 
 def test_last_hop_and_its_test_are_null_where_no_last_hop_is_known():

@@ -85,7 +85,7 @@ def write_pictures(
     pictures = evaluation_pictures(
         table, rankings, results, data.judgements, pipeline=pipeline, chosen=shown, labels=labels
     )
-    lead = "Percentages; p is the exact McNemar test on LastHop, corrected by Holm over the whole table."
+    lead = "Percentages; in brackets, and under W/L, the p of the paired test against the baseline, corrected by Holm."
     return write_report(
         target,
         title=title,
@@ -94,7 +94,7 @@ def write_pictures(
         rows=cells,
         marked=["default"],
         pictures=pictures,
-        notes=[f"left out: {line}" for line in table.left_out],
+        notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
     )
 
 
