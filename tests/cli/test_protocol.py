@@ -197,9 +197,46 @@ def test_a_folder_that_the_protocol_cannot_be_run_on_is_refused(collections, edi
     assert message in capsys.readouterr().err
 
 
+def with_collections(folder, of_passage):
+    rows = [{**row, "collection_id": of_passage(place)} for place, row in enumerate(lines_of(folder / "corpus.jsonl"))]
+    write_jsonl(folder / "corpus.jsonl", rows)
+
+
+def test_a_query_may_be_answered_from_its_own_collection_alone(collections, tmp_path, capsys):
+    """Two collections: the even passages and the odd ones; the last query is judged by a passage of the other."""
+    change(collections, lambda place, row: row.update(collection_id="even" if place // 3 % 2 == 0 else "odd"))
+    with_collections(collections, lambda place: "odd" if place % 2 else "even")
+    change(collections, lambda place, row: row.update(hops=["p00"]) if place == 35 else None)
+    rows = tmp_path / "rows.jsonl"
+    command = (collections, "--systems", "vector,graph,bm25", "--within", "collection_id", "--rows", rows)
+    state, printed = table_of(capsys, *command)
+    assert state["within"] == "collection_id"
+    assert state["left_out"] == ["passages of another collection_id, by which 1 queries are judged"]
+    assert "from the passages of its own collection_id alone" in printed
+    found = {(row["system"], row["query"]): row["ids"] for row in lines_of(rows)}
+    assert len(found) == 3 * 36
+    for (_, query), ids in found.items():
+        assert {int(name[1:]) % 2 for name in ids} <= {int(query[1:3]) % 2}
+    alone = table_of(capsys, collections, "--systems", "vector")[0]["systems"]["vector"]
+    assert state["systems"]["vector"]["Recall@5"] >= alone["Recall@5"] - 100 / 36
+
+
+def test_what_is_in_no_collection_is_named(collections, capsys):
+    command = ["evaluate", str(collections), "--systems", "vector", "--within", "collection_id"]
+    assert main(command) == 1
+    assert "collections: passage 'p00' must have the field 'collection_id'" in capsys.readouterr().err
+    with_collections(collections, lambda place: "c00")
+    assert main(command) == 1
+    assert "no passage has the collection_id 'c01' of 'n01-0'" in capsys.readouterr().err
+    change(collections, lambda place, row: row.pop("collection_id") if place == 4 else None)
+    assert main(command) == 1
+    assert "queries.jsonl:5: query 'n01-1' must have the field 'collection_id'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "more",
     [
+        ["--within", "collection_id", "--report", "page"],
         ["--protocol", "other"],
         ["--dev-set", "{folder}"],
         ["--measures", "F1"],

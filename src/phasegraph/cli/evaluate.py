@@ -51,6 +51,7 @@ from phasegraph.evaluation.experiment import (
     compare,
     pipeline_system,
     run_systems,
+    run_within,
 )
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
@@ -191,6 +192,9 @@ def evaluate(
     graph: GraphDir = None,
     span_overlap: SpanOverlap = None,
     by: Annotated[str | None, typer.Option(help="Means by a field of the queries, such as collection_id.")] = None,
+    within: Annotated[
+        str | None, typer.Option(help="Answer each query from the passages with its own value of a field.")
+    ] = None,
     predictions: Predictions = None,
     protocol: ProtocolName = None,
     dev_set: DevSet = None,
@@ -204,6 +208,10 @@ def evaluate(
     tables are those of the part that it tests.
     """
     rules = protocol_of(protocol, dev_set)
+    if within is not None and (graph is not None or report_to is not None):
+        raise typer.BadParameter(
+            "--within has no one graph or lists of the whole corpus: leave out --graph and --report"
+        )
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
     further = [ranked_measure(text) for text in [*(() if rules is None else rules.measures), *names_in(measures)]]
@@ -226,13 +234,15 @@ def evaluate(
     if calibrate_on is not None:
         known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
     wanted = [known[name] for name in names]
-    answers, left_out = _answers(inputs, wanted, goals)
+    answers, left_out = _answers(inputs, wanted, goals, within)
     table = _compared(answers, tested, goals, baseline, limit, left_out)
     columns, cells = as_text(table)
     notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
+    if within is not None:
+        notes.append(f"each query is answered from the passages of its own {within} alone")
     if len(table.rows) > 1:
         notes.append(f"in brackets, and under W/L: p of the paired test against {baseline}, corrected by Holm")
-    sheets, state = [Sheet(title_of(table), columns, cells, notes)], table.to_dict()
+    sheets, state = [Sheet(title_of(table), columns, cells, notes)], table.to_dict() | {"within": within}
     answered = answer_table(said, tested, baseline) if said else None
     if answered is not None:
         state["answers"] = answered.to_dict()
@@ -240,7 +250,7 @@ def evaluate(
     if rules is not None and parts is not None:
         other = parts[1]
         if second is not None:
-            answers, _ = _answers(replace(inputs, dataset=other, graph=None), wanted, goals)
+            answers, _ = _answers(replace(inputs, dataset=other, graph=None), wanted, goals, within)
         signs = _compared(answers, other, goals, baseline, limit, ())
         state["protocol"], sheet = judge(table, signs, rules.measures[0], rules, parts[2:])
         sheets.append(sheet)
@@ -321,12 +331,15 @@ def as_text(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def _answers(
-    inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...]
+    inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], within: str | None
 ) -> tuple[list[Answers], tuple[str, ...]]:
+    depth = max(measure.k for measure in goals)
+    if within is not None:
+        return run_within(inputs, wanted, depth, within)
     runs = search_sources(
         inputs, dict.fromkeys(source for system in wanted for source in system.sources if source in TWO)
     )
-    return run_systems(inputs, wanted, max(measure.k for measure in goals), runs)
+    return run_systems(inputs, wanted, depth, runs)
 
 
 def _compared(

@@ -723,6 +723,55 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
     return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))
 
 
+def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
+    """The data set in parts that share no passage: by a field that queries and passages have.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    name : str
+        Such as ``collection_id``.
+
+    Returns
+    -------
+    dict of str to Dataset
+        By value of the field, in the order of the queries: its queries and passages; values without a query are
+        left out. A query may be judged by passages of another part, which cannot be found in its own.
+
+    Raises
+    ------
+    InvalidInputError
+        If a query or a passage does not have the field, or no passage has a query's value of it.
+    """
+    of_passage = {passage.id: passage.extra.get(name) for passage in dataset.passages}
+    rows: dict[str, list[int]] = {}
+    for row, query in enumerate(dataset.queries):
+        value = query.extra.get(name)
+        file = Path(dataset.name) if dataset.path is None else dataset.path / "queries.jsonl"
+        if value is None:
+            raise wrong(file, query.line or None, f"query {query.id!r} must have the field {name!r}; it has not")
+        rows.setdefault(str(value), []).append(row)
+    places: dict[str, list[int]] = {}
+    for place, passage in enumerate(dataset.passages):
+        if of_passage[passage.id] is None:
+            raise InvalidInputError(f"{dataset.name}: passage {passage.id!r} must have the field {name!r}; it has not")
+        places.setdefault(str(of_passage[passage.id]), []).append(place)
+    lost = next((value for value in rows if value not in places), None)
+    if lost is not None:
+        raise InvalidInputError(
+            f"{dataset.name}: no passage has the {name} {lost!r} of {dataset.queries[rows[lost][0]].id!r}"
+        )
+    return {value: _part(dataset.subset(of_value), places[value]) for value, of_value in rows.items()}
+
+
+def _part(dataset: Dataset, places: Sequence[int]) -> Dataset:
+    passages = tuple(dataset.passages[place] for place in places)
+    triples = dataset.triples
+    own = None if triples is None else {one.id: triples[one.id] for one in passages if one.id in triples}
+    vectors = dataset.passage_vectors[np.array(places, dtype=np.intp)]
+    return replace(dataset, passages=passages, passage_vectors=vectors, triples=own, path=None)
+
+
 ORDER_OF_SPLITS = ("train", "calibration", "tune", "dev", "val", "valid", "validation", "confirm", "test")
 
 

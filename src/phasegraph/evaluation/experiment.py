@@ -14,7 +14,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Dataset, Judgement
+from phasegraph.evaluation.datasets import Dataset, Judgement, parts_by
 from phasegraph.evaluation.measures import BINARY, DEFAULT_MEASURES, Measure, score_run
 from phasegraph.evaluation.runs import check_judged, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses
@@ -191,6 +191,53 @@ def run_systems(
         each += sum(known[source].milliseconds for source in system.sources)
         answers.append(Answers(system.name, MappingProxyType(dict(zip(keys, found, strict=True))), each))
     return answers, tuple(left_out)
+
+
+def run_within(
+    inputs: ExperimentInput, systems: Sequence[System], k: int, name: str
+) -> tuple[list[Answers], tuple[str, ...]]:
+    """Answer every query from the passages of its own collection alone; otherwise as :func:`run_systems`.
+
+    Parameters
+    ----------
+    inputs : ExperimentInput
+        Without a graph: each collection gets its own.
+    systems : sequence of System
+    k : int
+    name : str
+        The field that tells collections apart, such as ``collection_id``.
+
+    Returns
+    -------
+    list of Answers, tuple of str
+        A system that cannot run in one collection is left out of all. A line says how many queries are judged by
+        passages of other collections, which no system can find.
+
+    Raises
+    ------
+    InvalidInputError
+        If a query or a passage does not have the field, or a graph of the whole corpus is given.
+    """
+    if inputs.graph is not None:
+        raise InvalidInputError(f"within {name} every part gets its own graph; one of the whole corpus was given")
+    found: dict[str, dict[str, tuple[str, ...]]] = {system.name: {} for system in systems}
+    spent = dict.fromkeys(found, 0.0)
+    left_out: dict[str, None] = {}
+    elsewhere = 0
+    for part in parts_by(inputs.dataset, name).values():
+        own = {passage.id for passage in part.passages}
+        elsewhere += sum(not own.issuperset(judgement.passages) for judgement in part.judgements)
+        wanted = [system for system in systems if not any(line.startswith(f"{system.name}: ") for line in left_out)]
+        answers, lost = run_systems(replace(inputs, dataset=part, progress=None), wanted, k)
+        left_out |= dict.fromkeys(lost)
+        for one in answers:
+            found[one.name] |= one.found
+            spent[one.name] += (one.milliseconds or 0.0) * len(one.found)
+    total = len(inputs.dataset.queries)
+    if elsewhere:
+        left_out[f"passages of another {name}, by which {elsewhere} queries are judged"] = None
+    whole = [system for system, of in found.items() if len(of) == total]
+    return [Answers(system, found[system], spent[system] / total) for system in whole], tuple(left_out)
 
 
 @dataclass(frozen=True, slots=True)
