@@ -1,6 +1,7 @@
 """What ``phasegraph evaluate`` and ``tune`` do with collections, splits, spans, answers, and a benchmark's protocol."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -138,6 +139,14 @@ def test_the_protocol_tests_one_part_and_takes_its_signs_from_the_other(collecti
     assert set(found["systems"]) == {"graph", "rrf"}
     assert {"nDCG@10", "Success@10", "RR@10", "R@10"} <= set(state["systems"]["rrf"])
     assert "hetdocqa: nDCG@10 on test (12 queries) against vector, signs from dev (12)" in printed
+
+
+def test_the_protocol_runs_without_ir_measures_and_says_what_it_left_out(collections, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ir_measures", None)
+    state, _ = table_of(capsys, collections, "--systems", "vector,rrf", "--protocol", "hetdocqa")
+    assert set(state["protocol"]["systems"]) == {"rrf"}
+    assert [line.split(":")[0] for line in state["left_out"]] == ["Success@10", "RR@10", "R@10"]
+    assert "pip install 'phasegraph[eval]'" in state["left_out"][0]
 
 
 def test_the_tested_part_is_the_last_there_is(collections, capsys):

@@ -35,6 +35,7 @@ from phasegraph.cli.protocol import (
     labels_of,
     means_by,
     predicted,
+    protocol_measures,
     protocol_of,
 )
 from phasegraph.errors import InsufficientDataError, MissingDependencyError
@@ -214,7 +215,8 @@ def evaluate(
         )
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
-    further = [ranked_measure(text) for text in [*(() if rules is None else rules.measures), *names_in(measures)]]
+    of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
+    further = [*of_protocol, *map(ranked_measure, names_in(measures))]
     goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *further]))
     check_outputs(json=json_to, rows=rows_to)
     kept = None if graph is None else load_graph(graph)
@@ -235,7 +237,7 @@ def evaluate(
         known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
     wanted = [known[name] for name in names]
     answers, left_out = _answers(inputs, wanted, goals, within)
-    table = _compared(answers, tested, goals, baseline, limit, left_out)
+    table = _compared(answers, tested, goals, baseline, limit, [*lacking, *left_out])
     columns, cells = as_text(table)
     notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
     if within is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from phasegraph.cli.output import p_text, percent
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
@@ -35,6 +35,17 @@ def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
     if name is None and dev_set is not None:
         raise typer.BadParameter("--dev-set is the second part of a --protocol; none is given")
     return None if name is None else PROTOCOLS[name]
+
+
+def protocol_measures(protocol: Protocol) -> tuple[list[Measure], list[str]]:
+    """The measures of a protocol, and a line for each whose library is not installed."""
+    found, lacking = [], []
+    for text in protocol.measures:
+        try:
+            found.append(Measure.parse(text))
+        except MissingDependencyError as error:
+            lacking.append(f"{text}: {error}")
+    return found, lacking
 
 
 def judge(
