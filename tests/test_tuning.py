@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from phasegraph.calibration import BackgroundCalibrator
-from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph.errors import InsufficientDataError, InvalidInputError, PhasegraphWarning
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure
 from phasegraph.pipeline import FusionPipeline
@@ -276,3 +276,52 @@ def test_calibrating_keeps_how_far_the_sources_agree():
     floor = calibrated_pipeline(rankings).min_agreement
     assert sorted(floor) == [("graph", "vector"), ("vector", "graph")]
     assert all(0 <= share < 1 for share in floor.values())
+
+
+def test_no_collection_stands_in_both_parts_or_in_two_folds():
+    rankings, judged, texts = world(300, strength={"vector": 2.0, "graph": 0.0})
+    groups = [f"c{row // 5}" for row in range(300)]
+    of = {judgement.query: group for judgement, group in zip(judged, groups, strict=True)}
+    seen = []
+
+    def spy(rankings, judgements):
+        seen.append({of[judgement.query] for judgement in judgements})
+        return FusionPipeline()
+
+    space = (SPACE[0], Candidate("spy", spy, fitted=True))
+    found = tune(rankings, judged, texts, groups=groups, space=space)
+    assert (found.tuning_groups + found.confirmation_groups, found.shared_groups) == (60, 0)
+    assert found.tuning_queries == 5 * found.tuning_groups
+    tuning = set.union(*seen)
+    assert tuning == {of[judged[row].query] for row in split_by_id(groups, "tune").tolist()}
+    held_out = [tuning - fold for fold in seen[:5]]
+    assert sorted(group for fold in held_out for group in fold) == sorted(tuning)
+
+
+def test_the_gain_is_tested_over_collections():
+    """One collection's worth of luck, ten queries each, is no more than one draw."""
+    rankings, judged, texts = world(300, strength={"vector": 1.5, "graph": 0.0})
+    alone = tune(rankings, judged, texts, space=SPACE)
+    grouped = tune(rankings, judged, texts, groups=[f"c{row // 30}" for row in range(300)], space=SPACE)
+    assert grouped.confirmation_groups <= 10
+    assert grouped.p >= 2 / 2**grouped.confirmation_groups
+    assert alone.p < 2 / 2**10
+
+
+def test_the_rows_given_are_those_that_confirm():
+    rankings, judged, texts = world(200, strength={"vector": 2.0, "graph": 0.0})
+    held = list(range(0, 200, 4))
+    found = tune(rankings, judged, texts, confirmation=held, space=SPACE)
+    assert (found.tuning_queries, found.confirmation_queries, found.shared_groups) == (150, 50, 0)
+    with pytest.raises(InvalidInputError, match="rows of the 200 judged queries; got 200"):
+        tune(rankings, judged, texts, confirmation=[*held, 200], space=SPACE)
+
+
+def test_a_collection_in_both_parts_is_warned_about_and_counted():
+    rankings, judged, texts = world(200, strength={"vector": 2.0, "graph": 0.0})
+    groups = [f"c{row // 2}" for row in range(200)]
+    with pytest.warns(PhasegraphWarning, match=r"50 groups stand in both parts \(c0, c10, c12, …\)"):
+        found = tune(rankings, judged, texts, groups=groups, confirmation=range(0, 200, 4), space=SPACE)
+    assert found.shared_groups == 50
+    with pytest.raises(InvalidInputError, match=r"groups must hold one per judged query \(200\); got 199"):
+        tune(rankings, judged, texts, groups=groups[1:], space=SPACE)

@@ -7,6 +7,7 @@ called one, and nothing is changed for it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -16,10 +17,10 @@ import numpy as np
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.acceptance import check_orientations
 from phasegraph.calibration import ListCalibrator
-from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError
+from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, PhasegraphWarning
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure, score_run
-from phasegraph.evaluation.significance import paired_bootstrap, sign_flip
+from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.pipeline import FusionPipeline, fit_min_agreement
 from phasegraph.priors import Context
@@ -348,7 +349,11 @@ class Tuning:
     unfitted : int
         Number of further configurations that could not be fitted on so few queries.
     tuning_queries, confirmation_queries : int
-        Judged queries in each part, disjoint by the MD5 of their ids.
+        Judged queries in each part.
+    tuning_groups, confirmation_groups : int
+        Groups they fall into, such as collections; as many as there are queries where none were given.
+    shared_groups : int
+        Groups that stand in both parts: 0, unless the rows of the confirmation were given.
     tuning_default, tuning_chosen : float
         Means on the tuning part, in [0, 1]; the chosen one's is out of fold, and still favoured by having been
         chosen as the best of `tried`.
@@ -357,7 +362,7 @@ class Tuning:
     difference, low, high : float
         Gain there with its 95 % bootstrap interval.
     p : float
-        Two-sided sign-flip p-value of that gain.
+        Two-sided sign-flip p-value of that gain; interval and p take whole groups.
     confirmed : bool
         Whether the gain is positive and p <= .05.
     """
@@ -371,6 +376,9 @@ class Tuning:
     unfitted: int
     tuning_queries: int
     confirmation_queries: int
+    tuning_groups: int
+    confirmation_groups: int
+    shared_groups: int
     tuning_default: float
     tuning_chosen: float
     confirmation_default: float
@@ -408,13 +416,22 @@ class _Part:
     rankings: Rankings
     judgements: tuple[Judgement, ...]
     texts: tuple[str | Context, ...]
+    groups: tuple[str, ...]
 
     def rows(self, rows: Sequence[int]) -> _Part:
         return _Part(
             {name: [lists[row] for row in rows] for name, lists in self.rankings.items()},
             tuple(self.judgements[row] for row in rows),
             tuple(self.texts[row] for row in rows),
+            tuple(self.groups[row] for row in rows),
         )
+
+    def folds(self, rng: int) -> list[IntArray]:
+        """Rows in five parts, whole groups in each."""
+        places = {group: place for place, group in enumerate(dict.fromkeys(self.groups))}
+        of = np.array([places[group] for group in self.groups], dtype=np.intp)
+        parts = np.array_split(np.random.default_rng(rng).permutation(len(places)), FOLDS)
+        return [np.flatnonzero(np.isin(of, part)) for part in parts]
 
     def scores(self, pipeline: FusionPipeline, measure: Measure) -> FloatArray:
         names = sorted(self.rankings)
@@ -435,6 +452,8 @@ def tune(
     texts: Sequence[str | Context],
     *,
     measure: Measure | None = None,
+    groups: Sequence[str] | None = None,
+    confirmation: Sequence[int] | IntArray | None = None,
     space: Sequence[Candidate] | None = None,
     sizes: Mapping[str, int] | None = None,
     progress: Callable[[Sequence[Candidate], str], Iterable[Candidate]] | None = None,
@@ -447,11 +466,17 @@ def tune(
     rankings : mapping of str to sequence of Ranking
         Per source its answers, one per judged query.
     judgements : sequence of Judgement
-        Ids differ. About half of them (by MD5 of the id) are kept for the confirmation.
+        Ids differ.
     texts : sequence of str or Context
         The queries' texts; or contexts, which may say what the texts of the hits do.
     measure : Measure, optional
         What to maximise; default Recall@5.
+    groups : sequence of str, optional
+        The group of each query, such as its collection: a group stands whole in one part and in one fold. Default:
+        each query is its own.
+    confirmation : array of int, optional
+        Rows kept for the confirmation, such as a split's; default those of about half the groups, by the MD5 of
+        their names.
     space : sequence of Candidate, optional
         What to try; the first is the default that all are compared with, and needs no fitting. Default
         :func:`candidates`.
@@ -471,8 +496,13 @@ def tune(
     InsufficientDataError
         If a part has fewer than 30 queries that the measure scores; the message says how many are needed.
     InvalidInputError
-        If lengths differ, an id repeats, or `space` is empty or begins with one that must be fitted; if a source's
-        scores fall where relevance rises on the tuning part.
+        If lengths differ, an id repeats, a row of `confirmation` is none, or `space` is empty or begins with one that
+        must be fitted; if a source's scores fall where relevance rises on the tuning part.
+
+    Warns
+    -----
+    PhasegraphWarning
+        If `confirmation` leaves a group in both parts: a gain that it confirms may be that of known passages.
 
     Notes
     -----
@@ -482,18 +512,29 @@ def tune(
     goal = Measure("Recall", 5) if measure is None else measure
     if not rankings:
         raise InvalidInputError("rankings must hold at least one source; got none")
-    for name, lists in [*((f"rankings[{name!r}]", lists) for name, lists in rankings.items()), ("texts", texts)]:
+    ids = [judgement.query for judgement in judgements]
+    keys = ids if groups is None else list(groups)
+    given = {**{f"rankings[{name!r}]": lists for name, lists in rankings.items()}, "texts": texts, "groups": keys}
+    for name, lists in given.items():
         if len(lists) != len(judgements):
             raise InvalidInputError(f"{name} must hold one per judged query ({len(judgements)}); got {len(lists)}")
-    ids = [judgement.query for judgement in judgements]
     if len(set(ids)) != len(ids):
         raise InvalidInputError("the ids of the judged queries must differ; one repeats")
-    whole = _Part(rankings, tuple(judgements), tuple(texts))
+    whole = _Part(rankings, tuple(judgements), tuple(texts), tuple(keys))
     scored = {row for row, judgement in enumerate(judgements) if goal((), judgement) is not None}
-    tuning, confirmation = (
-        whole.rows([row for row in split_by_id(ids, part).tolist() if row in scored]) for part in ("tune", "confirm")
-    )
-    for name, part in (("tuning", tuning), ("confirmation", confirmation)):
+    held = set((split_by_id(keys, "confirm") if confirmation is None else np.asarray(confirmation)).tolist())
+    if not held <= set(range(len(ids))):
+        raise InvalidInputError(f"confirmation must hold rows of the {len(ids)} judged queries; got {sorted(held)[-1]}")
+    tuning, confirming = whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
+    shared = sorted(set(tuning.groups) & set(confirming.groups))
+    if shared:
+        warnings.warn(
+            f"{len(shared)} groups stand in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): what is "
+            "confirmed there may be a gain on passages known from tuning",
+            PhasegraphWarning,
+            stacklevel=2,
+        )
+    for name, part in (("tuning", tuning), ("confirmation", confirming)):
         if len(part.judgements) < MINIMUM_PER_PART:
             raise InsufficientDataError(
                 f"tuning needs at least {MINIMUM_PER_PART} judged queries in each part (about "
@@ -503,15 +544,16 @@ def tune(
     tried = tuple(candidates(sorted(rankings), sizes=sizes) if space is None else space)
     if not tried or tried[0].fitted:
         raise InvalidInputError("space must begin with the default, a configuration that needs no fitting")
-    folds = np.array_split(np.random.default_rng(rng).permutation(len(tuning.judgements)), FOLDS)
+    folds = tuning.folds(rng)
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
     best, unfitted = int(np.nanargmax(means)), int(np.isnan(means).sum())
     default, chosen = (one.fit(tuning.rankings, tuning.judgements) for one in (tried[0], tried[best]))
-    before, after = confirmation.scores(default, goal), confirmation.scores(chosen, goal)
-    gain = paired_bootstrap(after - before, rng=rng)
-    p = sign_flip(after - before, rng=rng)
-    confirmed = gain.mean > 0 and p <= LEVEL
+    before, after = confirming.scores(default, goal), confirming.scores(chosen, goal)
+    gain = float((after - before).mean())
+    low, high = bootstrap_intervals((after - before)[:, None], groups=confirming.groups, rng=rng)[0].tolist()
+    p = sign_flip(after - before, groups=confirming.groups, rng=rng)
+    confirmed = gain > 0 and p <= LEVEL
     return Tuning(
         pipeline=chosen if confirmed else default,
         chosen=chosen,
@@ -521,14 +563,17 @@ def tune(
         tried=len(tried) - unfitted,
         unfitted=unfitted,
         tuning_queries=len(tuning.judgements),
-        confirmation_queries=len(confirmation.judgements),
+        confirmation_queries=len(confirming.judgements),
+        tuning_groups=len(set(tuning.groups)),
+        confirmation_groups=len(set(confirming.groups)),
+        shared_groups=len(shared),
         tuning_default=float(tuning.scores(default, goal).mean()),
         tuning_chosen=float(means[best]),
         confirmation_default=float(before.mean()),
         confirmation_chosen=float(after.mean()),
-        difference=gain.mean,
-        low=gain.low,
-        high=gain.high,
+        difference=gain,
+        low=low,
+        high=high,
         p=p,
         confirmed=confirmed,
     )

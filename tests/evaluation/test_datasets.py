@@ -1,15 +1,17 @@
 """Data sets read back whole, and every fault named with its file and line."""
 
 import json
+from math import log2
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny import QUERIES, write_dataset
+from tiny import QUERIES, many_queries, write_dataset
 
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import check_disjoint, load_dataset, read_corpus, split_by_id
+from phasegraph.evaluation.datasets import check_disjoint, load_dataset, read_corpus, split_by_id, split_rows
+from phasegraph.evaluation.measures import Measure
 
 
 def edit(path, line, change):
@@ -42,6 +44,74 @@ def test_alternatives_of_a_hop_are_what_counts(folder):
 def test_a_hop_that_repeats_counts_once_and_the_last_stays_last(folder):
     edit(folder / "queries.jsonl", 1, lambda row: row.update(hops=["p00", "p01", "p00"]))
     assert load_dataset(folder).judgements[0].hops == (("p01",), ("p00",))
+
+
+def test_the_last_hop_is_known_where_the_line_says_so_and_else_where_the_order_is(folder):
+    said = [{"hop_order_known": False}, {"hop_order_known": False, "last_hop_known": True}, {"hop_order_known": True}]
+    for line, change in enumerate(said, start=1):
+        edit(folder / "queries.jsonl", line, lambda row, change=change: (row.pop("last_hop_known"), row.update(change)))
+    assert [judged.last_hop_known for judged in load_dataset(folder).judgements] == [False, True, True, False]
+
+
+def test_grades_stand_beside_hops_or_in_their_place(folder):
+    edit(folder / "queries.jsonl", 1, lambda row: row.update(grades={"p00": 1, "p01": 3, "p02": 0.5}))
+    edit(folder / "queries.jsonl", 2, lambda row: (row.pop("hops"), row.update(grades={"p03": 2, "p05": 0})))
+    first, second = load_dataset(folder).judgements[:2]
+    assert (first.hops, first.last_hop_known) == ((("p00",), ("p01",)), True)
+    assert Measure("nDCG", 5)(["p01", "p00"], first) == pytest.approx((3 + 1 / log2(3)) / (3 + 1 / log2(3) + 0.25))
+    assert (second.hops, second.last_hop_known, second.grades["p05"]) == ((("p03",),), False, 0.0)
+
+
+def test_right_answers_are_texts_and_may_be_several_or_none(folder):
+    dataset = give(folder, answer=["Greece", ["1960", 1961], [], " "])
+    assert [judged.answers for judged in dataset.judgements] == [("Greece",), ("1960", "1961"), (), ()]
+
+
+def give(folder, **fields):
+    """Fields of the queries, one value each; None leaves it out."""
+    for name, values in fields.items():
+        for line, value in enumerate(values, start=1):
+            if value is not None:
+                edit(folder / "queries.jsonl", line, lambda row, name=name, value=value: row.update({name: value}))
+    return load_dataset(folder)
+
+
+def test_a_query_without_a_collection_is_its_own(folder):
+    assert load_dataset(folder).groups is None
+    assert give(folder, collection_id=["c", None, "c", "d"]).groups == ("c", "q1", "c", "d")
+
+
+def test_a_split_is_honoured_and_the_last_one_confirms(folder):
+    tune, confirm, how = split_rows(give(folder, split=["dev", "test", "calibration", "dev"]))
+    assert (tune.tolist(), confirm.tolist(), how) == ([0, 2, 3], [1], "split 'test'")
+    tune, confirm, how = split_rows(load_dataset(folder), "dev")
+    assert (tune.tolist(), confirm.tolist(), how) == ([1, 2], [0, 3], "split 'dev'")
+    with pytest.raises(InvalidInputError, match="must be one of those of tiny; it has calibration, dev, test"):
+        split_rows(load_dataset(folder), "train")
+
+
+def test_without_splits_whole_collections_are_told_apart(tmp_path):
+    dataset = give(write_dataset(tmp_path / "many", many_queries()), collection_id=[f"c{i % 7}" for i in range(36)])
+    tune, confirm, how = split_rows(dataset)
+    assert how == "MD5 of the collection_id"
+    assert sorted([*tune, *confirm]) == list(range(36))
+    assert len(tune) > 0 < len(confirm)
+    assert not {dataset.groups[row] for row in tune} & {dataset.groups[row] for row in confirm}
+
+
+def test_one_split_alone_tells_nothing_apart(folder):
+    tune, confirm, how = split_rows(give(folder, split=["dev"] * 4))
+    ids = [query.id for query in load_dataset(folder).queries]
+    assert (tune.tolist(), how) == (split_by_id(ids, "tune").tolist(), "MD5 of the query id")
+    assert confirm.tolist() == split_by_id(ids, "confirm").tolist()
+
+
+def test_a_query_without_a_split_and_splits_of_unknown_names_are_named(folder):
+    with pytest.raises(InvalidInputError, match=r"queries.jsonl:2: every query needs a 'split' .* 'q1' has none"):
+        split_rows(give(folder, split=["dev", None, "test", "test"]))
+    with pytest.raises(InvalidInputError, match="say which split confirms; its splits odd do not"):
+        split_rows(give(folder, split=["dev", "odd", "test", "test"]))
+    assert split_rows(load_dataset(folder), "odd")[1].tolist() == [1]
 
 
 def test_triples_are_read_where_there_are_any_in_either_format(folder):
@@ -88,6 +158,17 @@ def test_a_missing_folder_is_named(tmp_path):
         ("queries.jsonl", 2, {"hops": ["p99"]}, "queries.jsonl:2: a judged passage must be in corpus.jsonl; 'p99'"),
         ("queries.jsonl", 2, {"hops": [1]}, "queries.jsonl:2: 'hops' must hold ids"),
         ("queries.jsonl", 2, {"last_hop_known": 1}, "queries.jsonl:2: 'last_hop_known' must be true or false"),
+        ("queries.jsonl", 2, {"hop_order_known": "no"}, "queries.jsonl:2: 'hop_order_known' must be true or false"),
+        ("queries.jsonl", 2, {"collection_id": 7}, "queries.jsonl:2: 'collection_id' must be text"),
+        ("queries.jsonl", 2, {"split": ""}, "queries.jsonl:2: 'split' must be text that is not blank"),
+        ("queries.jsonl", 2, {"answer": {"text": "x"}}, "queries.jsonl:2: 'answer' must be text or a list of texts"),
+        ("queries.jsonl", 2, {"answer": [True]}, "queries.jsonl:2: 'answer' must be text or a list of texts"),
+        ("queries.jsonl", 2, {"grades": [3]}, "queries.jsonl:2: 'grades' must be an object of gains by passage id"),
+        ("queries.jsonl", 2, {"grades": {"p99": 1}}, "queries.jsonl:2: a graded passage must be in corpus.jsonl"),
+        ("queries.jsonl", 2, {"grades": {"p03": "1"}}, "queries.jsonl:2: the grade of 'p03' must be a number"),
+        ("queries.jsonl", 2, {"grades": {"p03": -1}}, "queries.jsonl:2: the grade of 'p03' must be finite and >= 0"),
+        ("queries.jsonl", 2, {"grades": {"p03": 0}}, "queries.jsonl:2: 'grades' must hold a gain above 0"),
+        ("queries.jsonl", 2, {"grades": {"p03": 1}}, "queries.jsonl:2: 'grades' must give every hop .* 'p04' has none"),
         ("queries.jsonl", 2, {"hop_alternatives": [["p01"]]}, "queries.jsonl:2: 'hop_alternatives' must hold"),
         ("queries.jsonl", 2, {"hop_alternatives": [["p01"], ["p99"]]}, "queries.jsonl:2: a judged passage"),
     ],

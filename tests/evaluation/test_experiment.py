@@ -11,6 +11,7 @@ from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement, load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, System, compare, run_systems, source_system
 from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
+from phasegraph.evaluation.significance import holm, mcnemar_exact, sign_flip
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
 
 L5 = Measure("LastHop", 5)
@@ -175,3 +176,80 @@ def test_every_system_says_what_it_is():
 def test_the_bootstrap_of_a_table_needs_resamples(wrong):
     with pytest.raises(InvalidInputError, match=r"resamples must be (an integer|>= 1)"):
         compare([Answers("vector", hits(range(10)))], JUDGED, resamples=wrong)
+
+
+def test_every_measure_has_a_paired_p_and_its_test_is_named():
+    rng = np.random.default_rng(0)
+    found = {f"q{i:03d}": (f"a{i}",) * (rng.random() < 0.7) + (f"b{i}",) * (rng.random() < 0.7) for i in range(40)}
+    measures = (*DEFAULT_MEASURES, Measure("nDCG", 10))
+    table = compare([Answers("vector", hits(range(10))), Answers("rrf", found)], JUDGED, measures=measures)
+    row = table["rrf"]
+    column = list(table.measures).index(Measure("nDCG", 10))
+    difference = table.values["rrf"][:, column] - table.values["vector"][:, column]
+    assert row.p[Measure("nDCG", 10)] == sign_flip(difference)
+    assert row.p[Measure("FullSup", 5)] == mcnemar_exact(row.wins[Measure("FullSup", 5)], 0)
+    state = table.to_dict()
+    assert set(state["systems"]["rrf"]["p"]) == set(state["tests"]) == {str(measure) for measure in measures}
+    assert state["tests"]["Recall@5"] == "sign-flip permutation"
+    assert state["tests"]["LastHop@5"] == state["tests"]["FullSup@5"] == "exact McNemar"
+    assert state["systems"]["rrf"]["p_holm"]["Recall@5"] >= state["systems"]["rrf"]["p"]["Recall@5"]
+    assert set(state["systems"]["vector"]["p"].values()) == {1.0}
+
+
+def test_mcnemars_are_corrected_together_a_measure_alone_and_an_untested_one_not_at_all():
+    """LastHop is not known, so that of McNemar's tests those of FullSup are left, at two depths for two systems."""
+    judged = [Judgement(j.query, j.hops, last_hop_known=False) for j in JUDGED]
+    measures = (*DEFAULT_MEASURES, Measure("nDCG", 10))
+    full = {f"q{i:03d}": (f"a{i}", f"b{i}") for i in range(9)}
+    answers = [Answers("vector", {}), Answers("rrf", full), Answers("few", dict(list(full.items())[:7]))]
+    table = compare(answers, judged, measures=measures)
+    others = [measure for measure in measures if measure.name in ("Recall", "nDCG")]
+    for family in ([Measure("FullSup", 5), Measure("FullSup", 10)], *([measure] for measure in others)):
+        keys = [(name, measure) for name in ("rrf", "few") for measure in family]
+        expected = holm([table[name].p[measure] for name, measure in keys])
+        assert [table[name].p_holm[measure] for name, measure in keys] == pytest.approx(expected)
+    assert np.isnan([table["rrf"].p[L5], table["rrf"].p_holm[L5]]).all()
+
+
+def test_last_hop_and_its_test_are_null_where_no_last_hop_is_known():
+    judged = [Judgement(j.query, j.hops, last_hop_known=False) for j in JUDGED]
+    state = compare([Answers("vector", {}), Answers("rrf", hits(range(9)))], judged).to_dict()
+    row = state["systems"]["rrf"]
+    assert [row[f"{name}@5"] for name in ("LastHop", "wins", "losses", "p", "p_holm")] == [None] * 5
+    assert "LastHop@5" not in state["tests"]
+    assert (state["scored"]["LastHop@5"], state["scored"]["Recall@5"]) == (0, 40)
+
+
+def test_groups_make_the_interval_of_a_difference_wider_and_its_p_larger():
+    """Eight groups of five queries: of each group all are won or none."""
+    groups = [f"g{i // 5}" for i in range(40)]
+    answers = [Answers("vector", {}), Answers("rrf", hits([i for i in range(40) if i // 5 in (0, 1, 2, 3)]))]
+    alone, grouped = compare(answers, JUDGED), compare(answers, JUDGED, groups=groups)
+    recall = Measure("Recall", 5)
+    assert alone["rrf"].p[recall] < 1e-3
+    assert grouped["rrf"].p[recall] == 0.125
+    assert grouped["rrf"].p[Measure("FullSup", 5)] == 1.0
+    assert grouped["rrf"].p[L5] == alone["rrf"].p[L5]
+    widths = [row["rrf"].differences[recall][2] - row["rrf"].differences[recall][1] for row in (alone, grouped)]
+    assert widths[1] > 1.5 * widths[0]
+    assert grouped.to_dict()["groups"] == 8
+    assert grouped.to_dict()["tests"]["Recall@5"] == "sign-flip permutation of whole groups"
+    assert alone.to_dict()["groups"] is None
+
+
+def test_means_by_label_add_up_to_the_mean():
+    table = compare([Answers("vector", hits(range(10)))], JUDGED)
+    found = table.means_by(["left"] * 10 + ["right"] * 30)
+    assert found["left"]["vector"]["LastHop@5"] == 100.0
+    assert found["right"] == {"vector": dict.fromkeys(map(str, DEFAULT_MEASURES), 0.0)}
+    with pytest.raises(InvalidInputError, match=r"labels must hold one per query \(40\)"):
+        table.means_by(["left"])
+
+
+def test_answers_are_measured_by_the_same_table():
+    judged = [Judgement(f"q{i}", (), answers=("Greece",) if i else ()) for i in range(5)]
+    said = {"q0": ("x",), "q1": ("in Greece",), "q2": ("the Greece.",), "q3": ("Rome",)}
+    measures = (Measure("EM", 1), Measure("F1", 1))
+    table = compare([Answers("rag", said)], judged, baseline="rag", measures=measures)
+    assert table["rag"].means == pytest.approx({measures[0]: 1 / 4, measures[1]: (2 / 3 + 1) / 4})
+    assert table.to_dict()["scored"] == {"EM": 4, "F1": 4}

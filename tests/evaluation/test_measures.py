@@ -14,6 +14,7 @@ from phasegraph.evaluation.measures import (
     DEFAULT_MEASURES,
     MEASURES,
     Measure,
+    plain_answer,
     score_run,
     surrogate_scores,
 )
@@ -137,3 +138,51 @@ def test_without_ir_measures_its_measures_say_what_to_install(monkeypatch):
     with pytest.raises(MissingDependencyError, match=r"MRR is none of our measures .*pip install 'phasegraph\[eval\]'"):
         Measure("MRR", 5)
     assert Measure("Recall", 1)(["a"], TWO_HOPS) == 0.5
+
+
+def test_grades_reach_the_measures_of_ir_measures_and_fractions_count_as_relevant():
+    for grades, gain in (({"a": 3.0, "b": 0.0}, 3), ({"a": 0.5, "b": 0.0}, 1)):
+        judgement = Judgement("q", (("a",),), grades=grades)
+        qrels = [ir_measures.Qrel("q", "a", gain), ir_measures.Qrel("q", "b", 0)]
+        run = [ir_measures.ScoredDoc("q", "b", 2.0), ir_measures.ScoredDoc("q", "a", 1.0)]
+        for name in ("AP@2", "P@2", "Success@2"):
+            theirs = ir_measures.calc_aggregate([ir_measures.parse_measure(name)], qrels, run)
+            assert Measure.parse(name)(["b", "a"], judgement) == pytest.approx(next(iter(theirs.values())), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("given", "right", "em", "f1"),
+    [
+        ("The cat sat!", ["a cat sat"], 1.0, 1.0),
+        ("cat", ["the cat sat"], 0.0, 2 / 3),
+        ("no no yes", ["no yes yes"], 0.0, 2 / 3),
+        ("blue", ["red", "dark blue"], 0.0, 2 / 3),
+        ("Blue.", ["red", "blue"], 1.0, 1.0),
+        ("green", ["red"], 0.0, 0.0),
+        ("the", ["an"], 1.0, 1.0),
+        ("the", ["red"], 0.0, 0.0),
+        ("", ["red"], 0.0, 0.0),
+    ],
+)
+def test_answers_are_compared_without_case_punctuation_and_articles(given, right, em, f1):
+    judgement = Judgement("q", (), answers=tuple(right))
+    assert Measure.parse("EM")([given], judgement) == em
+    assert Measure.parse("F1")([given], judgement) == pytest.approx(f1)
+
+
+def test_the_best_of_the_first_answers_counts_and_none_counts_nothing():
+    judgement = Judgement("q", (), answers=("red",))
+    assert [Measure("EM", k)(["blue", "red"], judgement) for k in (1, 2)] == [0.0, 1.0]
+    assert Measure("F1", 1)([], Judgement("q", (), answers=("the",))) == 0.0
+    assert Measure("F1", 1)(["red"], Judgement("q", ())) is None
+    assert [str(Measure(name, k)) for name in ("EM", "F1") for k in (1, 3)] == ["EM", "EM@3", "F1", "F1@3"]
+
+
+@given(st.text(), st.text())
+def test_an_answer_is_as_like_another_as_that_is_like_it(one, other):
+    forth, back = (Measure("F1", 1)([a], Judgement("q", (), answers=(b,))) for a, b in ((one, other), (other, one)))
+    assert forth == back
+    assert 0.0 <= forth <= 1.0
+    assert (Measure("EM", 1)([one], Judgement("q", (), answers=(other,))) == 1.0) == (
+        plain_answer(one) == plain_answer(other)
+    )

@@ -13,6 +13,7 @@ from phasegraph.evaluation.significance import (
     mcnemar_exact,
     paired_bootstrap,
     sign_flip,
+    sign_flips,
     wins_and_losses,
 )
 
@@ -202,3 +203,51 @@ def test_levels_are_numbers_between_zero_and_one(wrong):
 def test_intervals_need_a_table_of_finite_floats(columns):
     with pytest.raises(InvalidInputError, match="columns must be"):
         bootstrap_intervals(columns)
+
+
+@given(st.lists(st.tuples(st.floats(-5, 5).map(lambda x: round(x, 2)), st.sampled_from("abcdefg")), min_size=1))
+def test_groups_change_their_sign_together(rows):
+    values, groups = [value for value, _ in rows], [group for _, group in rows]
+    totals = [sum(value for value, of in rows if of == group) for group in dict.fromkeys(groups)]
+    assert sign_flip(values, groups=groups) == pytest.approx(sign_flip(totals), abs=1e-12)
+
+
+def test_many_columns_get_the_p_each_would_get_alone():
+    rng = np.random.default_rng(0)
+    columns = rng.normal(0.1, 1.0, (60, 4))
+    columns[:, 1] = np.where(rng.random(60) < 0.8, 0.0, columns[:, 1])
+    columns[::2, 2] = np.nan
+    groups = rng.integers(0, 30, 60)
+    for of in (None, groups):
+        together = sign_flips(columns, groups=of, rng=7)
+        alone = [sign_flip(np.nan_to_num(columns[:, place]), groups=of, rng=7) for place in (0, 1, 3)]
+        assert together[[0, 1, 3]] == pytest.approx(alone, abs=1e-12)
+    assert np.isnan(sign_flips(np.full((3, 1), np.nan))).all()
+
+
+def test_ten_queries_of_every_collection_are_no_ten_draws():
+    """Each collection has one difference, ten times over: queries alone make p tiny, whole collections do not."""
+    of_collection = np.random.default_rng(2).normal(0.3, 1.0, 12)
+    values, groups = np.repeat(of_collection, 10), np.repeat(np.arange(12), 10)
+    assert sign_flip(values) < 0.01
+    assert sign_flip(values, groups=groups) == pytest.approx(sign_flip(of_collection), abs=1e-12)
+    alone = bootstrap_intervals(values[:, None], rng=0)[0]
+    grouped = bootstrap_intervals(values[:, None], groups=groups, rng=0)[0]
+    assert grouped[1] - grouped[0] > 2 * (alone[1] - alone[0])
+    assert grouped == pytest.approx(bootstrap_intervals(of_collection[:, None], rng=0)[0], abs=1e-12)
+
+
+def test_a_group_of_many_weighs_as_many_in_the_mean_of_a_resample():
+    values, groups = np.array([0.0, 0.0, 0.0, 1.0])[:, None], ["a", "a", "a", "b"]
+    drawn = np.random.default_rng(0).integers(0, 2, (500, 2))
+    times = np.stack([(drawn == place).sum(axis=1) for place in (0, 1)], axis=1)
+    means = times @ [0.0, 1.0] / (times @ [3.0, 1.0])
+    expected = np.quantile(means, [0.025, 0.975])
+    assert bootstrap_intervals(values, groups=groups, resamples=500)[0] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("groups", [["a"], [["a", "b"]], "ab"])
+def test_there_is_one_group_per_query(groups):
+    for call in (sign_flips, bootstrap_intervals):
+        with pytest.raises(InvalidInputError, match=r"groups must hold one per query \(2\)"):
+            call(np.array([[0.0], [1.0]]), groups=groups)

@@ -1,6 +1,7 @@
 """Relevance by characters: relative to the gold span, whatever the cut."""
 
 import json
+from math import log2
 
 import numpy as np
 import pytest
@@ -100,6 +101,25 @@ def test_a_folder_may_judge_by_spans_and_says_which_queries_no_passage_answers(c
     assert [query.id for query in dataset.queries] == ["q0", "q2", "q3"]
     assert np.array_equal(dataset.query_vectors[1:], load_dataset(cut, share=0.1).query_vectors[1:])
     assert load_dataset(cut, share=0.4).judgements[0].hops == (("p01", "p02"), ("p03",))
+
+
+def test_three_tenths_of_a_span_may_do_and_the_largest_grade_of_a_passage_is_its_gain(cut):
+    """p01 holds .6 of the first span and all of the last; p02 holds .4 of the first; p03 the second."""
+    rows = [json.loads(line) for line in (cut / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows[0]["spans"].append({"doc_id": "d", "char_start": 10, "char_end": 12, "grade": 2})
+    write_jsonl(cut / "queries.jsonl", rows)
+    half, three = (load_dataset(cut, share=share).judgements[0] for share in (0.5, 0.3))
+    assert half.grades == {"p01": 2.0, "p03": 3.0}
+    assert three.grades == {"p01": 2.0, "p02": 1.0, "p03": 3.0}
+    best = 3 + 2 / log2(3) + 1 / log2(4)
+    assert Measure("nDCG", 10)(["p02", "p03", "p01"], three) == pytest.approx((1 + 3 / log2(3) + 2 / log2(4)) / best)
+
+
+def test_spans_may_have_the_names_of_hetdocqa_and_count_before_hops(cut):
+    rows = [json.loads(line) for line in (cut / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    gold = [{"document_id": one.pop("doc_id"), **one} for one in rows[0].pop("spans")]
+    write_jsonl(cut / "queries.jsonl", [{**rows[0], "gold_spans": gold, "hops": ["p07"]}, *rows[1:]])
+    assert load_dataset(cut).judgements[0].hops == (("p01",), ("p03",))
 
 
 @pytest.mark.parametrize(

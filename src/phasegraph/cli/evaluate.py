@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,32 +15,48 @@ from phasegraph.cli.output import (
     JsonTo,
     Limit,
     PipelineFile,
+    SpanOverlap,
     check_outputs,
     console,
     measure_of,
     names_in,
+    open_dataset,
     p_text,
     percent,
     progress,
     show_table,
     write_json,
 )
+from phasegraph.cli.protocol import (
+    Sheet,
+    answer_sheet,
+    answer_table,
+    judge,
+    labels_of,
+    means_by,
+    predicted,
+    protocol_measures,
+    protocol_of,
+)
 from phasegraph.errors import InsufficientDataError, MissingDependencyError
-from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_by_id
+from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_rows
 from phasegraph.evaluation.experiment import (
     NAMED_SYSTEMS,
     OWN_SYSTEMS,
     TWO,
     Answer,
+    Answers,
     Batch,
     System,
     Table,
     compare,
     pipeline_system,
     run_systems,
+    run_within,
 )
-from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure
+from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
+from phasegraph.evaluation.protocol import PROTOCOLS, parts_of
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.graph.chunk_graph import KIND, ChunkGraph
 from phasegraph.graph.storage import load_graph
@@ -72,7 +89,7 @@ def write_pictures(
     pictures = evaluation_pictures(
         table, rankings, results, data.judgements, pipeline=pipeline, chosen=shown, labels=labels
     )
-    lead = "Percentages; p is the exact McNemar test on LastHop, corrected by Holm over the whole table."
+    lead = "Percentages; in brackets, and under W/L, the p of the paired test against the baseline, corrected by Holm."
     return write_report(
         target,
         title=title,
@@ -81,15 +98,16 @@ def write_pictures(
         rows=cells,
         marked=["default"],
         pictures=pictures,
-        notes=[f"left out: {line}" for line in table.left_out],
+        notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
     )
 
 
 def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
     """The system fitted on a folder's queries, whose labels are not looked at.
 
-    Where the folder is the very one that is evaluated, each half of the queries (by the MD5 of their ids) is
-    answered by a pipeline fitted on the other half. Too few queries leave the row out, with the reason.
+    Where the folder is the very one that is evaluated, each half of the queries is answered by a pipeline fitted on
+    the other half (:func:`~phasegraph.evaluation.datasets.split_rows`). Too few queries leave the row out, with the
+    reason.
     """
     if dataset.path is not None and folder.resolve() == dataset.path.resolve():
         return System("calibrated", TWO, _crosswise, "default, each half fitted on the other")
@@ -105,9 +123,8 @@ def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
 
 
 def _crosswise(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-    ids = [query.id for query in dataset.queries]
-    halves = [split_by_id(ids, "tune").tolist(), split_by_id(ids, "confirm").tolist()]
-    out: list[tuple[str, ...]] = [()] * len(ids)
+    halves = [rows.tolist() for rows in split_rows(dataset)[:2]]
+    out: list[tuple[str, ...]] = [()] * len(dataset.queries)
     for own, other in (halves, halves[::-1]):
         fitted = _fitted(_rows(batch, other), dataset, "half of the queries")
         system = pipeline_system("calibrated", fitted, TWO)
@@ -148,6 +165,17 @@ CalibrateOn = Annotated[
         file_okay=False,
     ),
 ]
+Predictions = Annotated[
+    list[Path] | None,
+    typer.Option(help="Predicted answers, for EM and F1 (repeatable).", exists=True, dir_okay=False),
+]
+ProtocolName = Annotated[
+    str | None, typer.Option("--protocol", help=f"Run a benchmark's own protocol: {', '.join(PROTOCOLS)}.")
+]
+DevSet = Annotated[
+    Path | None,
+    typer.Option(help="Where a protocol's second part is, if not in DATASET_DIR.", exists=True, file_okay=False),
+]
 RowsTo = Annotated[
     Path | None, typer.Option("--rows", help="Write every query's ids and measures as JSONL.", dir_okay=False)
 ]
@@ -165,20 +193,42 @@ def evaluate(
     baseline: Annotated[str, typer.Option(help="The system the others are compared with.")] = "vector",
     measures: Annotated[str, typer.Option(help="Further measures, such as nDCG@10,MRR@10.")] = "",
     graph: GraphDir = None,
+    span_overlap: SpanOverlap = None,
+    by: Annotated[str | None, typer.Option(help="Means by a field of the queries, such as collection_id.")] = None,
+    within: Annotated[
+        str | None, typer.Option(help="Answer each query from the passages with its own value of a field.")
+    ] = None,
+    predictions: Predictions = None,
+    protocol: ProtocolName = None,
+    dev_set: DevSet = None,
     json_to: JsonTo = None,
     rows_to: RowsTo = None,
     report_to: ReportTo = None,
 ) -> None:
     """Measure systems on a folder of queries, passages and embeddings: one table, exact tests, no network.
 
-    A saved pipeline adds a row 'tuned'. The baseline is added where it is not among the systems.
+    A saved pipeline adds a row 'tuned'. The baseline is added where it is not among the systems. Under a protocol the
+    tables are those of the part that it tests.
     """
+    rules = protocol_of(protocol, dev_set)
+    if within is not None and (graph is not None or report_to is not None):
+        raise typer.BadParameter(
+            "--within has no one graph or lists of the whole corpus: leave out --graph and --report"
+        )
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
-    goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *map(measure_of, names_in(measures))]))
+    of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
+    further = [*of_protocol, *map(ranked_measure, names_in(measures))]
+    goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *further]))
     check_outputs(json=json_to, rows=rows_to)
     kept = None if graph is None else ChunkGraph.load(graph) if bundle_kind(graph) == KIND else load_graph(graph)
-    inputs = ExperimentInput(load_dataset(folder), limit, graph=kept, progress=progress)
+    whole = open_dataset(folder, span_overlap)
+    second = None if dev_set is None else open_dataset(dev_set, span_overlap)
+    parts = None if rules is None else parts_of(whole, rules, second)
+    tested = whole if parts is None else parts[0]
+    labels = [] if by is None else labels_of(tested, by)
+    said = predicted(predictions or (), whole, *(() if second is None else (second,)))
+    inputs = ExperimentInput(whole, limit, graph=kept, progress=progress)
     known = dict(KNOWN)
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
@@ -187,19 +237,54 @@ def evaluate(
         )
     if calibrate_on is not None:
         known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
-    table = _table(inputs, [known[name] for name in names], goals, baseline)
+    wanted = [known[name] for name in names]
+    answers, left_out = _answers(inputs, wanted, goals, within)
+    table = _compared(answers, tested, goals, baseline, limit, [*lacking, *left_out])
+    columns, cells = as_text(table)
+    notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
+    if within is not None:
+        notes.append(f"each query is answered from the passages of its own {within} alone")
+    if len(table.rows) > 1:
+        notes.append(f"in brackets, and under W/L: p of the paired test against {baseline}, corrected by Holm")
+    sheets, state = [Sheet(title_of(table), columns, cells, notes)], table.to_dict() | {"within": within}
+    answered = answer_table(said, tested, baseline) if said else None
+    if answered is not None:
+        state["answers"] = answered.to_dict()
+        sheets.append(answer_sheet(answered))
+    if rules is not None and parts is not None:
+        other = parts[1]
+        if second is not None:
+            answers, _ = _answers(replace(inputs, dataset=other, graph=None), wanted, goals, within)
+        signs = _compared(answers, other, goals, baseline, limit, ())
+        state["protocol"], sheet = judge(table, signs, rules.measures[0], rules, parts[2:])
+        sheets.append(sheet)
+        if answered is not None:
+            signs = answer_table(said, other, baseline)
+            state["protocol_answers"], sheet = judge(answered, signs, rules.answer_measure, rules, parts[2:])
+            sheets.append(sheet)
+    if by is not None:
+        state["by"], sheet = means_by(table, labels, by, further[0] if further else Measure("Recall", 10))
+        sheets.append(sheet)
     if json_to is not None:
-        write_json(table.to_dict(), json_to)
+        write_json(state, json_to)
     if rows_to is not None:
         table.write_rows(rows_to)
-    columns, cells = as_text(table)
     to = console(beside_json=json_to == "-")
-    show_table(to, title_of(table), columns, cells)
-    for line in table.left_out:
-        to.print(f"left out: {line}", markup=False)
+    for sheet in sheets:
+        show_table(to, sheet.title, sheet.columns, sheet.rows)
+        for line in sheet.notes:
+            to.print(line, markup=False)
     if report_to is not None:
-        page = write_pictures(report_to, inputs, table, title_of(table), columns, cells)
+        page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells)
         to.print(f"report: {page}", markup=False)
+
+
+def ranked_measure(text: str) -> Measure:
+    """A measure of rankings, or the command line's own error."""
+    measure = measure_of(text)
+    if measure.name in ANSWER_MEASURES:
+        raise typer.BadParameter(f"{text} measures predicted answers: give them as --predictions FILE")
+    return measure
 
 
 def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
@@ -231,33 +316,56 @@ def title_of(table: Table) -> str:
 
 def as_text(table: Table) -> tuple[list[str], list[list[str]]]:
     """Columns and rows as a person reads them."""
-    tested = [measure for measure in table.measures if measure.name == "LastHop"]
-    columns = ["system", *(str(measure) for measure in table.measures)]
-    for measure in tested:
+    kept = [measure for measure in table.measures if measure in table.tests]
+    hops = [measure for measure in kept if measure.name == "LastHop"]
+    columns = ["system", *(f"{measure}" if measure in hops else f"{measure} (p)" for measure in kept)]
+    for measure in hops:
         columns += [f"W/L@{measure.k}", f"p@{measure.k} (Holm)"]
     rows = []
     for row in table.rows:
-        cells = [row.name, *(percent(row.means[measure]) for measure in table.measures)]
-        for measure in tested:
-            against = [f"{row.wins[measure]}/{row.losses[measure]}", p_text(row.p_holm[measure])]
-            cells += ["", ""] if row.name == table.baseline else against
+        own = row.name == table.baseline
+        cells = [row.name]
+        for measure in kept:
+            tested = "" if own or measure in hops else f" ({p_text(row.p_holm[measure])})"
+            cells.append(f"{percent(row.means[measure])}{tested}")
+        for measure in hops:
+            cells += ["", ""] if own else [f"{row.wins[measure]}/{row.losses[measure]}", p_text(row.p_holm[measure])]
         rows.append([*cells, "" if row.milliseconds is None else f"{row.milliseconds:.1f}"])
     return [*columns, "ms"], rows
 
 
-def _table(inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], baseline: str) -> Table:
+def _answers(
+    inputs: ExperimentInput, wanted: list[System], goals: tuple[Measure, ...], within: str | None
+) -> tuple[list[Answers], tuple[str, ...]]:
+    depth = max(measure.k for measure in goals)
+    if within is not None:
+        return run_within(inputs, wanted, depth, within)
     runs = search_sources(
         inputs, dict.fromkeys(source for system in wanted for source in system.sources if source in TWO)
     )
-    answers, left_out = run_systems(inputs, wanted, max(measure.k for measure in goals), runs)
+    return run_systems(inputs, wanted, depth, runs)
+
+
+def _compared(
+    answers: Sequence[Answers],
+    dataset: Dataset,
+    goals: tuple[Measure, ...],
+    baseline: str,
+    limit: int,
+    left_out: Sequence[str],
+) -> Table:
+    """The table of a data set's queries, from answers to them and maybe others."""
+    queries = {query.id for query in dataset.queries}
+    own = [replace(one, found={name: ids for name, ids in one.found.items() if name in queries}) for one in answers]
     return compare(
-        answers,
-        inputs.dataset.judgements,
+        own,
+        dataset.judgements,
         baseline=baseline,
         measures=goals,
-        dataset=inputs.dataset.name,
-        limit=inputs.limit,
-        left_out=[*left_out, *_unjudged(inputs.dataset)],
+        dataset=dataset.name,
+        limit=limit,
+        left_out=[*left_out, *_unjudged(dataset)],
+        groups=dataset.groups,
     )
 
 

@@ -15,6 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import SPANS, Dataset, load_dataset
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.runs import write_text
 from phasegraph.retrieval import with_progress
@@ -31,6 +32,20 @@ PipelineFile = Annotated[Path | None, typer.Option(help="A saved pipeline.", exi
 GraphDir = Annotated[
     Path | None, typer.Option(help="A saved graph of this corpus (see index).", exists=True, file_okay=False)
 ]
+SpanOverlap = Annotated[
+    float | None,
+    typer.Option(min=0.0, max=1.0, help="Share of a gold span that a relevant passage holds; default .5."),
+]
+
+
+def open_dataset(folder: Path, span_overlap: float | None = None) -> Dataset:
+    """The data set of a folder; an overlap that nothing would be measured by is an error."""
+    if span_overlap is None:
+        return load_dataset(folder)
+    dataset = load_dataset(folder, share=span_overlap)
+    if not dataset.unjudged and not any(key in query.extra for query in dataset.queries for key in SPANS):
+        raise InvalidInputError(f"--span-overlap: no query of {dataset.name} is judged by spans")
+    return dataset
 
 
 def names_in(text: str) -> list[str]:
@@ -87,7 +102,7 @@ def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[S
     to.print(Text(title, style="bold"))
     table = RichTable()
     for place, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if place == 0 else "right", no_wrap=place == 0)
+        table.add_column(Text(column), justify="left" if place == 0 else "right", no_wrap=place == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     to.print(table)

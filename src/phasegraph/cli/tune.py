@@ -11,16 +11,18 @@ from phasegraph.cli.output import (
     DatasetDir,
     JsonTo,
     Limit,
+    SpanOverlap,
     check_outputs,
     console,
     measure_of,
     names_in,
+    open_dataset,
     percent,
     progress,
     show_table,
     write_json,
 )
-from phasegraph.evaluation.datasets import load_dataset
+from phasegraph.evaluation.datasets import Dataset, split_rows
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
 from phasegraph.tuning import Tuning
 from phasegraph.tuning import tune as tune_pipeline
@@ -32,35 +34,45 @@ def tune(
     measure: Annotated[str, typer.Option(help="What to maximise.")] = "Recall@5",
     sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
     limit: Limit = DEFAULT_LIMIT,
+    confirm_split: Annotated[
+        str | None, typer.Option(help="The split kept for the confirmation; default the last of the data set's own.")
+    ] = None,
+    span_overlap: SpanOverlap = None,
     keep_unconfirmed: Annotated[
         bool, typer.Option(help="Write the best of the tuning part even if its gain was not confirmed.")
     ] = False,
     json_to: JsonTo = None,
 ) -> None:
-    """Tune on one half of the judged queries and confirm on the half never looked at."""
+    """Tune on one part of the judged queries and confirm on the part never looked at.
+
+    The parts are the data set's own splits where its queries name one; otherwise halves, no collection in both.
+    """
     names = names_in(sources)
     if not names or any(name not in SOURCES for name in names):
         raise typer.BadParameter(f"sources must be among {', '.join(SOURCES)}; got {sources!r}")
     goal = measure_of(measure)
     check_outputs(out=out, json=json_to)
-    dataset = load_dataset(folder)
+    dataset = open_dataset(folder, span_overlap)
+    _, confirming, parted_by = split_rows(dataset, confirm_split)
     runs = search_sources(ExperimentInput(dataset, limit, progress=progress), names)
     found = tune_pipeline(
         {name: runs[name].rankings for name in names},
         dataset.judgements,
         [dataset.context(row, [runs[name].rankings[row] for name in names]) for row in range(len(dataset.queries))],
         measure=goal,
+        groups=dataset.groups,
+        confirmation=confirming,
         sizes=dict.fromkeys(names, len(dataset.passages)),
         progress=progress,
     )
     (found.chosen if keep_unconfirmed else found.pipeline).save(out)
     if json_to is not None:
-        write_json({"dataset": dataset.name, "limit": limit, **found.to_dict()}, json_to)
-    _show(found, dataset.name, beside_json=json_to == "-")
+        write_json({"dataset": dataset.name, "limit": limit, "parted_by": parted_by, **found.to_dict()}, json_to)
+    _show(found, dataset, parted_by, beside_json=json_to == "-")
 
 
-def _show(found: Tuning, name: str, *, beside_json: bool) -> None:
-    to = console(beside_json=beside_json)
+def _show(found: Tuning, dataset: Dataset, parted_by: str, *, beside_json: bool) -> None:
+    to, name = console(beside_json=beside_json), dataset.name
     title = f"{name}: {found.tried} configurations tried, best is '{found.chosen_name}'"
     if found.unfitted:
         title += f" ({found.unfitted} more could not be fitted on so few queries)"
@@ -77,4 +89,8 @@ def _show(found: Tuning, name: str, *, beside_json: bool) -> None:
         ),
     ]
     show_table(to, title, [found.measure, "default", "chosen"], rows)
+    parted = f"parted by {parted_by}"
+    if dataset.groups is not None:
+        parted += f": {found.tuning_groups} and {found.confirmation_groups} collections, {found.shared_groups} in both"
+    to.print(parted, markup=False)
     to.print(f"gain {100 * found.low:+.1f} to {100 * found.high:+.1f} (95 %); {found.verdict}", markup=False)

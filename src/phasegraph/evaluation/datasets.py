@@ -205,12 +205,15 @@ class Judgement:
         Whether the last of `hops` is the last one to follow; if not, LastHop leaves the query out.
     grades : mapping of str to float, optional
         Gain per id for nDCG; default 1 for the first passage of each hop.
+    answers : tuple of str
+        The right answers, for EM and F1, which leave out a query without any.
     """
 
     query: str
     hops: tuple[tuple[str, ...], ...]
     last_hop_known: bool = True
     grades: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
+    answers: tuple[str, ...] = ()
 
     @property
     def passages(self) -> frozenset[str]:
@@ -353,6 +356,16 @@ class Dataset:
         """The judgement of every query, in order."""
         return tuple(query.judgement for query in self.queries)
 
+    @property
+    def groups(self) -> tuple[str, ...] | None:
+        """The ``collection_id`` of every query (its own id where it has none), or None where no query has one.
+
+        Queries of one collection share passages and are no independent draws.
+        """
+        if not any("collection_id" in query.extra for query in self.queries):
+            return None
+        return tuple(str(query.extra.get("collection_id", query.id)) for query in self.queries)
+
     def vectors_by_text(self) -> dict[str, Float32Array]:
         """The embedding of every question, and of every passage by its content."""
         known = {query.text: vector for query, vector in zip(self.queries, self.query_vectors, strict=True)}
@@ -383,10 +396,11 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     ----------
     folder : path
         Holds ``corpus.jsonl`` (``id, title, text``), ``queries.jsonl`` (``id, question, hops`` and optionally
-        ``last_hop_known``, ``hop_alternatives``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line
-        i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format). In place of ``hops`` a
-        query may have ``spans``, a list of ``doc_id, char_start, char_end`` and optionally ``grade``; every passage
-        then has the same three fields.
+        ``hop_order_known``, ``last_hop_known``, ``hop_alternatives``, ``grades``, ``answer``, ``collection_id``,
+        ``split``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line i), and optionally ``triples.jsonl``
+        (``id, triples``, or HippoRAG's OpenIE format). A query may be judged by ``spans`` (or HetDocQA's
+        ``gold_spans``), a list of ``doc_id`` (or ``document_id``), ``char_start``, ``char_end`` and optionally
+        ``grade``; every passage then has the same three fields.
     share : float, default 0.5
         How much of a gold span a passage must hold to be relevant; in (0, 1].
 
@@ -403,7 +417,11 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     Notes
     -----
     Where ``hop_alternatives`` is given (per hop, the ids any of which will do), it is what counts. A hop that
-    repeats counts once, at its last place. Embeddings that are not of unit length are scaled to it.
+    repeats counts once, at its last place. The last hop is known where ``last_hop_known`` says so; where that is not
+    given, where ``hop_order_known`` does; where neither is, it is. ``grades`` (gain by passage id) is what nDCG reads
+    and stands beside ``hops`` or in their place: every passage with a gain is a hop then, in no order. Spans count
+    where a query has both spans and hops, since they hold for any cut of the documents. Embeddings that are not of
+    unit length are scaled to it.
     Entities beside the triples are not read: names that stand in no triple made the walk worse, not better.
     """
     root = Path(folder)
@@ -469,13 +487,26 @@ def _read_queries(file: Path, passages: tuple[Passage, ...], share: float) -> tu
     queries = []
     for line, row in objects_of(file):
         name = _new_id(file, line, row, seen)
-        if "spans" in row and "hops" not in row:
+        spans = next((key for key in SPANS if key in row), None)
+        answers = _read_answers(file, line, row)
+        if spans is not None:
             places = places or _places(file.with_name("corpus.jsonl"), passages)
-            judged = judgement_from_spans(name, _read_spans(file, line, row["spans"]), places, share=share)
+            judged = judgement_from_spans(name, _read_spans(file, line, row[spans], spans), places, share=share)
             judgement = Judgement(name, (), last_hop_known=False) if judged is None else judged
+            judgement = replace(judgement, answers=answers)
         else:
-            hops = _read_hops(file, line, row, known)
-            judgement = Judgement(name, hops, flag_field(file, line, row, "last_hop_known", True))
+            grades = _read_grades(file, line, row, known)
+            if grades and "hops" not in row:
+                judgement = Judgement(name, tuple((one,) for one in grades if grades[one] > 0), False, grades, answers)
+            else:
+                hops = _read_hops(file, line, row, known)
+                ordered = flag_field(file, line, row, "hop_order_known", True)
+                last = flag_field(file, line, row, "last_hop_known", ordered)
+                judgement = Judgement(name, hops, last, grades, answers)
+                _check_graded(file, line, judgement)
+        for key in ("collection_id", "split"):
+            if key in row:
+                text_field(file, line, row, key)
         question = text_field(file, line, row, "question")
         extra = {key: value for key, value in row.items() if key not in ("id", "question", "hops")}
         queries.append(Query(name, question, judgement, MappingProxyType(extra), line))
@@ -484,17 +515,54 @@ def _read_queries(file: Path, passages: tuple[Passage, ...], share: float) -> tu
     return tuple(queries)
 
 
+def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str, ...]:
+    """The texts of ``answer``, one or a list of them; none where it is missing, null or blank."""
+    value = row.get("answer")
+    listed = value if isinstance(value, list) else [] if value is None else [value]
+    for one in listed:
+        if isinstance(one, bool) or not isinstance(one, str | int | float):
+            raise wrong(file, line, f"'answer' must be text or a list of texts; got {value!r}")
+    return tuple(text for text in map(str, listed) if text.strip())
+
+
+def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[str]) -> Mapping[str, float]:
+    value = row.get("grades", {})
+    if not isinstance(value, dict):
+        raise wrong(file, line, f"'grades' must be an object of gains by passage id; got {value!r}")
+    for name, grade in value.items():
+        if name not in known:
+            raise wrong(file, line, f"a graded passage must be in corpus.jsonl; {name!r} is not")
+        try:
+            check_range(f"the grade of {name!r}", grade)
+        except InvalidInputError as error:
+            raise wrong(file, line, str(error)) from error
+    if "grades" in row and not any(value.values()):
+        raise wrong(file, line, f"'grades' must hold a gain above 0; got {value!r}")
+    return MappingProxyType({name: float(grade) for name, grade in value.items()})
+
+
+def _check_graded(file: Path, line: int, judgement: Judgement) -> None:
+    """Where there are grades, a hop none of whose passages has one would never gain anything."""
+    for hop in judgement.hops if judgement.grades else ():
+        if not any(judgement.grades.get(passage, 0.0) > 0 for passage in hop):
+            raise wrong(file, line, f"'grades' must give every hop a gain above 0; {hop[0]!r} has none")
+
+
+SPANS = ("spans", "gold_spans")
+
+
 def _span(row: Mapping[str, Any]) -> Span:
-    return Span(row["doc_id"], row["char_start"], row["char_end"], row.get("grade", 1.0))
+    document = row["document_id"] if "document_id" in row else row["doc_id"]
+    return Span(document, row["char_start"], row["char_end"], row.get("grade", 1.0))
 
 
-def _read_spans(file: Path, line: int, listed: object) -> list[Span]:
+def _read_spans(file: Path, line: int, listed: object, key: str) -> list[Span]:
     try:
         spans = [_span(one) for one in listed] if isinstance(listed, list) else []
     except (KeyError, TypeError, InvalidInputError) as error:
-        raise wrong(file, line, f"'spans' must hold doc_id, char_start, char_end and maybe grade; {error}") from error
+        raise wrong(file, line, f"{key!r} must hold doc_id, char_start, char_end and maybe grade; {error}") from error
     if not spans:
-        raise wrong(file, line, f"'spans' must be a list of at least one span; got {listed!r}")
+        raise wrong(file, line, f"{key!r} must be a list of at least one span; got {listed!r}")
     return spans
 
 
@@ -653,6 +721,109 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
     digests = [hashlib.md5(name.encode("utf-8"), usedforsecurity=False).digest() for name in ids]
     tuning = [int.from_bytes(digest[:8], "big") / 2**64 < share for digest in digests]
     return np.flatnonzero(np.array(tuning, dtype=bool) == (part == "tune"))
+
+
+def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
+    """The data set in parts that share no passage: by a field that queries and passages have.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    name : str
+        Such as ``collection_id``.
+
+    Returns
+    -------
+    dict of str to Dataset
+        By value of the field, in the order of the queries: its queries and passages; values without a query are
+        left out. A query may be judged by passages of another part, which cannot be found in its own.
+
+    Raises
+    ------
+    InvalidInputError
+        If a query or a passage does not have the field, or no passage has a query's value of it.
+    """
+    of_passage = {passage.id: passage.extra.get(name) for passage in dataset.passages}
+    rows: dict[str, list[int]] = {}
+    for row, query in enumerate(dataset.queries):
+        value = query.extra.get(name)
+        file = Path(dataset.name) if dataset.path is None else dataset.path / "queries.jsonl"
+        if value is None:
+            raise wrong(file, query.line or None, f"query {query.id!r} must have the field {name!r}; it has not")
+        rows.setdefault(str(value), []).append(row)
+    places: dict[str, list[int]] = {}
+    for place, passage in enumerate(dataset.passages):
+        if of_passage[passage.id] is None:
+            raise InvalidInputError(f"{dataset.name}: passage {passage.id!r} must have the field {name!r}; it has not")
+        places.setdefault(str(of_passage[passage.id]), []).append(place)
+    lost = next((value for value in rows if value not in places), None)
+    if lost is not None:
+        raise InvalidInputError(
+            f"{dataset.name}: no passage has the {name} {lost!r} of {dataset.queries[rows[lost][0]].id!r}"
+        )
+    return {value: _part(dataset.subset(of_value), places[value]) for value, of_value in rows.items()}
+
+
+def _part(dataset: Dataset, places: Sequence[int]) -> Dataset:
+    passages = tuple(dataset.passages[place] for place in places)
+    triples = dataset.triples
+    own = None if triples is None else {one.id: triples[one.id] for one in passages if one.id in triples}
+    vectors = dataset.passage_vectors[np.array(places, dtype=np.intp)]
+    return replace(dataset, passages=passages, passage_vectors=vectors, triples=own, path=None)
+
+
+ORDER_OF_SPLITS = ("train", "calibration", "tune", "dev", "val", "valid", "validation", "confirm", "test")
+
+
+def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, IntArray, str]:
+    """Rows to tune on and rows to confirm on, as the data set says; no collection stands in both by our doing.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Its queries may have a ``split`` and a ``collection_id``.
+    confirm : str, optional
+        The split that confirms, all others tuning; default the last one there is of train, calibration, tune, dev
+        (val, valid, validation), confirm, test.
+
+    Returns
+    -------
+    array of int, array of int, str
+        Tuning rows, confirmation rows, and what told them apart. Without splits, or with a single one, the MD5 of
+        the collection decides, or of the query's id where there are no collections, as in :func:`split_by_id`.
+
+    Raises
+    ------
+    InvalidInputError
+        If only some queries have a split, `confirm` is none of them, or there are others than those above and
+        `confirm` is not given.
+    """
+    names = _splits(dataset)
+    if confirm is not None and confirm not in names:
+        listed = ", ".join(sorted(set(names))) or "none"
+        raise InvalidInputError(f"the split {confirm!r} must be one of those of {dataset.name}; it has {listed}")
+    if confirm is None and len(set(names)) > 1:
+        other = sorted(set(names) - set(ORDER_OF_SPLITS))
+        if other:
+            raise InvalidInputError(f"{dataset.name}: say which split confirms; its splits {', '.join(other)} do not")
+        confirm = max(names, key=ORDER_OF_SPLITS.index)
+    if confirm is not None:
+        held = np.array(names, dtype=object) == confirm
+        return np.flatnonzero(~held), np.flatnonzero(held), f"split {confirm!r}"
+    groups = dataset.groups
+    keys = [query.id for query in dataset.queries] if groups is None else groups
+    told = "query id" if groups is None else "collection_id"
+    return split_by_id(keys, "tune"), split_by_id(keys, "confirm"), f"MD5 of the {told}"
+
+
+def _splits(dataset: Dataset) -> list[str]:
+    """The split of every query, or none at all."""
+    given = [query.extra.get("split") for query in dataset.queries]
+    if any(one is None for one in given) and not all(one is None for one in given):
+        query = dataset.queries[given.index(None)]
+        file = Path(dataset.name) if dataset.path is None else dataset.path / "queries.jsonl"
+        raise wrong(file, query.line or None, f"every query needs a 'split' where one has it; {query.id!r} has none")
+    return [str(one) for one in given if one is not None]
 
 
 def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:

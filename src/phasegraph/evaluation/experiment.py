@@ -14,10 +14,10 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Dataset, Judgement
-from phasegraph.evaluation.measures import DEFAULT_MEASURES, Measure, score_run
+from phasegraph.evaluation.datasets import Dataset, Judgement, parts_by
+from phasegraph.evaluation.measures import BINARY, DEFAULT_MEASURES, Measure, score_run
 from phasegraph.evaluation.runs import check_judged, write_text
-from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, wins_and_losses
+from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.ranking import Ranking
@@ -193,6 +193,53 @@ def run_systems(
     return answers, tuple(left_out)
 
 
+def run_within(
+    inputs: ExperimentInput, systems: Sequence[System], k: int, name: str
+) -> tuple[list[Answers], tuple[str, ...]]:
+    """Answer every query from the passages of its own collection alone; otherwise as :func:`run_systems`.
+
+    Parameters
+    ----------
+    inputs : ExperimentInput
+        Without a graph: each collection gets its own.
+    systems : sequence of System
+    k : int
+    name : str
+        The field that tells collections apart, such as ``collection_id``.
+
+    Returns
+    -------
+    list of Answers, tuple of str
+        A system that cannot run in one collection is left out of all. A line says how many queries are judged by
+        passages of other collections, which no system can find.
+
+    Raises
+    ------
+    InvalidInputError
+        If a query or a passage does not have the field, or a graph of the whole corpus is given.
+    """
+    if inputs.graph is not None:
+        raise InvalidInputError(f"within {name} every part gets its own graph; one of the whole corpus was given")
+    found: dict[str, dict[str, tuple[str, ...]]] = {system.name: {} for system in systems}
+    spent = dict.fromkeys(found, 0.0)
+    left_out: dict[str, None] = {}
+    elsewhere = 0
+    for part in parts_by(inputs.dataset, name).values():
+        own = {passage.id for passage in part.passages}
+        elsewhere += sum(not own.issuperset(judgement.passages) for judgement in part.judgements)
+        wanted = [system for system in systems if not any(line.startswith(f"{system.name}: ") for line in left_out)]
+        answers, lost = run_systems(replace(inputs, dataset=part, progress=None), wanted, k)
+        left_out |= dict.fromkeys(lost)
+        for one in answers:
+            found[one.name] |= one.found
+            spent[one.name] += (one.milliseconds or 0.0) * len(one.found)
+    total = len(inputs.dataset.queries)
+    if elsewhere:
+        left_out[f"passages of another {name}, by which {elsewhere} queries are judged"] = None
+    whole = [system for system, of in found.items() if len(of) == total]
+    return [Answers(system, found[system], spent[system] / total) for system in whole], tuple(left_out)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One system in the table.
@@ -209,7 +256,8 @@ class Row:
     wins, losses : mapping of Measure to int
         Queries better and worse than the baseline.
     p, p_holm : mapping of Measure to float
-        Exact McNemar on the hits-or-misses measures, as it is and corrected over the whole table.
+        Of the paired test of each measure (:attr:`Table.tests`), as it is and corrected (see :func:`compare`); NaN
+        where the measure leaves out every query.
     milliseconds : float or None
         Per query.
     """
@@ -227,20 +275,29 @@ class Row:
     def to_dict(self) -> dict[str, object]:
         """The row as JSON types."""
         out: dict[str, object] = {str(measure): _percent(mean) for measure, mean in self.means.items()}
-        for measure in self.means:
+        for measure, mean in self.means.items():
             if measure.name == "LastHop":
-                out[f"wins@{measure.k}"] = self.wins[measure]
-                out[f"losses@{measure.k}"] = self.losses[measure]
-                out[f"p@{measure.k}"] = self.p[measure]
-                out[f"p_holm@{measure.k}"] = self.p_holm[measure]
+                scored = not np.isnan(mean)
+                out[f"wins@{measure.k}"] = self.wins[measure] if scored else None
+                out[f"losses@{measure.k}"] = self.losses[measure] if scored else None
+                out[f"p@{measure.k}"] = _known(self.p[measure])
+                out[f"p_holm@{measure.k}"] = _known(self.p_holm[measure])
         out["ms_per_query"] = self.milliseconds
         out["intervals"] = {str(m): [_percent(end) for end in both] for m, both in self.intervals.items()}
         out["differences"] = {str(m): [_percent(value) for value in three] for m, three in self.differences.items()}
+        out["wins"] = {str(measure): count for measure, count in self.wins.items()}
+        out["losses"] = {str(measure): count for measure, count in self.losses.items()}
+        out["p"] = {str(measure): _known(p) for measure, p in self.p.items()}
+        out["p_holm"] = {str(measure): _known(p) for measure, p in self.p_holm.items()}
         return out
 
 
 def _percent(value: float) -> float | None:
     return None if np.isnan(value) else 100 * value
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,6 +321,8 @@ class Table:
         Length of the lists that were fused.
     left_out : tuple of str
         Systems that could not run, each with its reason.
+    groups : tuple of str or None
+        The group of each query, such as its collection, where they were given.
     """
 
     dataset: str
@@ -275,6 +334,59 @@ class Table:
     found: Mapping[str, Mapping[str, tuple[str, ...]]] = field(repr=False)
     limit: int | None = None
     left_out: tuple[str, ...] = ()
+    groups: tuple[str, ...] | None = None
+
+    @property
+    def scored(self) -> dict[Measure, int]:
+        """How many queries each measure is scored on."""
+        counts = (~np.isnan(self.values[self.baseline])).sum(axis=0).tolist()
+        return dict(zip(self.measures, counts, strict=True))
+
+    @property
+    def tests(self) -> dict[Measure, str]:
+        """The paired test of each measure; a measure that leaves out every query has none."""
+        scored = self.scored
+        return {measure: _test(measure, self.groups) for measure in self.measures if scored[measure]}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the figures must know: queries left out of a measure, and groups."""
+        out = []
+        names = {measure.name: count for measure, count in self.scored.items() if count < len(self.queries)}
+        for name, count in names.items():
+            why = WHY_LEFT_OUT.get(name, "it does not score them")
+            if not count:
+                out.append(f"{name} and its test are left out: {why}")
+            else:
+                out.append(f"{name} is of {count} of {len(self.queries)} queries, the others left out: {why}")
+        if self.groups is not None:
+            tests = "tests (LastHop's excepted)" if "LastHop" in {measure.name for measure in self.tests} else "tests"
+            out.append(f"intervals and {tests} take the {len(set(self.groups))} collections whole")
+        return tuple(out)
+
+    def means_by(self, labels: Sequence[str]) -> dict[str, dict[str, dict[str, float | None]]]:
+        """The means of every system over the queries of each label.
+
+        Parameters
+        ----------
+        labels : sequence of str
+            One per query.
+
+        Returns
+        -------
+        dict of str to dict
+            By label, ascending, system and measure: percentages, None where a measure leaves out every query.
+        """
+        of = np.array(labels, dtype=object)
+        if of.shape != (len(self.queries),):
+            raise InvalidInputError(f"labels must hold one per query ({len(self.queries)}); got {len(labels)}")
+        return {
+            label: {
+                name: {str(m): _percent(_mean(values[of == label, c])) for c, m in enumerate(self.measures)}
+                for name, values in self.values.items()
+            }
+            for label in sorted(set(labels))
+        }
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -285,8 +397,10 @@ class Table:
     def to_dict(self) -> dict[str, object]:
         """The table as JSON types: percentages from 0 to 100, null where a measure leaves out every query.
 
-        Per system: each measure; wins, losses, exact McNemar p and Holm-corrected p of LastHop at each depth;
-        milliseconds per query; intervals of each measure and of its difference to the baseline.
+        Per system: each measure; wins, losses, exact McNemar p and Holm-corrected p of LastHop at each depth (null
+        where no query's last hop is known); milliseconds per query; of each measure the interval, that of its
+        difference to the baseline, wins, losses, p and Holm-corrected p. Beside the systems: on how many queries each
+        measure is scored, its test, and how many groups the queries fall into.
         """
         return {
             "dataset": self.dataset,
@@ -294,6 +408,10 @@ class Table:
             "limit": self.limit,
             "baseline": self.baseline,
             "left_out": list(self.left_out),
+            "notes": list(self.notes),
+            "scored": {str(measure): count for measure, count in self.scored.items()},
+            "tests": {str(measure): test for measure, test in self.tests.items()},
+            "groups": None if self.groups is None else len(set(self.groups)),
             "systems": {row.name: row.to_dict() for row in self.rows},
         }
 
@@ -309,7 +427,21 @@ class Table:
         write_text(path, "".join(lines))
 
 
-BINARY = frozenset({"LastHop", "FullSup"})
+WHY_LEFT_OUT: Mapping[str, str] = MappingProxyType(
+    {
+        "LastHop": "no hop order is known (hop_order_known, last_hop_known)",
+        "EM": "no right answer is given (answer)",
+        "F1": "no right answer is given (answer)",
+    }
+)
+MCNEMAR, SIGN_FLIP, BY_GROUP = "exact McNemar", "sign-flip permutation", "sign-flip permutation of whole groups"
+
+
+def _test(measure: Measure, groups: Sequence[str] | None) -> str:
+    """LastHop's is McNemar's whatever the groups: its p is the one that is compared with the paper's."""
+    if measure.name == "LastHop" or (groups is None and measure.name in BINARY):
+        return MCNEMAR
+    return SIGN_FLIP if groups is None else BY_GROUP
 
 
 def compare(
@@ -321,6 +453,7 @@ def compare(
     dataset: str = "",
     limit: int | None = None,
     left_out: Sequence[str] = (),
+    groups: Sequence[str] | None = None,
     resamples: int = 10_000,
     rng: int = 0,
 ) -> Table:
@@ -337,10 +470,13 @@ def compare(
     measures : sequence of Measure
     dataset, limit, left_out
         As in :class:`Table`.
+    groups : sequence of str, optional
+        The group of each judged query, such as its collection. Queries of one group are no independent draws: whole
+        groups are resampled, and change sign together.
     resamples : int, default 10000
-        Of the bootstrap.
+        Of the bootstrap and of the sign flips.
     rng : int, default 0
-        Seed of the bootstrap; everything else is exact.
+        Seed of both; everything else is exact.
 
     Returns
     -------
@@ -353,8 +489,11 @@ def compare(
 
     Notes
     -----
-    p is the two-sided exact McNemar test, for LastHop and FullSup. ``p_holm`` corrects it for every such test of
-    the table: all systems but the baseline, all depths.
+    p is that of a two-sided paired test against the baseline: exact McNemar for measures that are 0 or 1, the
+    sign-flip permutation test for all others; with groups the sign-flip test of whole groups for all but LastHop.
+    ``p_holm`` corrects McNemar's tests for all of them in the table (all systems but the baseline, all depths), and
+    a sign-flip test for those of all systems on the same measure. A measure that leaves out every query is not tested,
+    and counts in no correction.
     """
     names = [one.name for one in answers]
     if not names or len(set(names)) != len(names):
@@ -371,25 +510,37 @@ def compare(
     }
     deltas = {name: values[name] - values[baseline] for name in names}
     columns = np.hstack([*values.values(), *deltas.values()])
-    ends = bootstrap_intervals(columns, resamples=resamples, rng=rng).reshape(2, len(names), len(measures), 2).tolist()
+    ends = bootstrap_intervals(columns, groups=groups, resamples=resamples, rng=rng)
+    ends = ends.reshape(2, len(names), len(measures), 2)
     pairs = {
         (name, measure): wins_and_losses(values[name][:, column], values[baseline][:, column])
         for name in names
         for column, measure in enumerate(measures)
     }
-    p = {key: mcnemar_exact(*pair) for key, pair in pairs.items() if key[1].name in BINARY}
-    family = [key for key in p if key[0] != baseline]
-    corrected = dict.fromkeys(p, 1.0) | dict(zip(family, holm([p[key] for key in family]).tolist(), strict=True))
+    flipped = sign_flips(columns[:, len(names) * len(measures) :], groups=groups, permutations=resamples, rng=rng)
+    p = dict(zip(pairs, flipped.tolist(), strict=True))
+    for key, pair in pairs.items():
+        if _test(key[1], groups) == MCNEMAR and not np.isnan(p[key]):
+            p[key] = mcnemar_exact(*pair)
+    families: dict[object, list[tuple[str, Measure]]] = {}
+    for key, value in p.items():
+        if key[0] != baseline and not np.isnan(value):
+            families.setdefault(MCNEMAR if _test(key[1], groups) == MCNEMAR else key[1], []).append(key)
+    corrected = dict(p)
+    for family in families.values():
+        corrected |= zip(family, holm([p[key] for key in family]).tolist(), strict=True)
     rows = [
         Row(
             one.name,
             means={m: _mean(values[one.name][:, c]) for c, m in enumerate(measures)},
-            intervals={m: tuple(ends[0][place][c]) for c, m in enumerate(measures)},
-            differences={m: (_mean(deltas[one.name][:, c]), *ends[1][place][c]) for c, m in enumerate(measures)},
+            intervals={m: tuple(ends[0, place, c].tolist()) for c, m in enumerate(measures)},
+            differences={
+                m: (_mean(deltas[one.name][:, c]), *ends[1, place, c].tolist()) for c, m in enumerate(measures)
+            },
             wins={m: pairs[one.name, m][0] for m in measures},
             losses={m: pairs[one.name, m][1] for m in measures},
-            p={m: p[one.name, m] for m in measures if m.name in BINARY},
-            p_holm={m: corrected[one.name, m] for m in measures if m.name in BINARY},
+            p={m: p[one.name, m] for m in measures},
+            p_holm={m: corrected[one.name, m] for m in measures},
             milliseconds=one.milliseconds,
         )
         for place, one in enumerate(answers)
@@ -404,6 +555,7 @@ def compare(
         MappingProxyType({one.name: one.found for one in answers}),
         limit,
         tuple(left_out),
+        None if groups is None else tuple(groups),
     )
 
 

@@ -8,6 +8,8 @@ handed to them should carry :func:`surrogate_scores`, which are strictly decreas
 from __future__ import annotations
 
 import re
+import string
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
@@ -70,10 +72,70 @@ def _discounted(gains: Sequence[float]) -> float:
     return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain)
 
 
+def plain_answer(text: str) -> str:
+    """An answer as EM and F1 read it: lower case, without ASCII punctuation and a, an, the, single spaces.
+
+    Examples
+    --------
+    >>> plain_answer("The  Duke of Wellington's horse, an Arab.")
+    'duke of wellingtons horse arab'
+    """
+    bare = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+
+
+def exact_match(answers: Sequence[str], judgement: Judgement, k: int = 1) -> float | None:
+    """1 if one of the first k answers is a right one, None where no right answer is known.
+
+    References
+    ----------
+    Rajpurkar et al. (2016), doi:10.18653/v1/D16-1264.
+    """
+    return _best_answer(answers, judgement, k, lambda given, right: float(given == right))
+
+
+def token_f1(answers: Sequence[str], judgement: Judgement, k: int = 1) -> float | None:
+    """Harmonic mean of the shares of words in common, the best of the first k answers and the right ones.
+
+    An answer without a word is right (1) only where the right one has none either.
+
+    References
+    ----------
+    Rajpurkar et al. (2016), doi:10.18653/v1/D16-1264.
+
+    Examples
+    --------
+    >>> token_f1(["in Greece, 1824"], Judgement("q", (), answers=("the year 1824", "April 1824")))
+    0.4
+    """
+    return _best_answer(answers, judgement, k, _shared_words)
+
+
+def _best_answer(
+    answers: Sequence[str], judgement: Judgement, k: int, score: Callable[[str, str], float]
+) -> float | None:
+    if not judgement.answers:
+        return None
+    given = [plain_answer(text) for text in answers[:k]]
+    return max((score(one, plain_answer(right)) for one in given for right in judgement.answers), default=0.0)
+
+
+def _shared_words(given: str, right: str) -> float:
+    ours, theirs = given.split(), right.split()
+    if not ours or not theirs:
+        return float(ours == theirs)
+    return 2.0 * (Counter(ours) & Counter(theirs)).total() / (len(ours) + len(theirs))
+
+
 MEASURES: Mapping[str, Score] = MappingProxyType(
     {"LastHop": last_hop, "FullSup": full_support, "Recall": recall, "nDCG": ndcg}
 )
 """The measures of hops, which may have alternatives: no qrels can say that, so that no other library has them."""
+ANSWER_MEASURES: Mapping[str, Score] = MappingProxyType({"EM": exact_match, "F1": token_f1})
+"""The measures of answers: they read texts in place of ids."""
+_OWN: Mapping[str, Score] = MappingProxyType({**MEASURES, **ANSWER_MEASURES})
+BINARY = frozenset({"LastHop", "FullSup", "EM", "Success"})
+"""These are 0 or 1 for a query."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,10 +145,10 @@ class Measure:
     Parameters
     ----------
     name : str
-        A key of ``MEASURES``, or a measure of ir-measures (``MRR``, ``Success``, ``P``, ``AP``, ...), for which every
-        passage of every hop is relevant.
+        A key of ``MEASURES`` or ``ANSWER_MEASURES``, or a measure of ir-measures (``MRR``, ``Success``, ``P``, ``AP``,
+        ...), for which every passage of every hop is relevant, or what has a grade above 0.
     k : int
-        Depth, >= 1: how many of the first ids count.
+        Depth, >= 1: how many of the first ids, or answers, count.
 
     Raises
     ------
@@ -107,21 +169,23 @@ class Measure:
 
     def __post_init__(self) -> None:
         check_count(f"the depth of {self.name}", self.k, minimum=1)
-        if self.name not in MEASURES:
+        if self.name not in _OWN:
             self._foreign()
 
     def __str__(self) -> str:
-        return f"{self.name}@{self.k}"
+        return self.name if self.name in ANSWER_MEASURES and self.k == 1 else f"{self.name}@{self.k}"
 
     def __call__(self, ids: Sequence[str], judgement: Judgement) -> float | None:
         """The measure of one ranking, or None where the query is left out of it."""
-        if self.name in MEASURES:
-            return MEASURES[self.name](ids, judgement, self.k)
+        if self.name in _OWN:
+            return _OWN[self.name](ids, judgement, self.k)
         return float(score_run({judgement.query: ids}, [judgement], self)[0])
 
     @classmethod
     def parse(cls, text: str) -> Measure:
-        """``"LastHop@5"`` as a measure."""
+        """``"LastHop@5"`` as a measure; ``"F1"`` and ``"EM"`` are those of the first answer."""
+        if text in ANSWER_MEASURES:
+            return cls(text, 1)
         parts = re.fullmatch(r"([A-Za-z]+)@([0-9]{1,9})", text)
         if parts is None:
             raise InvalidInputError(f"a measure must read NAME@DEPTH, such as LastHop@5; got {text!r}")
@@ -129,7 +193,7 @@ class Measure:
 
     def _foreign(self) -> Any:
         """The measure as ir-measures knows it."""
-        ours = ", ".join(MEASURES)
+        ours = ", ".join(_OWN)
         try:
             import ir_measures
         except ImportError as error:
@@ -170,7 +234,7 @@ def score_run(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement
     >>> score_run({"q1": ["a"]}, judged, Measure("Recall", 5))
     array([1., 0.])
     """
-    if measure.name not in MEASURES:
+    if measure.name not in _OWN:
         return _by_ir_measures(found, judgements, measure)
     scores = (measure(found.get(judgement.query, ()), judgement) for judgement in judgements)
     return np.array([np.nan if score is None else score for score in scores])
@@ -182,8 +246,8 @@ def _by_ir_measures(
     """A measure of another library; queries of which it says nothing score 0."""
     from ir_measures import Qrel, ScoredDoc, iter_calc
 
-    relevant = {judgement.query: judgement.grades or dict.fromkeys(judgement.passages, 1) for judgement in judgements}
-    qrels = [Qrel(query, passage, int(grade)) for query, of in relevant.items() for passage, grade in of.items()]
+    relevant = {judgement.query: _whole(judgement) for judgement in judgements}
+    qrels = [Qrel(query, passage, grade) for query, of in relevant.items() for passage, grade in of.items()]
     run = [
         ScoredDoc(query, passage, score)
         for query in relevant
@@ -193,6 +257,14 @@ def _by_ir_measures(
     if qrels and run:
         values |= {one.query_id: float(one.value) for one in iter_calc([measure._foreign()], qrels, run)}
     return np.array([values[judgement.query] for judgement in judgements])
+
+
+def _whole(judgement: Judgement) -> dict[str, int]:
+    """Whole grades by passage, as other libraries want them; with fractions among them all that gains is relevant."""
+    if not judgement.grades:
+        return dict.fromkeys(judgement.passages, 1)
+    whole = all(float(grade).is_integer() for grade in judgement.grades.values())
+    return {passage: int(grade if whole else grade > 0) for passage, grade in judgement.grades.items()}
 
 
 def surrogate_scores(count: int) -> FloatArray:

@@ -405,7 +405,8 @@ def evaluation_pictures(
     list of Picture
         Means, wins and losses, score distributions, contributions, coverage.
     """
-    hop = next((m for m in table.measures if str(m) == "LastHop@10"), table.measures[0])
+    tested = [*table.tests, *table.measures]
+    hop = next((m for m in tested if str(m) == "LastHop@10" and m in table.tests), tested[0])
     means = {row.name: row.means[hop] for row in table.rows}
     figure = system_bars(means, {row.name: row.intervals[hop] for row in table.rows}, str(hop), table.baseline)
     caption = f"{len(table.queries)} queries of {table.dataset}, lists of {table.limit}; the baseline is grey."

@@ -1,4 +1,4 @@
-"""Runs (all rankings of one system) and judgements on disk, in TREC's formats.
+"""Runs (all rankings of one system) and judgements on disk, in TREC's formats; predicted answers.
 
 A file that is missing or broken raises ``InvalidInputError``, which names the file and the line; the readers of
 ir-measures know no lines, and take a NaN or a repeated id as it comes.
@@ -6,6 +6,7 @@ ir-measures know no lines, and take a NaN or a repeated id as it comes.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -225,6 +226,55 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
 def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | None) -> None:
     if known is not None and passage not in known:
         raise wrong(file, line, f"a judged id must be in the corpus; {passage!r} is not")
+
+
+def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Read predicted answers.
+
+    Parameters
+    ----------
+    path : path
+        JSONL, one object a line: ``query`` (or ``id``), ``answer`` (or ``prediction``: a text, or a list of texts, the
+        best first) and optionally ``system``. Or, where the name ends in ``.json``, one object of answers by query id.
+
+    Returns
+    -------
+    dict of str to dict of str to tuple of str
+        Answers by system and query id; a line without ``system`` is of one named as the file, without its suffix.
+
+    Raises
+    ------
+    InvalidInputError
+        Also for a system that answers a query twice.
+    """
+    file = Path(path)
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    for line, row in _predicted(file):
+        query = text_field(file, line, row, "query" if "query" in row else "id")
+        of_system = found.setdefault(text_field(file, line, row, "system", file.stem), {})
+        if query in of_system:
+            raise wrong(file, line, f"a system must answer a query once; {query!r} repeats")
+        given = row.get("answer", row.get("prediction"))
+        texts = [text for text in (given if isinstance(given, list) else [given]) if isinstance(text, str)]
+        if len(texts) < (len(given) if isinstance(given, list) else 1):
+            raise wrong(file, line, f"'answer' must be text or a list of texts; got {given!r}")
+        of_system[query] = tuple(texts)
+    if not found:
+        raise wrong(file, None, "there must be at least one predicted answer; the file has none")
+    return found
+
+
+def _predicted(file: Path) -> Iterable[tuple[int, Mapping[str, object]]]:
+    if file.suffix != ".json":
+        yield from objects_of(file)
+        return
+    try:
+        state = json.loads("\n".join(text for _, text in lines_of(file)))
+    except (ValueError, RecursionError) as error:
+        raise wrong(file, None, f"must be one JSON object of answers by query id; {error}") from error
+    if not isinstance(state, dict):
+        raise wrong(file, None, f"must be one JSON object of answers by query id; got {type(state).__name__}")
+    yield from ((1, {"query": query, "answer": answer}) for query, answer in state.items())
 
 
 def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:

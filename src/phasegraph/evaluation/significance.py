@@ -2,8 +2,9 @@
 
 Judgements are paired: both systems answer the same queries. The exact McNemar test for hits and misses, the paired
 bootstrap and the sign-flip permutation test for anything else, bootstrap intervals, and Holm's correction; two-sided
-throughout. Tests come from :mod:`scipy.stats`, imported when first used since that takes a second. An argument outside
-what its description says raises ``InvalidInputError``; too few values raise ``InsufficientDataError``, a kind of it.
+throughout. What :mod:`scipy.stats` has comes from there, imported when first used since that takes a second. An
+argument outside what its description says raises ``InvalidInputError``; too few values raise
+``InsufficientDataError``, a kind of it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._typing import FloatArray
+from phasegraph._typing import BoolArray, FloatArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
@@ -105,13 +106,22 @@ def paired_bootstrap(
     return BootstrapResult(mean, float(interval.low), float(interval.high), max(p, 1 / resamples))
 
 
-def sign_flip(differences: ArrayLike, *, permutations: int = 10_000, rng: int | np.random.Generator = 0) -> float:
+def sign_flip(
+    differences: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    permutations: int = 10_000,
+    rng: int | np.random.Generator = 0,
+) -> float:
     """Two-sided sign-flip permutation p-value of a mean difference of zero.
 
     Parameters
     ----------
     differences : (n,) array_like of float
         Per-query differences; finite, n >= 1.
+    groups : (n,) array_like, optional
+        The group of each query, such as its collection: the differences of a group keep or change their sign
+        together. Default: each query is its own.
     permutations : int, default 10000
         Random sign patterns where there are too many to list.
     rng : int or numpy Generator, default 0
@@ -119,8 +129,8 @@ def sign_flip(differences: ArrayLike, *, permutations: int = 10_000, rng: int | 
     Returns
     -------
     float
-        In (0, 1]. Exact, over all sign patterns, where at most 20 differences are not zero; otherwise
-        ``(1 + patterns at least as extreme) / (1 + permutations)``.
+        In (0, 1]. Exact, over all sign patterns, where at most 20 groups' differences do not add up to zero;
+        otherwise ``(1 + patterns at least as extreme) / (1 + permutations)``.
 
     Notes
     -----
@@ -136,32 +146,108 @@ def sign_flip(differences: ArrayLike, *, permutations: int = 10_000, rng: int | 
     --------
     >>> sign_flip([1.0, 1.0, 1.0, -1.0, 0.0])
     0.625
+    >>> sign_flip([1.0, 1.0, 1.0, -1.0, 0.0], groups=["a", "a", "b", "c", "c"])
+    0.75
     """
     values = _differences(differences)
-    check_count("permutations", permutations, minimum=1)
-    moving = values[values != 0]
-    if len(moving) <= _EXACT_UP_TO:  # scipy's listing takes 6 s for 20
-        observed = abs(float(moving.sum()))
-        sums = np.zeros(1)
-        for value in moving:
-            sums = np.concatenate([sums + value, sums - value])
-        tolerance = 1e-12 * max(observed, float(np.abs(moving).max(initial=0.0)))
-        return float((np.abs(sums) >= observed - tolerance).mean())
-    from scipy import stats
+    return float(sign_flips(values[:, None], groups=groups, permutations=permutations, rng=rng)[0])
 
-    found = stats.permutation_test(
-        (moving,),
-        np.mean,
-        permutation_type="samples",
-        n_resamples=int(permutations),
-        batch=max(1, 4_000_000 // len(moving)),
-        random_state=np.random.default_rng(rng),
-    )
-    return float(found.pvalue)
+
+def sign_flips(
+    columns: FloatArray,
+    *,
+    groups: ArrayLike | None = None,
+    permutations: int = 10_000,
+    rng: int | np.random.Generator = 0,
+) -> FloatArray:
+    """The p-value of :func:`sign_flip` for many columns over the same queries.
+
+    Parameters
+    ----------
+    columns : (n, c) array of float
+        One row per query, one column per system and measure. NaN = left out.
+    groups, permutations, rng
+        As for :func:`sign_flip`.
+
+    Returns
+    -------
+    (c,) array of float
+        In (0, 1]; NaN for a column scored on no query.
+
+    Notes
+    -----
+    Every column sees the same sign patterns, drawn once: half a second for 500 queries and 200 columns, where
+    ``scipy.stats.permutation_test`` takes one for each.
+
+    Examples
+    --------
+    >>> sign_flips(np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [-1.0, np.nan]]))
+    array([0.625, 1.   ])
+    """
+    values, scored = _table(columns)
+    check_count("permutations", permutations, minimum=1)
+    totals = _by_group(values, groups)
+    moving = [of[of != 0] for of in totals.T]
+    out = np.array([_listed_flips(of) if len(of) <= _EXACT_UP_TO else np.nan for of in moving])
+    many = np.flatnonzero([len(of) > _EXACT_UP_TO for of in moving])
+    if len(many):
+        generator, wanted = np.random.default_rng(rng), totals[:, many]
+        extreme = np.zeros(len(many))
+        observed = np.abs(wanted.sum(axis=0))
+        least = observed - 1e-12 * np.maximum(observed, np.abs(wanted).max(axis=0))
+        step = max(1, 4_000_000 // len(wanted))
+        for start in range(0, permutations, step):
+            drawn = generator.integers(0, 2, (min(step, permutations - start), len(wanted)), dtype=np.int8)
+            extreme += (np.abs((2.0 * drawn - 1.0) @ wanted) >= least).sum(axis=0)
+        out[many] = (1 + extreme) / (1 + permutations)
+    out[~scored.any(axis=0)] = np.nan
+    return out
+
+
+def _listed_flips(moving: FloatArray) -> float:
+    """The share of all sign patterns whose sum is at least as far from zero as the one observed."""
+    observed = abs(float(moving.sum()))
+    sums = np.zeros(1)
+    for value in moving:
+        sums = np.concatenate([sums + value, sums - value])
+    tolerance = 1e-12 * max(observed, float(np.abs(moving).max(initial=0.0)))
+    return float((np.abs(sums) >= observed - tolerance).mean())
+
+
+def _table(columns: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """`columns` with 0 where a query is left out, and where it is not."""
+    if not isinstance(columns, np.ndarray) or columns.ndim != 2 or columns.dtype.kind != "f":
+        given = f"{columns.shape} {columns.dtype}" if isinstance(columns, np.ndarray) else type(columns).__name__
+        raise InvalidInputError(f"columns must be an (n, c) array of floats; got {given}")
+    if np.isinf(columns).any():
+        raise InvalidInputError("columns must be finite, NaN where a query is left out; got infinity")
+    if not len(columns):
+        raise InsufficientDataError("columns must have at least one row; got none")
+    scored = ~np.isnan(columns)
+    return np.where(scored, columns, 0.0), scored
+
+
+def _by_group(values: FloatArray, groups: ArrayLike | None) -> FloatArray:
+    """(g, c) array: the sum of each group's rows, groups in the order in which they are met."""
+    if groups is None:
+        return values
+    labels = np.array(groups)
+    if labels.shape != (len(values),):
+        raise InvalidInputError(f"groups must hold one per query ({len(values)}); got shape {labels.shape}")
+    _, first, place = np.unique(labels, return_index=True, return_inverse=True)
+    order = np.argsort(np.argsort(first))
+    out = np.zeros((len(first), values.shape[1]))
+    np.add.at(out, order[place], values)
+    return out
 
 
 def bootstrap_intervals(
-    columns: FloatArray, *, resamples: int = 10_000, level: float = 0.95, rng: int | np.random.Generator = 0
+    columns: FloatArray,
+    *,
+    groups: ArrayLike | None = None,
+    resamples: int = 10_000,
+    level: float = 0.95,
+    rng: int | np.random.Generator = 0,
 ) -> FloatArray:
     """Percentile bootstrap intervals of the means of many columns over the same queries.
 
@@ -170,6 +256,8 @@ def bootstrap_intervals(
     columns : (n, c) array of float
         One row per query, one column per system and measure (or difference). NaN = left out: such a
         column's mean runs over the queries it is scored on.
+    groups : (n,) array_like, optional
+        The group of each query, such as its collection: whole groups are drawn. Default: queries are.
     resamples, level, rng
         As for :func:`paired_bootstrap`.
 
@@ -189,26 +277,20 @@ def bootstrap_intervals(
     >>> bootstrap_intervals(np.array([[0.0], [1.0], [1.0], [1.0]]), rng=0)
     array([[0.25, 1.  ]])
     """
-    if not isinstance(columns, np.ndarray) or columns.ndim != 2 or columns.dtype.kind != "f":
-        given = f"{columns.shape} {columns.dtype}" if isinstance(columns, np.ndarray) else type(columns).__name__
-        raise InvalidInputError(f"columns must be an (n, c) array of floats; got {given}")
-    if np.isinf(columns).any():
-        raise InvalidInputError("columns must be finite, NaN where a query is left out; got infinity")
+    values, scored = _table(columns)
     check_count("resamples", resamples, minimum=1)
     check_range("level", level, 0, 1, ends="()")
-    count, width = columns.shape
-    if not count:
-        raise InsufficientDataError("columns must have at least one row; got none")
     generator = np.random.default_rng(rng)
-    scored = ~np.isnan(columns)
-    values, weight = np.where(scored, columns, 0.0), scored.astype(np.float64)
+    values, weight = _by_group(values, groups), _by_group(scored.astype(np.float64), groups)
+    count, width = values.shape
+    even = scored.all() and groups is None
     step = max(1, 4_000_000 // count)
     means = np.empty((resamples, width))
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
         drawn = generator.integers(0, count, (rows, count)) + np.arange(rows)[:, None] * count
         times = np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count).astype(np.float64)
-        shares = float(count) if scored.all() else times @ weight
+        shares = float(count) if even else times @ weight
         with np.errstate(invalid="ignore", divide="ignore"):
             means[start : start + rows] = (times @ values) / shares
     intervals = np.full((width, 2), np.nan)
