@@ -63,14 +63,20 @@ def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str,
     _run("cosmic-ray", "exec", config, session, tree=tree)
     with sqlite3.connect(session) as store:
         columns = "module_path, start_pos_row, definition_name, operator_name, test_outcome, diff"
-        for row in store.execute(f"select {columns} from mutation_specs join work_results using (job_id) order by 1, 2"):
+        joined = "mutation_specs join work_results using (job_id)"
+        for row in store.execute(f"select {columns} from {joined} order by 1, 2"):
             path, line, inside, operator, outcome, diff = row
             changed = [text for text in diff.splitlines() if text[:1] in "+-" and text[:3] not in ("+++", "---")]
             # cosmic-ray calls a run that was cut off by its time limit killed as well.
             yield {
-                "target": name, "path": path, "line": line, "inside": inside, "operator": operator.removeprefix("core/"),
-                "outcome": outcome.lower(), "change": changed,
-            }  # fmt: skip
+                "target": name,
+                "path": path,
+                "line": line,
+                "inside": inside,
+                "operator": operator.removeprefix("core/"),
+                "outcome": outcome.lower(),
+                "change": changed,
+            }
 
 
 def _run(program: str, *arguments: object, tree: Path) -> None:

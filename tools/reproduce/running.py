@@ -169,8 +169,8 @@ def study_page(study: Study, tables: Mapping[str, Mapping[str, Table]]) -> Page:
         lists = f"lists of {study.limit}" + ("" if study.graph_limit is None else ", whole graph lists")
         parts.append(f"**{name}** ({counts} queries, {lists}; W/L and exact McNemar p against {study.baseline})")
         parts.append(_side_by_side(both))
-    finding = FINDINGS.get(study.name)
-    return Page(study.name, study.title, (*parts, finding) if finding else tuple(parts))
+    claims = FINDINGS.get(study.name, ())
+    return Page(study.name, study.title, tuple(parts), tuple(claim.verdict(tables) for claim in claims))
 
 
 def _side_by_side(both: Mapping[str, Table]) -> str:
@@ -189,6 +189,27 @@ def _side_by_side(both: Mapping[str, Table]) -> str:
     return table(columns, rows)
 
 
+INTRO = (
+    "Regenerate with `python tools/reproduce DATA --out docs/reproduction`; no network is used. Every study keeps two "
+    "parts of the queries apart (by the MD5 of their ids); what is fitted for one part is fitted on the other, without "
+    "labels. The graph source is ours, not the papers'. `figures.json` holds every number in full, intervals included."
+)
+
+
+def _tally(pages: Sequence[Page]) -> str:
+    """How many of the claims hold, and which do not."""
+    verdicts = [(page, one) for page in pages for one in page.verdicts]
+    refused = [page for page, one in verdicts if one.holds is False]
+    where = ", ".join(f"[{page.title}]({page.name}.md): {refused.count(page)}" for page in dict.fromkeys(refused))
+    text = (
+        "Below the tables stand claims, most of them the papers', each with the figures that decide it and the bounds "
+        f"it is held to. {sum(one.holds is True for _, one in verdicts)} of {len(verdicts)} hold"
+    )
+    open_ones = sum(one.holds is None for _, one in verdicts)
+    text += f", {open_ones} cannot be decided on this data" if open_ones else ""
+    return text + (f". Refused: {where}." if refused else "; none is refused.")
+
+
 def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -> list[Path]:
     target.mkdir(parents=True, exist_ok=True)
     written = []
@@ -200,6 +221,5 @@ def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -
     write_text(path, json.dumps(figures, indent=1, sort_keys=True, allow_nan=False) + "\n")
     index = target / "README.md"
     links = [f"- [{page.title}]({page.name}.md)" for page in pages]
-    intro = "Regenerate with `python tools/reproduce DATA --out docs/reproduction`; no network is used."
-    write_text(index, "\n\n".join(["# Reproduction", intro, "\n".join(links), FINDINGS["index"]]) + "\n")
+    write_text(index, "\n\n".join(["# Reproduction", INTRO, _tally(pages), "\n".join(links)]) + "\n")
     return [*written, path, index]
