@@ -81,6 +81,8 @@ class Claim:
         The bounds within which the sentence holds, ends included.
     only : str, default ""
         Data sets whose name starts so.
+    part : str, optional
+        That part of the queries.
     shown : callable
     """
 
@@ -89,6 +91,7 @@ class Claim:
     low: float = -inf
     high: float = inf
     only: str = ""
+    part: str | None = None
     shown: Shown = points
 
     def verdict(self, tables: Tables) -> Verdict:
@@ -98,6 +101,7 @@ class Claim:
             for name, both in tables.items()
             if name.startswith(self.only)
             for part, one in both.items()
+            if self.part in (None, part)
         }
         return judge(self.says, figures, self.low, self.high, self.shown)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from claims import LAST, Claim, changed, differing, gap, highest, lowest, p_of, plain, spread
+from studies import CONSTANTS
 
 CALIBRATED = ("own-list percentile", "min-max", "raw/max", "reference ECDF")
 LINEAR, BOLTZMANN = ([f"{name}, {rule}" for name in CALIBRATED] for rule in ("linear", "boltzmann"))
@@ -28,6 +29,12 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
                 "weight and list length decide",
                 gap("phasegraph-2wiki", "phasegraph"),
                 5,
+            ),
+            Claim(
+                "At its hard slice's setting (vector .3, no cap) it is ahead of vectors (corrected p of LastHop@10)",
+                p_of("phasegraph, vector .3, no cap", corrected=True),
+                high=0.05,
+                shown=plain,
             ),
             Claim("The graph alone has a higher Recall@5 than vectors alone", gap("graph", "vector"), 0.1),
             Claim(
@@ -119,6 +126,11 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
                 0,
                 shown=plain,
             ),
+            Claim(
+                "At its hard slice's setting (vector .3, no cap) the whole list has no say either",
+                gap("paper's rule, vector .3, no cap", "vector"),
+                high=0.5,
+            ),
             Claim("The cap brings the graph back", gap("paper's rule, graph list cut at 30", WHOLE), 1),
             Claim(
                 "Dividing each list's weights by their maximum does not",
@@ -170,6 +182,50 @@ FINDINGS: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
                     gap("default", "rrf"),
                 ),
                 5,
+            ),
+        ),
+        "rank-constant": (
+            Claim(
+                "Between 10 and 100 the constant is uncritical at equal weights: Recall@5 moves by a point at most",
+                spread(*(f"rrf, constant {n}" for n in CONSTANTS[1:])),
+                high=1,
+            ),
+            Claim(
+                "Between 10 and 100 it is uncritical at the design record's weights",
+                spread(*(f"design record, constant {n}" for n in CONSTANTS[1:])),
+                high=1,
+            ),
+            Claim(
+                "60 is within a point of Recall@5 of the best constant at the design record's weights",
+                highest(*(gap(f"design record, constant {n}", "design record, constant 60") for n in CONSTANTS)),
+                high=1,
+            ),
+        ),
+        "exact-match": (
+            Claim(
+                "Where something matches exactly the bonus (weight 1) gains Recall@5",
+                gap("with exact matches, weight 1", "design record"),
+                0.1,
+                part="exact",
+            ),
+            Claim(
+                "There it gains LastHop@10 by more than chance (p)",
+                lambda table: (
+                    p_of("with exact matches, weight 1")(table)
+                    if gap("with exact matches, weight 1", "design record", LAST)(table) > 0
+                    else 1.0
+                ),
+                high=0.05,
+                part="exact",
+                shown=plain,
+            ),
+            Claim(
+                "Where nothing does it changes no answer (queries)",
+                differing("with exact matches, weight 1", "design record"),
+                0,
+                0,
+                part="rest",
+                shown=plain,
             ),
         ),
     }

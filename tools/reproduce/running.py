@@ -12,7 +12,7 @@ from page import Page, p_value, share, table
 from paper import paper_page
 from phasegraph._typing import IntArray
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, load_dataset, split_by_id
+from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.experiment import THREE, TWO, Table, compare, run_systems
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.runs import write_text
@@ -20,6 +20,7 @@ from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search
 from phasegraph.ranking import cap_ranking
 from published import ablation_page, thresholds_page
 from robust import robust_input, robust_page, standings
+from semflow import can_walk, semflow_page
 from studies import STUDIES, Study
 
 SETS = ("musique", "2wiki")
@@ -52,7 +53,7 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
     root, target = Path(folder), Path(out)
     datasets = _datasets(root, say)
     judged = _judged_sets(root, datasets)
-    published = _published(root, bool(datasets), say)
+    published = _published(root, bool(judged), say)
     pages: list[Page] = []
     figures: dict[str, object] = {}
     tables: dict[str, dict[str, dict[str, Table]]] = {}
@@ -65,6 +66,14 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
         figures[study.name] = {
             name: {part: one.to_dict() for part, one in parts.items()} for name, parts in of_study.items()
         }
+    walked = next((dataset for dataset in judged if can_walk(dataset)), None)
+    if walked is None:
+        say("left out: SemFlowRAG's walk (no data set with embedded facts)")
+    else:
+        say(f"{walked.name}: SemFlowRAG's walk")
+        page, found = semflow_page(walked)
+        pages.append(page)
+        figures[page.name] = {walked.name: {"all": found.to_dict()}}
     return _write(target, [*pages, *_robust(judged, say), paper_page(), *published], figures)
 
 
@@ -130,11 +139,12 @@ def run_studies(
 
 def run_study(study: Study, dataset: Dataset, runs: Mapping[str, SourceRun]) -> dict[str, Table]:
     """One study on both parts of a data set; what is fitted for a part is fitted on the other."""
-    ids = [query.id for query in dataset.queries]
-    rows = {"tune": split_by_id(ids, "tune"), "confirm": split_by_id(ids, "confirm")}
+    rows = dict(study.split(dataset))
     parts = {part: _part(study, runs, wanted) for part, wanted in rows.items()}
     out = {}
-    for part, other in (("tune", "confirm"), ("confirm", "tune")):
+    for part, other in zip(rows, reversed(rows), strict=True):
+        if not len(rows[part]):
+            continue
         inputs = ExperimentInput(dataset.subset(rows[part]), study.limit)
         systems = study.systems(dataset.name, {name: run.rankings for name, run in parts[other].items()})
         answers, left_out = run_systems(inputs, systems, max(measure.k for measure in MEASURES), parts[part])
