@@ -200,6 +200,7 @@ def test_a_calibration_that_keeps_magnitude_would_be_seen(monkeypatch):
     assert starts(paper.paper_page().verdicts)[7:10] == ["Holds", "Holds", "Refused on 1000"]
 
 
+@pytest.mark.slow
 def test_the_index_counts_what_holds_and_names_the_pages_where_something_does_not(tmp_path):
     folder = write_dataset(tmp_path / "musique-made-up", many_queries())
     reproduce(folder, tmp_path / "out")

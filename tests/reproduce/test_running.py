@@ -45,6 +45,7 @@ def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
     assert any("left out" in line for line in said)
 
 
+@pytest.mark.slow
 def test_the_pages_are_the_same_twice(folder, tmp_path):
     for name in ("one", "two"):
         done = run_program(folder, tmp_path / name)
