@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
-FAST = "-x -q -p no:cacheprovider -p no:xdist"
+FAST = "-x -q -p no:cacheprovider -p pytest_asyncio.plugin -p pytest_timeout -p _hypothesis_pytestplugin"
 TARGETS = {
     "significance": (
         ["src/phasegraph/evaluation/significance.py"],
@@ -36,6 +36,8 @@ TARGETS = {
 """By name: what is mutated, and the tests that should notice."""
 LEFT_OUT = ["core/ReplaceBinaryOperator_BitOr_.*"]
 """``X | None`` in annotations, which nothing evaluates."""
+LIMIT = 900.0
+"""Seconds for one run of the tests; what is cut off counts as noticed."""
 
 
 def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str, object]]:
@@ -44,7 +46,7 @@ def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str,
     session, config = tree / "session.sqlite", tree / "cosmic-ray.toml"
     session.unlink(missing_ok=True)
     config.write_text(
-        f"[cosmic-ray]\nmodule-path = {json.dumps(modules)}\ntimeout = 180.0\nexcluded-modules = []\n"
+        f"[cosmic-ray]\nmodule-path = {json.dumps(modules)}\ntimeout = {LIMIT}\nexcluded-modules = []\n"
         f"test-command = {json.dumps(f'{sys.executable} -m pytest {FAST} {tests}')}\n"
         '[cosmic-ray.distributor]\nname = "local"\n'
         f"[cosmic-ray.filters.operators-filter]\nexclude-operators = {json.dumps(LEFT_OUT)}\n"
@@ -60,21 +62,21 @@ def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str,
         for table in ("work_results", "mutation_specs", "work_items"):
             store.executemany(f"delete from {table} where job_id = ?", [(j,) for j in {*jobs, *skipped} - chosen])
     print(f"{name}: {len(chosen)} of {len(jobs)} mutants", flush=True)
+    _run("cosmic-ray", "baseline", config, tree=tree)  # tests that fail without any fault would notice every fault
     _run("cosmic-ray", "exec", config, session, tree=tree)
     with sqlite3.connect(session) as store:
-        columns = "module_path, start_pos_row, definition_name, operator_name, test_outcome, diff"
+        columns = "module_path, start_pos_row, definition_name, operator_name, test_outcome, diff, output"
         joined = "mutation_specs join work_results using (job_id)"
         for row in store.execute(f"select {columns} from {joined} order by 1, 2"):
-            path, line, inside, operator, outcome, diff = row
+            path, line, inside, operator, outcome, diff, output = row
             changed = [text for text in diff.splitlines() if text[:1] in "+-" and text[:3] not in ("+++", "---")]
-            # cosmic-ray calls a run that was cut off by its time limit killed as well.
             yield {
                 "target": name,
                 "path": path,
                 "line": line,
                 "inside": inside,
                 "operator": operator.removeprefix("core/"),
-                "outcome": outcome.lower(),
+                "outcome": "timeout" if output == "timeout" else outcome.lower(),
                 "change": changed,
             }
 
@@ -84,6 +86,7 @@ def _run(program: str, *arguments: object, tree: Path) -> None:
     if path is None:
         raise SystemExit(f"{program} is not on the PATH; pip install cosmic-ray==8.7.0")
     env = {"PYTHONPATH": f"{tree / 'src'}", "PATH": "/usr/bin:/bin", "HOME": str(tree), "OMP_NUM_THREADS": "1"}
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # half of the time of a short run
     subprocess.run([path, *map(str, arguments)], cwd=tree, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
