@@ -11,6 +11,7 @@ each mutant, with the changed lines of the survivors, is printed and written.
 from __future__ import annotations
 
 import argparse
+import ast
 import io
 import json
 import random
@@ -40,6 +41,15 @@ LIMIT = 900.0
 """Seconds for one run of the tests; what is cut off counts as noticed."""
 
 
+def is_operator(path: Path, line: int, column: int) -> bool:
+    """Whether a binary operator stands there: cosmic-ray also takes the ``/`` and ``*`` of signatures for one."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.BinOp)]
+    return any(
+        (node.left.end_lineno, node.left.end_col_offset) <= (line, column) < (node.right.lineno, node.right.col_offset)
+        for node in nodes
+    )
+
+
 def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str, object]]:
     """What became of a random sample of the mutants of one target."""
     modules, tests = TARGETS[name]
@@ -56,8 +66,14 @@ def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str,
     with sqlite3.connect(session) as store:
         skipped = {job for (job,) in store.execute("select job_id from work_results")}
         places = "module_path, start_pos_row, start_pos_col, operator_name, occurrence, job_id"
-        jobs = [row[-1] for row in store.execute(f"select {places} from mutation_specs order by {places}")]
-        jobs = [job for job in jobs if job not in skipped]
+        jobs = []
+        for path, line, column, operator, _, job in store.execute(
+            f"select {places} from mutation_specs order by {places}"
+        ):
+            if "BinaryOperator" in operator and not is_operator(tree / path, line, column):
+                skipped.add(job)
+            if job not in skipped:
+                jobs.append(job)
         chosen = set(random.Random(seed).sample(jobs, min(sample, len(jobs))))
         for table in ("work_results", "mutation_specs", "work_items"):
             store.executemany(f"delete from {table} where job_id = ?", [(j,) for j in {*jobs, *skipped} - chosen])
