@@ -221,7 +221,7 @@ def _holes(holes: Mapping[str, Holes]) -> list[Verdict]:
         ),
         judge("The mass lies lower in abstractness", {"lower by": without.level - with_it.level}, 0.001, shown=plain),
         judge(
-            "The mass is on a twentieth fewer entities or less (effective entities, per cent)",
+            "The mass is on fewer entities by a twentieth or more (effective entities, per cent)",
             {"fewer by": 100 * (1 - with_it.spread / without.spread)},
             5,
             shown=points,
