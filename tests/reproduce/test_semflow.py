@@ -86,11 +86,17 @@ def test_the_page_turns_with_what_the_walks_find(folder, monkeypatch):
     assert (directed[-1], starts(None)[-1], starts(ABLATIONS["lambda 0"])[2]) == ("Holds", "Holds", "Refused")
 
 
-def test_the_walk_is_reproduced_where_there_are_facts(folder, tmp_path, monkeypatch):
+def test_a_folder_of_one_data_set_with_facts_is_enough_for_its_pages(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(semflow, "SWEEPS", {"facts": (1, 12)})
     said = []
-    reproduce(folder, tmp_path / "out", say=said.append)
+    reproduce(folder.parent, tmp_path / "out", say=said.append)
     assert "with-facts: SemFlowRAG's walk" in said
     figures = json.loads((tmp_path / "out" / "figures.json").read_text(encoding="utf-8"))
     assert set(figures["semflow"]["with-facts"]["all"]["systems"]) >= set(ABLATIONS)
+    assert {path.stem for path in (tmp_path / "out").glob("*.md")} == {
+        "README",
+        "paper-statistics",
+        "robust-default",
+        "semflow",
+    }
     assert "(semflow.md)" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
