@@ -185,6 +185,7 @@ def test_the_conclusions_on_the_ablation_turn_with_the_removed_part_that_matters
         ("INTERVALS", ((26, 28.5, 51.5), (6, 4.2, 18.4)), 3, "Refused on 52 of 66, 53 of 66", "Holds"),
         ("ODDS", ((49, 4.434), (6, 0.2)), 4, "Holds", "Refused on 6 of 66"),
         ("FULL_CORPUS", (39, 32, 58.1, 58.6), 5, "Refused", "Holds"),
+        ("FULL_CORPUS", (32, 39, 58.6, 58.1), 5, "Refused", "Holds"),
         ("BASELINES", {"Table 1": (263, 491), "Table 2": (263, 491)}, 6, "Refused", "Holds"),
         ("LENGTHS", (2, 100), 9, "Holds", "Not decided"),
     ],
