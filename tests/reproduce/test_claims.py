@@ -102,6 +102,30 @@ def test_every_claim_of_a_study_holds_for_some_figures_and_is_refused_for_others
         assert seen == {True, False}, claim.says
 
 
+ALIKE = {
+    "table-1": "HRRRH",
+    "against-rrf": "HHR",
+    "table-2-calibration": "HRRH",
+    "table-2-temperature": "HHRHHR",
+    "pool-caps": "RR",
+    "pool-explosion": "HHRHHH",
+    "rrf-or-convex": "RHRRRRRR",
+    "rank-constant": "HHH",
+    "exact-match": "RRH",
+}
+"""Where no system differs from another: agreement holds (H), and every gain and every loss is refused (R)."""
+
+
+@pytest.mark.parametrize("name", sorted(FINDINGS))
+def test_where_nothing_differs_agreement_holds_and_gains_and_losses_are_refused(name, dataset):
+    study = _study(name)
+    runs = search_sources(ExperimentInput(dataset, 12), study.sources)
+    table = _with(run := next(iter(run_study(study, dataset, runs).values())), [0.5] * len(run.rows), certain=False)
+    parts = dict.fromkeys(("tune", "exact", "rest"), table)
+    found = [claim.verdict({"musique": parts, "2wiki": parts}).text[2] for claim in FINDINGS[name]]
+    assert "".join(found) == ALIKE[name]
+
+
 def altered(table):
     """The table with all systems alike, and with some of them (one, the last few, every other) moved up or down."""
     places = range(len(table.rows))
