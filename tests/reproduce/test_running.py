@@ -109,6 +109,7 @@ def test_the_papers_statistics_are_recomputed_from_its_counts():
     assert "| 52 | 67.5 to 86.9 | 67.5 to 87.2 |" in text
     assert "changes the fused weights (largest change) (weights 0; must be at least 1e-12)" in text
     assert "0.0819940192" in text
+    assert "(ahead of RRF -2; must be at least 0)" in text
     temperatures = (0.173286, 0.250679, 0.325969, 0.396070, 0.439474, 0.456293, 0.471232, 0.483886, 0.491076, 0.497810)
     for length, temperature in zip((2, 3, 5, 10, 20, 30, 50, 100, 200, 1000), temperatures, strict=True):
         assert f"| {length} | {temperature:.6f} |" in text
