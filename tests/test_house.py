@@ -49,8 +49,9 @@ PUBLIC = {
         "fit_reference_ecdf"
     ),
     "phasegraph.graph": (
-        "ChunkGraph ChunkGraphSource DirectoryStore EdgeWeights EntityGraph Extraction Gazetteer GraphIndex "
-        "GraphSource LinkSettings ModelSettings NameSynonyms RuleExtractor SemFlowSource WalkSettings "
+        "ChunkGraph ChunkGraphSource DirectoryStore EdgeWeights EntityGraph Extraction FactIndex FlowParameters "
+        "Gazetteer GraphIndex GraphSource LinkSettings ModelSettings NameSynonyms RuleExtractor SemFlowSource "
+        "WalkSettings "
         "build_chunk_graph build_graph extract_with_model graph_from_extractions load_graph read_openie save_graph"
     ),
     "phasegraph.neo4j": (

@@ -119,6 +119,11 @@ def test_one_query_cannot_be_split() -> None:
         JudgedScores([0.1, 0.2], [0, 1], ["a", "a"]).split()
 
 
+def test_two_queries_can_be_split_into_one_and_one() -> None:
+    both = JudgedScores([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1], ["a", "a", "b", "b"]).split()
+    assert sorted(part.names for part in both) == [("a",), ("b",)]
+
+
 def test_what_was_given_is_not_changed_and_cannot_be_changed_through_it() -> None:
     scores = np.array([0.1, 0.2])
     judged = JudgedScores(scores, [0, 1])

@@ -13,6 +13,8 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 def test_a_given_number_promises_nothing() -> None:
     assert not Threshold(0.3).promises
     assert not Threshold(0.3).certified
+    assert (Threshold(0.3).queries, Threshold(0.3).hits) == (0, 0)
+    assert "reference" not in repr(Threshold(0.3))
 
 
 def test_zero_and_negative_and_minus_infinity_are_thresholds() -> None:

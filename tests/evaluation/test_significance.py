@@ -251,3 +251,35 @@ def test_there_is_one_group_per_query(groups):
     for call in (sign_flips, bootstrap_intervals):
         with pytest.raises(InvalidInputError, match=r"groups must hold one per query \(2\)"):
             call(np.array([[0.0], [1.0]]), groups=groups)
+
+
+def test_wins_and_losses_are_told_apart():
+    assert wins_and_losses(np.array([1.0, 1.0, 1.0, 0.0, 0.5]), np.array([0.0, 0.0, 1.0, 1.0, 0.5])) == (2, 1)
+    for system, baseline in (((3,), (4,)), ((4,), (3,))):
+        with pytest.raises(InvalidInputError, match="one value per query"):
+            wins_and_losses(np.zeros(system), np.zeros(baseline))
+
+
+def test_sign_flip_does_not_depend_on_the_unit():
+    differences = np.array([1.0, 2.0, -0.5, 3.0])
+    assert sign_flip(1e-15 * differences) == sign_flip(differences) == sign_flip(1e15 * differences) == 0.25
+
+
+@pytest.mark.parametrize("kind", [bool, int, complex, object])
+def test_intervals_of_what_is_no_float_are_refused(kind):
+    with pytest.raises(InvalidInputError, match="array of floats"):
+        bootstrap_intervals(np.zeros((3, 1), dtype=kind))
+
+
+def test_a_query_left_out_takes_no_part_in_the_mean():
+    found = bootstrap_intervals(np.array([[1.0, 0.0], [np.nan, 1.0], [1.0, 1.0], [np.nan, 0.0], [1.0, 1.0]]))
+    assert found[0].tolist() == [1.0, 1.0]
+    assert found[1, 0] < 0.6 < found[1, 1]
+
+
+def test_intervals_are_those_of_one_draw_however_many_blocks_it_takes():
+    values = np.random.default_rng(1).random((3000, 2))
+    drawn = np.random.default_rng(0).integers(0, 3000, (3000, 3000))  # more than fits into one block
+    means = np.stack([values[:, column][drawn].mean(axis=1) for column in range(2)])
+    expected = np.quantile(means, [0.025, 0.975], axis=1).T
+    np.testing.assert_allclose(bootstrap_intervals(values, resamples=3000), expected, atol=1e-12)

@@ -248,3 +248,48 @@ def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(tolerance
     assert plain.edges_scanned == fast.edges_scanned
     assert np.array_equal(plain.nodes, fast.nodes)
     assert np.array_equal(plain.values, fast.values)
+
+
+def test_without_the_query_every_link_weighs_by_its_penalty_alone():
+    graph = flow(query_weighted=False)
+    steps = graph.transition([1, 1, 0.6598639, 0]).toarray()
+    np.testing.assert_array_equal(steps, graph.transition(np.zeros(4)).toarray())
+    weight = 1 - np.abs(HEIGHTS[[B, C, D]] - HEIGHTS[A])
+    expected = np.maximum(weight, 1e-6) / np.maximum(weight, 1e-6).sum()
+    np.testing.assert_allclose(steps[A, [B, C, D]] * 5, expected, atol=1e-6)
+
+
+def test_without_abstractness_no_link_goes_uphill_or_costs_a_penalty():
+    relevance = np.array([1, 1, 0.6598639, 0.1])
+    steps = flow(abstractness=False).transition(relevance).toarray()
+    np.testing.assert_allclose(steps[A, [B, C, D]] * 5, relevance[[B, C, D]] / relevance[[B, C, D]].sum(), atol=1e-6)
+    np.testing.assert_allclose(steps[C, [A, B]] * 2, [0.5, 0.5])
+    np.testing.assert_allclose(np.diag(steps), 0)
+    np.testing.assert_array_equal(steps, flow(abstractness=False, penalty=0.0).transition(relevance).toarray())
+
+
+def test_without_lambda_direction_stays():
+    steps = flow(penalty=0.0).transition([1, 1, 0.6598639, 0]).toarray()
+    np.testing.assert_allclose(steps[B, [A, C]] * 3, [0.1, 0.9], atol=1e-6)
+    np.testing.assert_allclose(steps[A, [B, C]] * 5, np.array([1, 0.6598639]) / 1.6598649, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["push", "power"])
+@pytest.mark.parametrize("ablation", [{"query_weighted": False}, {"abstractness": False}, {"penalty": 0.0}])
+def test_ablated_walks_agree_between_solvers(ablation, method):
+    graph = flow(**ablation)
+    exact = graph.walk(graph.relevance(SCORES), reset(0.08), method="power", tolerance=1e-13)
+    found = graph.walk(graph.relevance(SCORES), reset(0.08), method=method, tolerance=1e-13)
+    np.testing.assert_allclose(found.mass, exact.mass, atol=1e-9)
+    assert not np.allclose(found.mass, flow().walk(flow().relevance(SCORES), reset(0.08)).mass, atol=1e-4)
+
+
+def test_a_flow_without_direction_is_refused():
+    with pytest.raises(InvalidInputError, match="must be directed"):
+        flow(directed=False)
+
+
+@pytest.mark.parametrize("name", ["directed", "query_weighted", "abstractness"])
+def test_a_flag_must_be_a_flag(name):
+    with pytest.raises(InvalidTypeError, match=name):
+        FlowParameters(**{name: 1})

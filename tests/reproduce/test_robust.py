@@ -8,7 +8,7 @@ from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.source_runs import SourceRun
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
-from robust import robust_page, standings
+from robust import SHIFTS, _turned, robust_page, standings
 
 VECTOR_ONLY = FusionPipeline(weights={"vector": 1.0, "graph": 0.0})
 GRAPH_ONLY = FusionPipeline(weights={"vector": 0.0, "graph": 1.0})
@@ -58,3 +58,11 @@ def test_the_page_names_the_worst(dataset, runs):
     assert text.count("+0.00 pass") == 2
     assert "Largest regret: +100.0 points, on many" in text
     assert "Largest harm of a wrong graph: +0.0 points" in text
+
+
+@pytest.mark.parametrize("count", [2, 17, 36])
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_a_wrong_graph_is_that_of_another_query_and_every_one_is_used(shift, count):
+    turned = _turned(list(range(count)), shift)
+    assert sorted(turned) == list(range(count))
+    assert all(row != other for row, other in enumerate(turned))

@@ -45,6 +45,7 @@ def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
     assert any("left out" in line for line in said)
 
 
+@pytest.mark.slow
 def test_the_pages_are_the_same_twice(folder, tmp_path):
     for name in ("one", "two"):
         done = run_program(folder, tmp_path / name)
@@ -102,12 +103,16 @@ def test_configurations_are_the_papers():
 
 def test_the_papers_statistics_are_recomputed_from_its_counts():
     text = paper_page().text()
-    assert "| 11 | 2 | 0.0225 | .023 |" in text
+    assert "| 11 | 2 | 0.0225 | 0.023 |" in text
     wilson = {26: "28.5 to 51.5", 49: "62.6 to 83.3", 52: "67.5 to 86.9", 53: "69.2 to 88.1", 6: "4.2 to 18.4"}
     assert all(f"| {successes} | {interval} |" in text for successes, interval in wilson.items())
-    assert "| 52 | 67.5 to 86.9 | upper end 87.2 |" in text
-    assert "changes the fused weights by 0." in text
+    assert "| 52 | 67.5 to 86.9 | 67.5 to 87.2 |" in text
+    assert "changes the fused weights (largest change) (weights 0; must be at least 1e-12)" in text
     assert "0.0819940192" in text
+    assert "(ahead of RRF -2; must be at least 0)" in text
+    temperatures = (0.173286, 0.250679, 0.325969, 0.396070, 0.439474, 0.456293, 0.471232, 0.483886, 0.491076, 0.497810)
+    for length, temperature in zip((2, 3, 5, 10, 20, 30, 50, 100, 200, 1000), temperatures, strict=True):
+        assert f"| {length} | {temperature:.6f} |" in text
     assert "| 50 | 0.471232 | 0.060538 |" in text
     assert "| 2000 | 0.498816 | 0.001501 |" in text
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from claims import Verdict
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -17,15 +19,19 @@ class Page:
     title : str
     parts : tuple of str
         Paragraphs and tables, in order.
+    verdicts : tuple of Verdict
+        What is concluded from the tables, below them.
     """
 
     name: str
     title: str
     parts: tuple[str, ...]
+    verdicts: tuple[Verdict, ...] = ()
 
     def text(self) -> str:
         """The page as Markdown."""
-        return "\n\n".join([f"# {self.title}", *self.parts]) + "\n"
+        end = ["\n".join(["What the figures say:", "", *(f"- {one.text}" for one in self.verdicts)])]
+        return "\n\n".join([f"# {self.title}", *self.parts, *(end if self.verdicts else ())]) + "\n"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

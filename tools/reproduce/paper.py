@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import binomtest, chi2
 
+from claims import Verdict, judge
 from page import Page, number, p_value, table
 from phasegraph.calibration import percentile_rank
 from phasegraph.evaluation.significance import mcnemar_exact
 from phasegraph.fusion import boltzmann, boltzmann_temperature
 
 PAIRS = (
-    (8, 1, ".039"),
-    (11, 2, ".023"),
-    (15, 6, ".078"),
-    (11, 5, ".210"),
-    (1, 6, ".125"),
-    (0, 3, ".250"),
-    (26, 11, ".020"),
-    (24, 7, ".003"),
-    (15, 1, ".001"),
-    (8, 0, ".008"),
+    (8, 1, 0.039),
+    (11, 2, 0.023),
+    (15, 6, 0.078),
+    (11, 5, 0.210),
+    (1, 6, 0.125),
+    (0, 3, 0.250),
+    (26, 11, 0.020),
+    (24, 7, 0.003),
+    (15, 1, 0.001),
+    (8, 0, 0.008),
 )
-SHARES = ((26, ""), (49, ""), (52, "upper end 87.2"), (53, "upper end 88.2"), (6, ""))
+"""Wins, losses and p as printed."""
+INTERVALS = ((26, 28.5, 51.5), (49, 62.6, 83.3), (52, 67.5, 87.2), (53, 69.2, 88.2), (6, 4.2, 18.4))
+"""Successes in the hard slice and the ends of their interval as printed."""
+ODDS = ((49, 4.434), (52, 5.714), (53, 6.272), (6, 0.154))
+"""Successes and their odds ratio to the first of the slice as printed."""
+THERMO, RRF = (8, 1), (15, 6)
+FULL_CORPUS = (32, 39, 58.1, 58.6)
+"""Wins, losses, and the share before and after, of one row of the full-corpus table."""
+BASELINES = {"Table 1": (263, 491), "Table 2": (264, 491)}
 SLICE = 66
 LENGTHS = (2, 3, 5, 10, 20, 30, 50, 100, 200, 1000, 2000)
+HALF_DIGIT = 0.0005 * (1 + 1e-9)
+"""Half of the last digit that the paper prints of a p-value."""
 
 
 def paper_page() -> Page:
@@ -36,54 +47,122 @@ def paper_page() -> Page:
             "Wins and losses as printed; p is the two-sided exact McNemar test.",
             table(
                 ["wins", "losses", "p", "the paper says"],
-                _pairs(),
+                [[wins, losses, p_value(mcnemar_exact(wins, losses)), f"{said:.3f}"] for wins, losses, said in PAIRS],
             ),
-            "All agree but 11/2, which rounds to .022. A one-sided test would give .0195 for 8/1, a chi-square with "
-            "continuity correction .0455: neither was used. RRF's row (15/6) has the larger mean gain and p .078, the "
-            "paper's rule (8/1) p .039; no test of one against the other is reported, so that one beats the other is "
-            "unsupported.",
             f"Wilson intervals of the hard slice, n = {SLICE}:",
-            table(["successes", "95 % interval", "the paper differs"], [[k, _interval(k), note] for k, note in SHARES]),
-            "The percentages imply sample sizes: MuSiQue's test part 514 (386 at the base, +9, +7), not the 491 of the "
-            "text; 2Wiki 491. One row of the full-corpus table cannot be: 32 wins and 39 losses, yet 58.1 to 58.6. Its "
-            "odds ratios are unadjusted and leave out the pairing. Whether the headline is LastHop@5 or @10 differs "
-            "between abstract, text and appendix.",
-            _ranks_only(),
-            table(["list of", "temperature", "weight of the first"], _weights()),
-            "For an untied list the temperature depends on the list's length alone and tends to 1/2, so the rule is "
-            "close to the square of the percentile, normalised. The weight of the first passage falls like 3/n: two "
-            "lists of different length are fused with other weights than the ones written down, and a cap on one list "
-            "changes its weight.",
+            table(
+                ["successes", "95 % interval", "the paper says"],
+                [[k, "{:.1f} to {:.1f}".format(*_interval(k)), f"{low} to {high}"] for k, low, high in INTERVALS],
+            ),
+            "Temperature of the Boltzmann rule and the weight of the first passage, for untied lists:",
+            table(
+                ["list of", "temperature", "weight of the first"],
+                [[n, number(t, 6), number(w, 6)] for n, t, w in _weights()],
+            ),
         ),
+        (*_printed(), *_kept()),
     )
 
 
-def _pairs() -> list[list[object]]:
-    return [[wins, losses, p_value(mcnemar_exact(wins, losses)), printed] for wins, losses, printed in PAIRS]
+def _printed() -> list[Verdict]:
+    """Whether what the paper prints follows from what else it prints."""
+    wins, losses, before, after = FULL_CORPUS
+    first = PAIRS[0][:2]
+    one_sided = binomtest(first[0], sum(first), alternative="greater").pvalue
+    corrected = float(chi2.sf((abs(first[0] - first[1]) - 1) ** 2 / sum(first), 1))
+    base = INTERVALS[0][0] / (SLICE - INTERVALS[0][0])
+    shares = {where: 100 * count / size for where, (count, size) in BASELINES.items()}
+    return [
+        judge(
+            "Every printed p is that of the two-sided exact McNemar test, rounded (difference)",
+            {f"{w}/{n}": abs(mcnemar_exact(w, n) - said) for w, n, said in PAIRS},
+            high=HALF_DIGIT,
+        ),
+        judge(
+            f"The p printed for {first[0]}/{first[1]} is not that of a one-sided test or of the chi-square test with "
+            "continuity correction (difference)",
+            {name: abs(p - PAIRS[0][2]) for name, p in (("one-sided", one_sided), ("chi-square", corrected))},
+            HALF_DIGIT,
+        ),
+        judge(
+            "The smaller p against vectors goes with the larger gain, paper's rule before RRF (net wins)",
+            {"ahead of RRF": (THERMO[0] - THERMO[1]) - (RRF[0] - RRF[1])},
+            0,
+        ),
+        judge(
+            "The ends of the Wilson intervals are as printed (largest difference, points)",
+            {
+                f"{k} of {SLICE}": float(np.abs(np.subtract(_interval(k), (low, high))).max())
+                for k, low, high in INTERVALS
+            },
+            high=0.05,
+        ),
+        judge(
+            "The printed odds ratios are those of unadjusted two-by-two tables, without the pairing (difference)",
+            {f"{k} of {SLICE}": abs(k / (SLICE - k) / base - said) for k, said in ODDS},
+            high=HALF_DIGIT,
+        ),
+        judge(
+            f"The full-corpus row of {wins} wins and {losses} losses can have gone from {before} to {after} (change of "
+            "the mean, in the direction of the net wins)",
+            {"points": (after - before) * float(np.sign(wins - losses))},
+            0,
+        ),
+        judge(
+            "Tables 1 and 2 have the same baseline for 2Wiki (difference, points)",
+            {"Table 2": shares["Table 2"] - shares["Table 1"]},
+            -0.05,
+            0.05,
+        ),
+    ]
 
 
-def _interval(successes: int) -> str:
-    found = binomtest(successes, SLICE).proportion_ci(method="wilson")
-    return f"{100 * found.low:.1f} to {100 * found.high:.1f}"
-
-
-def _ranks_only() -> str:
+def _kept() -> list[Verdict]:
+    """What is left of the scores after percentile ranks of a source's own list."""
     scores = np.random.default_rng(0).random(50)
-    plain, bent = (boltzmann(percentile_rank(values)[:, None]) for values in (scores, np.exp(5 * scores)))
-    fifth = float(np.sort(boltzmann(percentile_rank(np.arange(10.0))[:, None]))[5])
-    return (
-        "Percentile ranks of a source's own list are a function of ranks, ties and length, and of nothing else: "
-        f"passing fifty scores through exp(5s) changes the fused weights by {float(np.abs(plain - bent).max()):g}. "
-        "That they keep magnitude, or that the temperature follows the spread of the scores, is not so: the fifth of "
-        f"ten gets {number(fifth, 10)} whether the list is flat or falls off sharply. It is rank fusion with another "
-        "curve."
+    plain_weights, bent = (boltzmann(percentile_rank(values)[:, None]) for values in (scores, np.exp(5 * scores)))
+    flat, sharp = (
+        np.sort(boltzmann(percentile_rank(s)[:, None]))[5] for s in (np.arange(10.0), np.geomspace(1, 1e6, 10))
     )
+    weights = _weights()
+    return [
+        judge(
+            "The rule keeps magnitude: passing fifty scores through exp(5s) changes the fused weights (largest change)",
+            {"weights": float(np.abs(plain_weights - bent).max())},
+            1e-12,
+        ),
+        judge(
+            f"The fifth of ten, weight {number(float(flat), 10)} in a flat list, weighs otherwise in one that falls "
+            "off sharply (difference)",
+            {"weights": abs(float(flat - sharp))},
+            1e-12,
+        ),
+        judge(
+            "The temperature of an untied list depends on its length alone and tends to 1/2, so that the rule is close "
+            "to the square of the percentile (distance to 1/2)",
+            {f"{n}": abs(t - 0.5) for n, t, _ in weights if n >= 1000},
+            high=0.0025,
+        ),
+        judge(
+            "The weight of the first passage falls like 3/n, so that a cap on one list changes its weight against "
+            "another (weight times length)",
+            {f"{n}": n * first for n, _, first in weights if n >= 50},
+            2.97,
+            3.03,
+        ),
+    ]
 
 
-def _weights() -> list[list[str]]:
+def _interval(successes: int) -> tuple[float, float]:
+    """Wilson's interval of a share of the hard slice, per cent."""
+    found = binomtest(successes, SLICE).proportion_ci(method="wilson")
+    return 100 * found.low, 100 * found.high
+
+
+def _weights() -> list[tuple[int, float, float]]:
+    """Per list length the temperature and the weight of the first."""
     rows = []
     for length in LENGTHS:
         levels = percentile_rank(np.arange(float(length)))
-        first = float(boltzmann(levels[:, None]).max())
-        rows.append([str(length), number(boltzmann_temperature(levels), 6), number(first, 6)])
+        rows.append((length, boltzmann_temperature(levels), float(boltzmann(levels[:, None]).max())))
     return rows

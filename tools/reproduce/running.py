@@ -12,7 +12,7 @@ from page import Page, p_value, share, table
 from paper import paper_page
 from phasegraph._typing import IntArray
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Dataset, load_dataset, split_by_id
+from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.experiment import THREE, TWO, Table, compare, run_systems
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.runs import write_text
@@ -20,6 +20,7 @@ from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search
 from phasegraph.ranking import cap_ranking
 from published import ablation_page, thresholds_page
 from robust import robust_input, robust_page, standings
+from semflow import can_walk, semflow_page
 from studies import STUDIES, Study
 
 SETS = ("musique", "2wiki")
@@ -52,7 +53,7 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
     root, target = Path(folder), Path(out)
     datasets = _datasets(root, say)
     judged = _judged_sets(root, datasets)
-    published = _published(root, bool(datasets), say)
+    published = _published(root, bool(judged), say)
     pages: list[Page] = []
     figures: dict[str, object] = {}
     tables: dict[str, dict[str, dict[str, Table]]] = {}
@@ -65,6 +66,14 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
         figures[study.name] = {
             name: {part: one.to_dict() for part, one in parts.items()} for name, parts in of_study.items()
         }
+    walked = next((dataset for dataset in judged if can_walk(dataset)), None)
+    if walked is None:
+        say("left out: SemFlowRAG's walk (no data set with embedded facts)")
+    else:
+        say(f"{walked.name}: SemFlowRAG's walk")
+        page, found = semflow_page(walked)
+        pages.append(page)
+        figures[page.name] = {walked.name: {"all": found.to_dict()}}
     return _write(target, [*pages, *_robust(judged, say), paper_page(), *published], figures)
 
 
@@ -130,11 +139,12 @@ def run_studies(
 
 def run_study(study: Study, dataset: Dataset, runs: Mapping[str, SourceRun]) -> dict[str, Table]:
     """One study on both parts of a data set; what is fitted for a part is fitted on the other."""
-    ids = [query.id for query in dataset.queries]
-    rows = {"tune": split_by_id(ids, "tune"), "confirm": split_by_id(ids, "confirm")}
+    rows = dict(study.split(dataset))
     parts = {part: _part(study, runs, wanted) for part, wanted in rows.items()}
     out = {}
-    for part, other in (("tune", "confirm"), ("confirm", "tune")):
+    for part, other in zip(rows, reversed(rows), strict=True):
+        if not len(rows[part]):
+            continue
         inputs = ExperimentInput(dataset.subset(rows[part]), study.limit)
         systems = study.systems(dataset.name, {name: run.rankings for name, run in parts[other].items()})
         answers, left_out = run_systems(inputs, systems, max(measure.k for measure in MEASURES), parts[part])
@@ -169,8 +179,8 @@ def study_page(study: Study, tables: Mapping[str, Mapping[str, Table]]) -> Page:
         lists = f"lists of {study.limit}" + ("" if study.graph_limit is None else ", whole graph lists")
         parts.append(f"**{name}** ({counts} queries, {lists}; W/L and exact McNemar p against {study.baseline})")
         parts.append(_side_by_side(both))
-    finding = FINDINGS.get(study.name)
-    return Page(study.name, study.title, (*parts, finding) if finding else tuple(parts))
+    claims = FINDINGS.get(study.name, ())
+    return Page(study.name, study.title, tuple(parts), tuple(claim.verdict(tables) for claim in claims))
 
 
 def _side_by_side(both: Mapping[str, Table]) -> str:
@@ -189,6 +199,27 @@ def _side_by_side(both: Mapping[str, Table]) -> str:
     return table(columns, rows)
 
 
+INTRO = (
+    "Regenerate with `python tools/reproduce DATA --out docs/reproduction`; no network is used. Every study keeps two "
+    "parts of the queries apart (by the MD5 of their ids); what is fitted for one part is fitted on the other, without "
+    "labels. The graph source is ours, not the papers'. `figures.json` holds every number in full, intervals included."
+)
+
+
+def _tally(pages: Sequence[Page]) -> str:
+    """How many of the claims hold, and which do not."""
+    verdicts = [(page, one) for page in pages for one in page.verdicts]
+    refused = [page for page, one in verdicts if one.holds is False]
+    where = ", ".join(f"[{page.title}]({page.name}.md): {refused.count(page)}" for page in dict.fromkeys(refused))
+    text = (
+        "Below the tables stand claims, most of them the papers', each with the figures that decide it and the bounds "
+        f"it is held to. {sum(one.holds is True for _, one in verdicts)} of {len(verdicts)} hold"
+    )
+    open_ones = sum(one.holds is None for _, one in verdicts)
+    text += f", {open_ones} cannot be decided on this data" if open_ones else ""
+    return text + (f". Refused: {where}." if refused else "; none is refused.")
+
+
 def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -> list[Path]:
     target.mkdir(parents=True, exist_ok=True)
     written = []
@@ -200,6 +231,5 @@ def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -
     write_text(path, json.dumps(figures, indent=1, sort_keys=True, allow_nan=False) + "\n")
     index = target / "README.md"
     links = [f"- [{page.title}]({page.name}.md)" for page in pages]
-    intro = "Regenerate with `python tools/reproduce DATA --out docs/reproduction`; no network is used."
-    write_text(index, "\n\n".join(["# Reproduction", intro, "\n".join(links), FINDINGS["index"]]) + "\n")
+    write_text(index, "\n\n".join(["# Reproduction", INTRO, _tally(pages), "\n".join(links)]) + "\n")
     return [*written, path, index]

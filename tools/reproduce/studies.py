@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from phasegraph._typing import IntArray
 from phasegraph.calibration import Calibrator, ListCalibrator, fit_reference_ecdf
-from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.datasets import Dataset, split_by_id
 from phasegraph.evaluation.experiment import (
     OWN_SYSTEMS,
     THREE,
@@ -23,6 +25,16 @@ from phasegraph.ranking import Ranking
 
 Rankings = Mapping[str, Sequence[Ranking]]
 PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
+DESIGN = {"vector": 1.0, "bm25": 1.0, "graph": 0.35}
+CONSTANTS = (1, 10, 30, 60, 100)
+RARE = 3
+"""A word is rare that stands in so many passages or fewer."""
+
+
+def halves(dataset: Dataset) -> dict[str, IntArray]:
+    """The rows of the tuning and of the confirming queries, by the MD5 of their ids."""
+    ids = [query.id for query in dataset.queries]
+    return {"tune": split_by_id(ids, "tune"), "confirm": split_by_id(ids, "confirm")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +55,8 @@ class Study:
         Hits of the graph, where it is let loose; default `limit`.
     sources : tuple of str
         Sources it fuses.
+    split : callable
+        ``split(dataset) -> rows of the queries by part``, two parts.
     """
 
     name: str
@@ -53,6 +67,7 @@ class Study:
     limit: int = 200
     graph_limit: int | None = None
     sources: tuple[str, ...] = TWO
+    split: Callable[[Dataset], Mapping[str, IntArray]] = halves
 
 
 def configuration(dataset: str) -> tuple[float, int]:
@@ -64,8 +79,10 @@ def _reference(rankings: Rankings) -> dict[str, Calibrator]:
     return {name: fit_reference_ecdf([one.scores for one in rankings[name]]) for name in TWO}
 
 
-def _pipeline(dataset: str, calibrator: str, rule: str, cap: int | None = None, **options: object) -> FusionPipeline:
-    weight, _ = configuration(dataset)
+def _pipeline(
+    dataset: str, calibrator: str, rule: str, cap: int | None = None, *, weight: float | None = None, **options: object
+) -> FusionPipeline:
+    weight = configuration(dataset)[0] if weight is None else weight
     return FusionPipeline(
         calibrator=ListCalibrator(calibrator),
         rule=rule,
@@ -81,7 +98,9 @@ def _own(*names: str) -> list[System]:
 
 def table_one(dataset: str, other: Rankings) -> list[System]:
     """Vectors, RRF and the paper's two configurations."""
-    return _own("vector", "graph", "rrf", "phasegraph", "phasegraph-2wiki", "default")
+    found = _own("vector", "graph", "rrf", "phasegraph", "phasegraph-2wiki", "default")
+    uncapped = _pipeline(dataset, "percentile", "boltzmann", weight=0.3)
+    return [*found, pipeline_system("phasegraph, vector .3, no cap", uncapped, TWO)]
 
 
 def against_rrf(dataset: str, other: Rankings) -> list[System]:
@@ -145,6 +164,8 @@ def caps(dataset: str, other: Rankings) -> list[System]:
 def explosion(dataset: str, other: Rankings) -> list[System]:
     """The whole graph list, thousands long, and what cures it."""
     found = _own("vector", "graph", "rrf")
+    slice_ = _pipeline("", "percentile", "boltzmann", weight=0.3)
+    found.append(pipeline_system("paper's rule, vector .3, no cap", slice_, TWO))
     plain = _pipeline(dataset, "percentile", "boltzmann")
     found.append(pipeline_system("paper's rule, whole graph list", plain, TWO))
     capped = _pipeline(dataset, "percentile", "boltzmann", 30)
@@ -169,6 +190,63 @@ def convex_or_rrf(dataset: str, other: Rankings) -> list[System]:
         ranked = FusionPipeline.reciprocal_rank({"vector": rest, "graph": share, "bm25": rest})
         found.append(pipeline_system(f"weighted rrf of three, graph {share:.2g}", ranked, THREE))
     return [*found, *_own("default", "default-three")]
+
+
+def rank_constants(dataset: str, other: Rankings) -> list[System]:
+    """Reciprocal rank fusion over its one number, at equal weights and at the design record's."""
+    found = _own("vector")
+    for constant in CONSTANTS:
+        equal = FusionPipeline.reciprocal_rank(rank_constant=constant)
+        found.append(pipeline_system(f"rrf, constant {constant}", equal, TWO))
+    for constant in CONSTANTS:
+        design = FusionPipeline.reciprocal_rank(DESIGN, rank_constant=constant)
+        found.append(pipeline_system(f"design record, constant {constant}", design, THREE))
+    return found
+
+
+def exact_matches(dataset: Dataset) -> list[list[str]]:
+    """Per query the passages that hold a quoted phrase of it, or a rare word (of four letters or more, in any case)."""
+    texts = {passage.id: passage.content.casefold() for passage in dataset.passages}
+    holders: dict[str, list[str]] = {}
+    for name, text in texts.items():
+        for word in set(re.findall(r"\w{4,}", text)):
+            holders.setdefault(word, []).append(name)
+    found = []
+    for query in dataset.queries:
+        asked = query.text.casefold()
+        rare = [holders.get(word, []) for word in re.findall(r"\w{4,}", asked)]
+        quoted = [[n for n, text in texts.items() if phrase in text] for phrase in re.findall(r'"([^"]+)"', asked)]
+        found.append(sorted({name for held in (*rare, *quoted) if len(held) <= RARE for name in held}))
+    return found
+
+
+def by_exact_match(dataset: Dataset) -> dict[str, IntArray]:
+    """The rows of the queries that some passage matches exactly, and of the rest."""
+    matched = np.array([bool(held) for held in exact_matches(dataset)], dtype=bool)
+    return {"exact": np.flatnonzero(matched), "rest": np.flatnonzero(~matched)}
+
+
+def exact_bonus(dataset: str, other: Rankings) -> list[System]:
+    """The design record with exact matches as one more ranked source, at several weights."""
+    found = [*_own("vector", "bm25"), replace(OWN_SYSTEMS["weighted-rrf-three"], name="design record")]
+    for weight in (0.35, 1.0, 2.0):
+        pipeline = FusionPipeline.reciprocal_rank({**DESIGN, "exact": weight})
+        found.append(System(f"with exact matches, weight {weight:g}", THREE, _with_exact(pipeline)))
+    return found
+
+
+def _with_exact(pipeline: FusionPipeline) -> Answer:
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+        return [
+            tuple(
+                pipeline.decide(
+                    [*(batch[name][row] for name in THREE), Ranking("exact", held, np.ones(len(held)))], k=k
+                ).ids
+            )
+            for row, held in enumerate(exact_matches(dataset))
+        ]
+
+    return answer
 
 
 WHOLE = 1_000_000
@@ -221,5 +299,26 @@ STUDIES: tuple[Study, ...] = (
         baseline="rrf",
         limit=50,
         sources=THREE,
+    ),
+    Study(
+        "rank-constant",
+        "The rank constant",
+        "The design record calls the constant of reciprocal rank fusion uncritical between 10 and 100. Two sources at "
+        "equal weights, and three at its weights (vectors and BM25 1, graph .35).",
+        rank_constants,
+        limit=50,
+        sources=THREE,
+    ),
+    Study(
+        "exact-match",
+        "Exact matches",
+        "The design record's bonus for an exact match, as one more ranked source. The queries are parted by whether "
+        "any passage matches exactly: holds a phrase that they quote, or a word of theirs that at most "
+        f"{RARE} passages hold. Nothing is fitted.",
+        exact_bonus,
+        baseline="design record",
+        limit=50,
+        sources=THREE,
+        split=by_exact_match,
     ),
 )

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.language_models import FakeListChatModel, FakeListLLM
 from langchain_core.stores import InMemoryStore
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -14,7 +15,7 @@ from langchain_tests.integration_tests import RetrieversIntegrationTests
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, SourceSpec, extractions_of, text_model
 from phasegraph import InvalidInputError
-from phasegraph.graph import GraphSource, build_graph
+from phasegraph.graph import FactIndex, FlowParameters, GraphSource, SemFlowSource, build_graph
 
 PASSAGES = [
     Document("Vertigo is a film by Alfred Hitchcock.", id="film", metadata={"title": "Vertigo"}),
@@ -198,3 +199,24 @@ def test_no_search_waits_for_the_graph_to_be_made_ready():
     third = build_graph(rows)
     PhaseGraphRetriever(graph=GraphSource(third))
     assert "operator" in vars(third)
+
+
+async def test_semflow_is_asked_as_it_is_and_takes_its_texts_from_documents():
+    vectors = [[float(i == j) + 0.1 for j in range(4)] for i in range(4)]
+    texts = [{"id": one.id, "title": one.metadata["title"], "text": one.page_content} for one in PASSAGES]
+    graph = build_graph(texts, embeddings=vectors)
+    facts = FactIndex.of(graph, [("Vertigo", "is by", "Alfred Hitchcock")], [[0.6, 0.8, 0.1, 0.1]])
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=4))
+    store.add_documents(PASSAGES)
+    for parameters in ("paper", "released", FlowParameters(query_weighted=False, abstractness=False, penalty=0.0)):
+        source = SemFlowSource(graph, facts, lambda query: [0.6, 0.8, 0.1, 0.1], parameters)
+        walk = source.search(QUESTION, 50, {})
+        assert len(walk.ids) >= 2
+        shown = EntityGraphRetriever(graph=source, documents=PASSAGES)
+        assert ids_of(shown.invoke(QUESTION)) == list(walk.ids)
+        retriever = PhaseGraphRetriever(vector=store, graph=source)
+        found = retriever.invoke(QUESTION)
+        assert {one.id: one.page_content for one in found} == {one.id: one.page_content for one in PASSAGES}
+        report = {one.source: one for one in retriever.explain(QUESTION).reports}["graph"]
+        assert (report.status, report.hits) == ("ok", len(walk.ids))
+        assert ids_of(await retriever.ainvoke(QUESTION)) == ids_of(found)

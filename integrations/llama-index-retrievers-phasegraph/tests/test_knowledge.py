@@ -4,8 +4,10 @@ import asyncio
 import time
 
 import pytest
+from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.indices.property_graph import LLMSynonymRetriever, PGRetriever, VectorContextRetriever
 from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from llamaindex_stores import CHUNKS, FACTS, Keywords, Listed, Looked, hits, ids_of, listed, property_graph
 
 from llama_index.retrievers.phasegraph import (
@@ -16,7 +18,7 @@ from llama_index.retrievers.phasegraph import (
     read_property_graph,
 )
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
-from phasegraph.graph import GraphSource, build_graph
+from phasegraph.graph import FactIndex, FlowParameters, GraphSource, SemFlowSource, build_graph
 
 
 @pytest.fixture
@@ -235,6 +237,34 @@ def test_a_source_of_the_core_is_asked_as_it_is():
     found = retriever.retrieve("Where was the director of Vertigo born?")
     assert {hit.node_id: hit.text for hit in found}["man"] == nodes[1].text
     assert "path" in found[0].metadata["phasegraph"]["sources"]["graph"]["evidence"]
+
+
+async def test_semflow_is_asked_as_it_is_and_takes_its_texts_from_nodes():
+    nodes = walked()[1]
+    vectors = {node.id_: [float(i == j) + 0.1 for j in range(3)] for i, node in enumerate(nodes)}
+    graph = build_graph(
+        [{"id": n.id_, "title": n.metadata["title"], "text": n.text} for n in nodes], embeddings=list(vectors.values())
+    )
+    facts = FactIndex.of(graph, [("Vertigo", "is by", "Alfred Hitchcock")], [[0.6, 0.8, 0.1]])
+    for node in nodes:
+        node.embedding = vectors[node.id_]
+    index = VectorStoreIndex(nodes, embed_model=MockEmbedding(embed_dim=3))
+    question = "Where was the director of Vertigo born?"
+    for parameters in ("paper", "released", FlowParameters(query_weighted=False, abstractness=False, penalty=0.0)):
+        source = SemFlowSource(graph, facts, lambda query: [0.6, 0.8, 0.1], parameters)
+        walk = source.search(question, 50, {})
+        assert len(walk.ids) >= 2
+        alone = EntityGraphRetriever(source, nodes)
+        assert ids_of(alone.retrieve(question)) == list(walk.ids)
+        assert {hit.node_id: hit.text for hit in alone.retrieve(question)}["man"] == nodes[1].text
+        retriever = CalibratedFusionRetriever(vector=index, graph=source)
+        found = retriever.retrieve(question)
+        assert {hit.node_id: hit.text for hit in found} == {node.id_: node.text for node in nodes}
+        report = {one.source: one for one in retriever.explain(question).reports}["graph"]
+        assert (report.status, report.hits) == ("ok", len(walk.ids))
+        assert ids_of(await retriever.aretrieve(question)) == ids_of(found)
+    with pytest.raises(InvalidInputError, match="SemFlowSource cannot be filtered"):
+        alone.within(MetadataFilters(filters=[MetadataFilter(key="title", value="Vertigo")]))
 
 
 def test_built_from_nodes_it_embeds_them_and_the_query():

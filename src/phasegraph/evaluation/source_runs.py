@@ -17,7 +17,13 @@ from phasegraph.calibration import min_max
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, build_graph
-from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, SemanticFlow, abstractness, truncated_min_max
+from phasegraph.graph.experimental.semflow import (
+    SEMFLOW_PARAMETERS,
+    FlowParameters,
+    SemanticFlow,
+    abstractness,
+    truncated_min_max,
+)
 from phasegraph.graph.linking import RESETS
 from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.graph.source import GraphSource
@@ -95,21 +101,29 @@ class HippoWalk:
 
 
 class FlowWalk:
-    """SemFlowRAG's walk: downhill in abstractness, weighted by the query, with the paper's numbers."""
+    """SemFlowRAG's walk: downhill in abstractness, weighted by the query, by default with the paper's numbers."""
 
-    def __init__(self, dataset: Dataset) -> None:
-        self.dataset, self.facts = dataset, load_facts(dataset)
-        self.parameters = SEMFLOW_PARAMETERS["paper"]
-        heights = truncated_min_max(abstractness(self.facts.mentions, dataset.passage_vectors))
-        self.flow = SemanticFlow.from_links(self.facts.links, self.facts.mentions, heights, self.parameters)
+    def __init__(self, dataset: Dataset, parameters: FlowParameters = SEMFLOW_PARAMETERS["paper"]) -> None:
+        self.dataset, self.facts, self.parameters = dataset, load_facts(dataset), parameters
+        self.heights = truncated_min_max(abstractness(self.facts.mentions, dataset.passage_vectors))
+        self.walker: SemanticFlow | WalkOperator
+        if parameters.directed:
+            self.walker = SemanticFlow.from_links(self.facts.links, self.facts.mentions, self.heights, parameters)
+        else:
+            self.walker = WalkOperator.from_adjacency(hippo_adjacency(self.facts, parallel=False))
+
+    def nodes(self, row: int) -> FloatArray:
+        """(E + P,) array: mass of each entity, then of each passage, for one query."""
+        chosen, walker = self.parameters, self.walker
+        seeds, passages = _seeds(self.dataset, self.facts, row, chosen.facts, chosen.entity_seeds)
+        reset = np.concatenate([seeds, chosen.passage_weight * min_max(passages)])
+        if isinstance(walker, SemanticFlow):
+            return walker.walk(walker.relevance(passages), reset, method="power", tolerance=1e-8).mass
+        return personalized_pagerank(walker, reset, follow_probability=chosen.follow_probability, tolerance=1e-8).mass
 
     def masses(self, row: int) -> FloatArray:
         """(P,) array: mass of each passage for one query."""
-        chosen = self.parameters
-        seeds, passages = _seeds(self.dataset, self.facts, row, chosen.facts, chosen.entity_seeds)
-        reset = np.concatenate([seeds, chosen.passage_weight * min_max(passages)])
-        walked = self.flow.walk(self.flow.relevance(passages), reset, method="power", tolerance=1e-8)
-        return walked.mass[len(seeds) :]
+        return self.nodes(row)[len(self.heights) :]
 
 
 def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -> tuple[FloatArray, FloatArray]:

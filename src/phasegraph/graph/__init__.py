@@ -8,9 +8,9 @@ from phasegraph.graph.building import graph_of_documents as graph_of_documents
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
-from phasegraph.graph.experimental.semflow import SemFlowSource
+from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
 from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.linking import LinkSettings
+from phasegraph.graph.linking import FactIndex, LinkSettings
 from phasegraph.graph.rules import RuleExtractor
 from phasegraph.graph.source import GraphSource, WalkSettings
 from phasegraph.graph.source import not_a_graph as not_a_graph
@@ -28,6 +28,8 @@ __all__ = [
     "EdgeWeights",
     "EntityGraph",
     "Extraction",
+    "FactIndex",
+    "FlowParameters",
     "Gazetteer",
     "GraphIndex",
     "GraphSource",

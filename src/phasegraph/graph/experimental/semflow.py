@@ -190,7 +190,13 @@ class FlowParameters:
     Parameters
     ----------
     directed : bool
-        Whether edges are directed and weighted by the query at all.
+        Whether edges are directed and weighted by the query at all; False is HippoRAG 2's undirected walk, in which
+        only `follow_probability` and what seeds the walk count.
+    query_weighted : bool
+        Whether a link weighs by the query's relevance to its target; False takes 1 for every entity (an ablation).
+    abstractness : bool
+        Whether entities differ in abstractness; False takes the same for all (an ablation), so that every link counts
+        as downhill and costs no penalty.
     penalty : float
         Price of a unit of difference in abstractness (the paper's lambda), at least 0.
     down_share : float
@@ -212,6 +218,8 @@ class FlowParameters:
     """
 
     directed: bool = True
+    query_weighted: bool = True
+    abstractness: bool = True
     penalty: float = 1.0
     down_share: float = 0.9
     floor: float = 1e-6
@@ -223,7 +231,8 @@ class FlowParameters:
     passage_weight: float = 0.08
 
     def __post_init__(self) -> None:
-        check_flag("directed", self.directed)
+        for name in ("directed", "query_weighted", "abstractness"):
+            check_flag(name, getattr(self, name))
         check_range("penalty", self.penalty)
         check_range("down_share", self.down_share, 0, 1, ends="()")
         check_range("floor", self.floor, ends="(]")
@@ -451,7 +460,10 @@ class SemanticFlow:
             raise InvalidInputError(
                 f"mentions must have one column per entity ({len(heights)}); got {members.shape[0]}"
             )
-        return cls(flow_arrays(links, members, heights, chosen), members, chosen)
+        if not chosen.directed:
+            raise InvalidInputError("parameters must be directed: an undirected walk is no semantic flow")
+        levels = heights if chosen.abstractness else np.zeros_like(heights)
+        return cls(flow_arrays(links, members, levels, chosen), members, chosen)
 
     @property
     def size(self) -> int:
@@ -520,7 +532,8 @@ class SemanticFlow:
             raise InvalidInputError(
                 f"relevance must have one value per entity ({self.members.shape[0]}); got {len(given)}"
             )
-        return FlowTransitions(self.arrays, given, self.parameters.floor)
+        weights = given if self.parameters.query_weighted else np.ones_like(given)
+        return FlowTransitions(self.arrays, weights, self.parameters.floor)
 
 
 @dataclass(frozen=True, eq=False)

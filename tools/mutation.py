@@ -1,0 +1,134 @@
+"""How many small faults the tests notice: a bounded mutation run over the code whose answers nobody recomputes by hand.
+
+    pip install cosmic-ray==8.7.0
+    python tools/mutation.py --sample 60 --out mutation.jsonl
+
+cosmic-ray plants one fault at a time (another operator, another number, a condition turned round) in a copy of the
+committed tree and runs the tests of that part until the first fails. A fault that no test notices survives; a line for
+each mutant, with the changed lines of the survivors, is printed and written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+FAST = "-x -q -p no:cacheprovider -p pytest_asyncio.plugin -p pytest_timeout -p _hypothesis_pytestplugin"
+TARGETS = {
+    "significance": (
+        ["src/phasegraph/evaluation/significance.py"],
+        "src/phasegraph/evaluation/significance.py tests/evaluation/test_significance.py",
+    ),
+    "acceptance": (["src/phasegraph/acceptance"], "src/phasegraph/acceptance tests/acceptance"),
+    "reproduce": (["tools/reproduce"], "tests/reproduce -m 'not slow'"),
+}
+"""By name: what is mutated, and the tests that should notice."""
+LEFT_OUT = ["core/ReplaceBinaryOperator_BitOr_.*"]
+"""``X | None`` in annotations, which nothing evaluates."""
+LIMIT = 900.0
+"""Seconds for one run of the tests; what is cut off counts as noticed."""
+
+
+def is_operator(path: Path, line: int, column: int) -> bool:
+    """Whether a binary operator stands there: cosmic-ray also takes the ``/`` and ``*`` of signatures for one."""
+    nodes = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.BinOp)]
+    return any(
+        (node.left.end_lineno, node.left.end_col_offset) <= (line, column) < (node.right.lineno, node.right.col_offset)
+        for node in nodes
+    )
+
+
+def mutants(name: str, tree: Path, sample: int, seed: int) -> Iterator[dict[str, object]]:
+    """What became of a random sample of the mutants of one target."""
+    modules, tests = TARGETS[name]
+    session, config = tree / "session.sqlite", tree / "cosmic-ray.toml"
+    session.unlink(missing_ok=True)
+    config.write_text(
+        f"[cosmic-ray]\nmodule-path = {json.dumps(modules)}\ntimeout = {LIMIT}\nexcluded-modules = []\n"
+        f"test-command = {json.dumps(f'{sys.executable} -m pytest {FAST} {tests}')}\n"
+        '[cosmic-ray.distributor]\nname = "local"\n'
+        f"[cosmic-ray.filters.operators-filter]\nexclude-operators = {json.dumps(LEFT_OUT)}\n"
+    )
+    _run("cosmic-ray", "init", config, session, tree=tree)
+    _run("cr-filter-operators", session, config, tree=tree)
+    with sqlite3.connect(session) as store:
+        skipped = {job for (job,) in store.execute("select job_id from work_results")}
+        places = "module_path, start_pos_row, start_pos_col, operator_name, occurrence, job_id"
+        jobs = []
+        for path, line, column, operator, _, job in store.execute(
+            f"select {places} from mutation_specs order by {places}"
+        ):
+            if "BinaryOperator" in operator and not is_operator(tree / path, line, column):
+                skipped.add(job)
+            if job not in skipped:
+                jobs.append(job)
+        chosen = set(random.Random(seed).sample(jobs, min(sample, len(jobs))))
+        for table in ("work_results", "mutation_specs", "work_items"):
+            store.executemany(f"delete from {table} where job_id = ?", [(j,) for j in {*jobs, *skipped} - chosen])
+    print(f"{name}: {len(chosen)} of {len(jobs)} mutants", flush=True)
+    _run("cosmic-ray", "baseline", config, tree=tree)  # tests that fail without any fault would notice every fault
+    _run("cosmic-ray", "exec", config, session, tree=tree)
+    with sqlite3.connect(session) as store:
+        columns = "module_path, start_pos_row, definition_name, operator_name, test_outcome, diff, output"
+        joined = "mutation_specs join work_results using (job_id)"
+        for row in store.execute(f"select {columns} from {joined} order by 1, 2"):
+            path, line, inside, operator, outcome, diff, output = row
+            changed = [text for text in diff.splitlines() if text[:1] in "+-" and text[:3] not in ("+++", "---")]
+            yield {
+                "target": name,
+                "path": path,
+                "line": line,
+                "inside": inside,
+                "operator": operator.removeprefix("core/"),
+                "outcome": "timeout" if output == "timeout" else outcome.lower(),
+                "change": changed,
+            }
+
+
+def _run(program: str, *arguments: object, tree: Path) -> None:
+    path = shutil.which(program)
+    if path is None:
+        raise SystemExit(f"{program} is not on the PATH; pip install cosmic-ray==8.7.0")
+    env = {"PYTHONPATH": f"{tree / 'src'}", "PATH": "/usr/bin:/bin", "HOME": str(tree), "OMP_NUM_THREADS": "1"}
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # half of the time of a short run
+    subprocess.run([path, *map(str, arguments)], cwd=tree, env=env, check=True, stdout=subprocess.DEVNULL)
+
+
+def main() -> None:
+    """Run, print the score of each target and its survivors."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("targets", nargs="*", default=[], help=f"of {', '.join(TARGETS)}; default all")
+    parser.add_argument("--sample", type=int, default=60, help="mutants of each target")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    chosen = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        tree = Path(folder)
+        packed = subprocess.run(["git", "-C", ROOT, "archive", "HEAD"], check=True, capture_output=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            archive.extractall(tree, filter="data")
+        for name in chosen.targets or TARGETS:
+            found = list(mutants(name, tree, chosen.sample, chosen.seed))
+            alive = [one for one in found if one["outcome"] == "survived"]
+            print(f"{name}: {len(found) - len(alive)} of {len(found)} noticed", flush=True)
+            for one in alive:
+                print(f"  {one['path']}:{one['line']} {one['operator']}", *one["change"], sep="\n    ", flush=True)
+            if chosen.out is not None:
+                with chosen.out.open("a", encoding="utf-8") as handle:
+                    handle.writelines(json.dumps(one) + "\n" for one in found)
+
+
+if __name__ == "__main__":
+    main()

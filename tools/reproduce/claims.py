@@ -1,0 +1,146 @@
+"""What may be concluded: a sentence with the figures that decide it, and the bounds they must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+from phasegraph.evaluation.experiment import Table
+from phasegraph.evaluation.measures import Measure
+
+Shown = Callable[[float], str]
+Tables = Mapping[str, Mapping[str, Table]]
+"""By data set and part."""
+RECALL, LAST = Measure("Recall", 5), Measure("LastHop", 10)
+
+
+def points(value: float) -> str:
+    """A difference in points."""
+    return f"{value:+.1f}"
+
+
+def plain(value: float) -> str:
+    """Any number, three significant digits."""
+    return f"{value:.3g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A sentence, decided.
+
+    Parameters
+    ----------
+    holds : bool or None
+        None where no figure is there to decide it.
+    text : str
+        The verdict, the sentence, the figures and their bounds.
+    """
+
+    holds: bool | None
+    text: str
+
+
+def judge(
+    says: str, figures: Mapping[str, float], low: float = -inf, high: float = inf, shown: Shown = plain
+) -> Verdict:
+    """Decide a sentence: it holds where every figure that is a number lies within the bounds, ends included.
+
+    Examples
+    --------
+    >>> judge("The rules agree to a point", {"one": 0.4, "two": -0.2}, -1, 1, points).text
+    '**Holds.** The rules agree to a point (one +0.4, two -0.2; must be -1.0 to +1.0).'
+    >>> judge("The rules agree to a point", {"one": 0.4, "two": 3}, -1, 1, points).text
+    '**Refused on two.** The rules agree to a point (one +0.4, two +3.0; must be -1.0 to +1.0).'
+    """
+    known = {where: figure for where, figure in figures.items() if figure == figure}
+    if not known:
+        return Verdict(None, f"**Not decided.** {says} (no figures).")
+    failing = [where for where, figure in known.items() if not low <= figure <= high]
+    found = ", ".join(f"{where} {shown(figure)}" for where, figure in known.items())
+    if low == high:
+        asked = shown(low)
+    elif low == -inf:
+        asked = f"at most {shown(high)}"
+    else:
+        asked = f"at least {shown(low)}" if high == inf else f"{shown(low)} to {shown(high)}"
+    start = "Holds" if not failing else "Refused" if len(failing) == len(known) else f"Refused on {', '.join(failing)}"
+    return Verdict(not failing, f"**{start}.** {says} ({found}; must be {asked}).")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A sentence about every table of a study.
+
+    Parameters
+    ----------
+    says : str
+    figure : callable
+        ``figure(table) -> float``; NaN where the table cannot tell.
+    low, high : float
+        The bounds within which the sentence holds, ends included.
+    only : str, default ""
+        Data sets whose name starts so.
+    part : str, optional
+        That part of the queries.
+    shown : callable
+    """
+
+    says: str
+    figure: Callable[[Table], float]
+    low: float = -inf
+    high: float = inf
+    only: str = ""
+    part: str | None = None
+    shown: Shown = points
+
+    def verdict(self, tables: Tables) -> Verdict:
+        """Decide it on every data set and part."""
+        figures = {
+            f"{name} {part}": self.figure(one)
+            for name, both in tables.items()
+            if name.startswith(self.only)
+            for part, one in both.items()
+            if self.part in (None, part)
+        }
+        return judge(self.says, figures, self.low, self.high, self.shown)
+
+
+def mean(table: Table, system: str, measure: Measure = RECALL) -> float:
+    """What a system reaches, in points."""
+    return 100 * table[system].means[measure]
+
+
+def gap(system: str, other: str, measure: Measure = RECALL) -> Callable[[Table], float]:
+    """How many points a system is above another."""
+    return lambda table: mean(table, system, measure) - mean(table, other, measure)
+
+
+def highest(*gaps: Callable[[Table], float]) -> Callable[[Table], float]:
+    """The largest of several figures."""
+    return lambda table: max(one(table) for one in gaps)
+
+
+def lowest(*gaps: Callable[[Table], float]) -> Callable[[Table], float]:
+    """The smallest of several figures."""
+    return lambda table: min(one(table) for one in gaps)
+
+
+def spread(*systems: str) -> Callable[[Table], float]:
+    """Points of Recall@5 between the best and the worst of some systems."""
+    return lambda table: max(mean(table, one) for one in systems) - min(mean(table, one) for one in systems)
+
+
+def p_of(system: str, measure: Measure = LAST, *, corrected: bool = False) -> Callable[[Table], float]:
+    """The exact McNemar p of a system against the baseline, or Holm's correction of it over the table."""
+    return lambda table: (table[system].p_holm if corrected else table[system].p)[measure]
+
+
+def changed(system: str, measure: Measure = LAST) -> Callable[[Table], float]:
+    """How many queries a system wins or loses against the baseline."""
+    return lambda table: table[system].wins[measure] + table[system].losses[measure]
+
+
+def differing(system: str, other: str) -> Callable[[Table], float]:
+    """How many queries two systems answer with other ids, or in another order."""
+    return lambda table: sum(ids != table.found[other][query] for query, ids in table.found[system].items())
