@@ -22,6 +22,7 @@ from phasegraph.cli.output import (
 )
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
+from phasegraph.rescoring import require_lightgbm
 from phasegraph.tuning import Tuning
 from phasegraph.tuning import tune as tune_pipeline
 
@@ -35,6 +36,9 @@ def tune(
     keep_unconfirmed: Annotated[
         bool, typer.Option(help="Write the best of the tuning part even if its gain was not confirmed.")
     ] = False,
+    rescore: Annotated[
+        bool, typer.Option("--rescore", help="Try learned corrections of the fused order, too; needs LightGBM.")
+    ] = False,
     json_to: JsonTo = None,
 ) -> None:
     """Tune on one half of the judged queries and confirm on the half never looked at."""
@@ -43,6 +47,8 @@ def tune(
         raise typer.BadParameter(f"sources must be among {', '.join(SOURCES)}; got {sources!r}")
     goal = measure_of(measure)
     check_outputs(out=out, json=json_to)
+    if rescore:
+        require_lightgbm()
     dataset = load_dataset(folder)
     runs = search_sources(ExperimentInput(dataset, limit, progress=progress), names)
     found = tune_pipeline(
@@ -51,6 +57,7 @@ def tune(
         [dataset.context(row, [runs[name].rankings[row] for name in names]) for row in range(len(dataset.queries))],
         measure=goal,
         sizes=dict.fromkeys(names, len(dataset.passages)),
+        rescore=rescore,
         progress=progress,
     )
     (found.chosen if keep_unconfirmed else found.pipeline).save(out)
