@@ -43,8 +43,8 @@ def ranking_features(candidates: Candidates, values: FloatArray, fused: FloatArr
     Returns
     -------
     (n, f) array of float
-        Per candidate, for the fused value and every source: the value, the rank (one more than the list is long where
-        it lacks the candidate) and the gap to the top; how many sources have it in their first 5, first 10 and at
+        Per candidate, for the fused value and every source: the value, the rank (one more than the list is long, and
+        at least 11, where it lacks the candidate) and the gap to the top; how many sources have it in their first 5, first 10 and at
         all; its best rank and the sum of its reciprocal ranks. Per query, the same in every row: for the fused value
         and every source the effective number of the first 20, the top value, and its fall to the 5th and the 10th;
         how many of their first 10 every two sources share; n.
@@ -60,7 +60,7 @@ def ranking_features(candidates: Candidates, values: FloatArray, fused: FloatArr
     ranks = np.empty((count, 1 + len(candidates.sources)))
     ranks[top_order(fused, candidates.ids), 0] = np.arange(1, count + 1)
     for column, rows in enumerate(candidates.positions, start=1):
-        ranks[:, column] = len(rows) + 1
+        ranks[:, column] = max(len(rows), _HEAD) + 1
         ranks[rows, column] = np.arange(1, len(rows) + 1)
     every = np.column_stack([fused, values])
     falling = -np.sort(-every, axis=0)[:_TOP]
@@ -116,10 +116,15 @@ class Rescorer:
     value: FloatArray
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sources", check_names("sources", self.sources))
+        names = check_names("sources", self.sources)
+        if not names or list(names) != sorted(set(names)):
+            raise InvalidInputError(f"sources must be ascending names, each once; got {names}")
+        object.__setattr__(self, "sources", names)
         for one in fields(self)[1:]:
             array = check_flat(one.name, getattr(self, one.name))
             if one.name not in ("threshold", "value"):
+                if (array != np.floor(array)).any():
+                    raise InvalidInputError(f"{one.name} must hold whole numbers; got {getattr(self, one.name)!r:.80}")
                 array = array.astype(np.intp)
             array.setflags(write=False)
             object.__setattr__(self, one.name, array)
