@@ -44,10 +44,10 @@ def ranking_features(candidates: Candidates, values: FloatArray, fused: FloatArr
     -------
     (n, f) array of float
         Per candidate, for the fused value and every source: the value, the rank (one more than the list is long, and
-        at least 11, where it lacks the candidate) and the gap to the top; how many sources have it in their first 5, first 10 and at
-        all; its best rank and the sum of its reciprocal ranks. Per query, the same in every row: for the fused value
-        and every source the effective number of the first 20, the top value, and its fall to the 5th and the 10th;
-        how many of their first 10 every two sources share; n.
+        at least 11, where it lacks the candidate) and the gap to the top; how many sources have it in their first 5,
+        first 10 and at all; its best rank and the sum of its reciprocal ranks. Per query, the same in every row: for
+        the fused value and every source the effective number of the first 20, the top value, and its fall to the 5th
+        and the 10th; how many of their first 10 every two sources share; n.
 
     Examples
     --------

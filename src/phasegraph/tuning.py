@@ -203,7 +203,11 @@ def _fit(values: FloatArray, labels: FloatArray, ridge: float) -> FloatArray:
 
 
 def learn_rescorer(
-    pipeline: FusionPipeline, rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement], /
+    pipeline: FusionPipeline,
+    rankings: Mapping[str, Sequence[Ranking]],
+    judgements: Sequence[Judgement],
+    contexts: Mapping[str, Context] | None = None,
+    /,
 ) -> Rescorer:
     """Fit a re-scorer of a pipeline's fused values to judged queries.
 
@@ -214,6 +218,8 @@ def learn_rescorer(
     rankings : mapping of str to sequence of Ranking
         Per source its answers, one per judgement; as long as they will be when the re-scorer is used.
     judgements : sequence of Judgement
+    contexts : mapping of str to Context, optional
+        By the query's id what deciding reads of it, as the weights of the default do.
 
     Returns
     -------
@@ -235,7 +241,7 @@ def learn_rescorer(
     plain = replace(pipeline, rescorer=None, priors=(), consensus_bonus=0.0, accept=None, selection=None)
     found = []
     for row, judgement in enumerate(judgements):
-        short = plain.shortlist([rankings[name][row] for name in names])
+        short = plain.shortlist([rankings[name][row] for name in names], (contexts or {}).get(judgement.query))
         gold = judgement.passages
         relevant = np.array([passage in gold for passage in short.candidates.ids], dtype=np.float64)
         if short.candidates.sources == names and relevant.any():
@@ -310,16 +316,16 @@ def candidates(sources: Sequence[str], *, sizes: Mapping[str, int] | None = None
     return tuple(found)
 
 
-def rescored(candidate: Candidate) -> Candidate:
-    """A configuration with a re-scorer of its fused values.
+def rescored(candidate: Candidate, contexts: Mapping[str, Context]) -> Candidate:
+    """A configuration with a re-scorer of its fused values; `contexts` by the query's id.
 
-    >>> rescored(candidates(["vector"])[0]).name
+    >>> rescored(candidates(["vector"])[0], {}).name
     'default, re-scored'
     """
 
     def fit(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
         base = candidate.fit(rankings, judgements)
-        return replace(base, rescorer=learn_rescorer(base, rankings, judgements))
+        return replace(base, rescorer=learn_rescorer(base, rankings, judgements, contexts))
 
     return Candidate(f"{candidate.name}, re-scored", fit, fitted=True)
 
@@ -485,12 +491,16 @@ class _Part:
         found = {
             judgement.query: pipeline.decide(
                 [self.rankings[name][row] for name in names],
-                text if isinstance(text, Context) else Context(query=text),
+                _context(text),
                 k=measure.k,
             ).ids
             for row, (judgement, text) in enumerate(zip(self.judgements, self.texts, strict=True))
         }
         return score_run(found, self.judgements, measure)
+
+
+def _context(given: str | Context) -> Context:
+    return given if isinstance(given, Context) else Context(query=given)
 
 
 def tune(
@@ -578,7 +588,8 @@ def tune(
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
     if rescore:
-        more = tuple(rescored(tried[place]) for place in sorted({0, int(np.nanargmax(means))}))
+        contexts = {one.query: _context(text) for one, text in zip(tuning.judgements, tuning.texts, strict=True)}
+        more = tuple(rescored(tried[place], contexts) for place in sorted({0, int(np.nanargmax(means))}))
         means = np.append(means, [_out_of_fold(one, tuning, folds, goal) for one in more])
         tried += more
     best, unfitted = int(np.nanargmax(means)), int(np.isnan(means).sum())

@@ -19,7 +19,6 @@ from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.significance import paired_bootstrap, sign_flip
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
-from phasegraph.priors import Context
 from phasegraph.tuning import FOLDS, learn_rescorer
 
 MEASURES = (Measure("Recall", 5), Measure("Recall", 10))
@@ -30,16 +29,17 @@ def measured(folder, names, limit):
     data = load_dataset(folder)
     runs = search_sources(ExperimentInput(data, limit), names)
     judged, plain = data.judgements, FusionPipeline()
+    rows = [[runs[name].rankings[row] for name in names] for row in range(len(judged))]
+    contexts = {one.query: data.context(row, rows[row]) for row, one in enumerate(judged)}
     answers = {False: {}, True: {}}
     for fold in np.array_split(np.random.default_rng(0).permutation(len(judged)), FOLDS):
         train = np.setdiff1d(np.arange(len(judged)), fold).tolist()
         lists = {name: [runs[name].rankings[row] for row in train] for name in names}
-        learned = replace(plain, rescorer=learn_rescorer(plain, lists, [judged[row] for row in train]))
+        rescorer = learn_rescorer(plain, lists, [judged[row] for row in train], contexts)
         for row in fold.tolist():
-            query = Context(query=data.queries[row].text)
-            for rescored, pipeline in ((False, plain), (True, learned)):
-                found = pipeline.decide([runs[name].rankings[row] for name in names], query)
-                answers[rescored][judged[row].query] = found.ids
+            query = judged[row].query
+            for rescored, pipeline in ((False, plain), (True, replace(plain, rescorer=rescorer))):
+                answers[rescored][query] = pipeline.decide(rows[row], contexts[query]).ids
     return {str(one): [score_run(answers[which], judged, one) for which in (False, True)] for one in MEASURES}
 
 
