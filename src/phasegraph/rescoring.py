@@ -181,7 +181,7 @@ def require_lightgbm() -> Any:
     """LightGBM, or MissingDependencyError with the line that installs it."""
     try:
         import lightgbm
-    except ImportError as error:
+    except (ImportError, OSError) as error:  # OSError: the library it loads (libgomp) is missing
         raise MissingDependencyError("fitting a re-scorer needs LightGBM; pip install 'phasegraph[rescore]'") from error
     return lightgbm
 
