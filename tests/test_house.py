@@ -21,8 +21,8 @@ INTEGRATIONS = [
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
     "_typing", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "acceptance",
-    "selection", "serialization", "result", "pipeline", "sources", "retrieval", "graph", "neo4j", "evaluation",
-    "tuning", "testing", "cli",
+    "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval", "graph", "neo4j",
+    "evaluation", "tuning", "testing", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {

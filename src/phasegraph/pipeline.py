@@ -46,6 +46,7 @@ from phasegraph.ranking import (
     pool,
     top_order,
 )
+from phasegraph.rescoring import Rescorer, ranking_features
 from phasegraph.result import Reason, Result
 from phasegraph.selection import SelectionPolicy, SelectionResult, scaled_relevance
 from phasegraph.serialization import read_document, write_document
@@ -232,6 +233,22 @@ def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
         for report in reports
         if report.drifted
     )
+
+
+def left_out(rescorer: Rescorer | None, candidates: Candidates) -> tuple[str, ...]:
+    """A line where a re-scorer is not used, since other sources answered than it was fitted on."""
+    if rescorer is None or candidates.sources == rescorer.sources or not candidates.ids:
+        return ()
+    fitted, answered = ", ".join(rescorer.sources), ", ".join(candidates.sources)
+    return (f"the re-scorer is left out of this answer: it was fitted on {fitted}, and {answered} answered",)
+
+
+def features_of(
+    candidates: Candidates, found: Sequence[Calibrated], values: FloatArray, fused: FloatArray
+) -> FloatArray:
+    """What a re-scorer sees of fused candidates; values that a rule left NaN are filled in."""
+    missing = np.array(list(map(_MISSING, found)))
+    return ranking_features(candidates, np.where(np.isnan(values), missing, values), fused)
 
 
 LEAST_QUERIES = 20
@@ -467,7 +484,10 @@ class Shortlist:
             agreement=agreed,
             degraded=self.degraded,
             reason=self._reason(),
-            warnings=disagreements(agreed, self.pipeline.min_agreement) + drifts(self.reports) + warned,
+            warnings=disagreements(agreed, self.pipeline.min_agreement)
+            + drifts(self.reports)
+            + left_out(self.pipeline.rescorer, self.candidates)
+            + warned,
             extras=extras,
         )
 
@@ -580,6 +600,9 @@ _PAPER: Mapping[str, tuple[float, int | None, PoolCapMode]] = {
 _ADR_WEIGHTS = MappingProxyType({"lexical": 1.0, "vector": 1.0, "graph": 0.35})
 _CONVEX_WEIGHTS = MappingProxyType({"vector": 0.8, "lexical": 0.2})
 _SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrgetter("missing")
+_PARTS: Mapping[str, Any] = MappingProxyType(
+    {"accept": AcceptancePolicy, "selection": SelectionPolicy, "rescorer": Rescorer}
+)
 _PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
 
@@ -636,6 +659,9 @@ class FusionPipeline:
         returned. Default: everything is accepted.
     selection : SelectionPolicy, optional
         Which k of the 50 best accepted go together; default the k best.
+    rescorer : Rescorer, optional
+        Learned corrections, added to the fused value as a bonus where exactly its sources answered; made by
+        ``phasegraph tune --rescore``.
     k : int, default 10
         Results returned; >= 0. It changes neither scores nor, without a selection, order.
     strict : bool, default False
@@ -671,6 +697,7 @@ class FusionPipeline:
     priors: tuple[Prior, ...] = ()
     accept: AcceptancePolicy | None = None
     selection: SelectionPolicy | None = None
+    rescorer: Rescorer | None = None
     k: int = 10
     strict: bool = False
     min_agreement: Mapping[tuple[str, str], float] = field(default_factory=dict, hash=False)
@@ -696,7 +723,7 @@ class FusionPipeline:
         put(self, "priors", check_priors(self.priors))
         if self.weights is not None and self._exact_match is not None and EXACT_MATCH in self.weights:
             raise InvalidInputError(f"weights must not name {EXACT_MATCH!r}: its weight is that of ExactMatchBonus")
-        for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
+        for name, kind in _PARTS.items():
             if not isinstance(getattr(self, name), kind | None):
                 raise InvalidTypeError(f"{name} must be a {kind.__name__} or None; got {getattr(self, name)!r}")
         put(self, "k", check_count("k", self.k))
@@ -978,6 +1005,10 @@ class FusionPipeline:
         weighed = Weighed()
         if self.priors or self.consensus_bonus > 0:
             weighed = self._weigh(candidates, total, context, readings)
+        if self.rescorer is not None and self.rescorer.sources == candidates.sources:
+            corrections = self.rescorer(features_of(candidates, found, values, total))
+            bonuses = corrections if weighed.bonuses is None else weighed.bonuses + corrections
+            weighed = replace(weighed, bonuses=bonuses)
         if weighed.bonuses is not None:
             total = total + weighed.bonuses
         final = total if weighed.factors is None else with_prior(total, weighed.factors)
@@ -1112,8 +1143,9 @@ class FusionPipeline:
         state["weights"] = None if self.weights is None else dict(self.weights)
         state["calibrator"] = dict(self.calibrator.to_dict())
         state["calibrators"] = {name: dict(one.to_dict()) for name, one in self.calibrators.items()}
-        state["accept"] = None if self.accept is None else self.accept.to_dict()
-        state["selection"] = None if self.selection is None else self.selection.to_dict()
+        for name in _PARTS:
+            part = getattr(self, name)
+            state[name] = None if part is None else part.to_dict()
         state["min_agreement"] = [[*pair, share] for pair, share in self.min_agreement.items()]
         state["priors"] = [dict(prior.to_dict()) for prior in self.priors]
         return state
@@ -1209,9 +1241,8 @@ def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
         "calibrator",
         "calibrators",
         "priors",
-        "accept",
-        "selection",
         "min_agreement",
+        *_PARTS,
     }
     unknown = sorted(set(state) - known)
     if unknown:
@@ -1223,7 +1254,7 @@ def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
     fields["calibrators"] = {
         name: calibrator_from_dict(_mapping(f"calibrators[{name!r}]", one)) for name, one in own.items()
     }
-    for name, kind in (("accept", AcceptancePolicy), ("selection", SelectionPolicy)):
+    for name, kind in _PARTS.items():
         if fields.get(name) is not None:
             fields[name] = kind.from_dict(_mapping(name, fields[name]))
     fields["min_agreement"] = {(one[0], one[1]): one[2] for one in _rows("min_agreement", fields)}

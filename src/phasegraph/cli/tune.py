@@ -24,6 +24,7 @@ from phasegraph.cli.output import (
 )
 from phasegraph.evaluation.datasets import Dataset, split_rows
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
+from phasegraph.rescoring import require_lightgbm
 from phasegraph.tuning import Tuning
 from phasegraph.tuning import tune as tune_pipeline
 
@@ -41,6 +42,9 @@ def tune(
     keep_unconfirmed: Annotated[
         bool, typer.Option(help="Write the best of the tuning part even if its gain was not confirmed.")
     ] = False,
+    rescore: Annotated[
+        bool, typer.Option("--rescore", help="Try learned corrections of the fused order, too; needs LightGBM.")
+    ] = False,
     json_to: JsonTo = None,
 ) -> None:
     """Tune on one part of the judged queries and confirm on the part never looked at.
@@ -52,6 +56,8 @@ def tune(
         raise typer.BadParameter(f"sources must be among {', '.join(SOURCES)}; got {sources!r}")
     goal = measure_of(measure)
     check_outputs(out=out, json=json_to)
+    if rescore:
+        require_lightgbm()
     dataset = open_dataset(folder, span_overlap)
     _, confirming, parted_by = split_rows(dataset, confirm_split)
     runs = search_sources(ExperimentInput(dataset, limit, progress=progress), names)
@@ -63,6 +69,7 @@ def tune(
         groups=dataset.groups,
         confirmation=confirming,
         sizes=dict.fromkeys(names, len(dataset.passages)),
+        rescore=rescore,
         progress=progress,
     )
     (found.chosen if keep_unconfirmed else found.pipeline).save(out)
