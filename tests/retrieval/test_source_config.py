@@ -1,8 +1,10 @@
 """Bad settings of a source are errors that name the field, raised when the object is built."""
 
+import inspect
+
 import pytest
 
-from phasegraph import InvalidInputError
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError
 from phasegraph.retrieval import Execution, HitFields, SourceSpec
 
 
@@ -44,3 +46,20 @@ def test_a_bad_source_is_an_error_that_names_its_field(arguments, named):
 def test_bad_fields_and_execution_are_errors_that_name_them(kind, arguments):
     with pytest.raises(InvalidInputError, match=next(iter(arguments))):
         kind(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "said"),
+    [
+        (HitFields, "scores", "'scores'; did you mean 'score'"),
+        (HitFields, "unknown", "'unknown'; known are fingerprint, higher_is_better, id, resolve, score, size"),
+        (Execution, "onerror", "'onerror'; did you mean 'on_error'"),
+        (FusionPipeline, "weigths", "'weigths'; did you mean 'weights'"),
+        (FusionPipeline, "top_k", "'top_k'; did you mean 'k'"),
+    ],
+)
+def test_an_argument_that_there_is_not_is_named_with_the_nearest_that_there_is(kind, given, said):
+    with pytest.raises(InvalidTypeError, match=f"unexpected argument {said}"):
+        kind(**{given: 1})
+    assert given not in inspect.signature(kind).parameters
+    assert not hasattr(kind(), "__dict__")

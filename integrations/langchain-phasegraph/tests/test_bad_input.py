@@ -1,10 +1,12 @@
 """Bad arguments of what only LangChain has."""
 
+import uuid
+
 import pytest
 from langchain_stores import listed
 
 from langchain_phasegraph import PhaseGraphRetriever, SourceSpec, fuse_lists
-from phasegraph import InvalidInputError, PhasegraphError
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError
 
 ONE = {"vector": listed("a")}
 
@@ -26,9 +28,14 @@ def test_a_bad_k_at_the_call_is_an_error(k):
         fuse_lists(k=k)
 
 
-def test_an_unknown_keyword_at_the_call_is_an_error():
-    with pytest.raises(TypeError, match="top_k"):
-        PhaseGraphRetriever(**ONE).invoke("q", top_k=3)
+async def test_an_unknown_keyword_at_the_call_is_an_error_that_says_what_was_probably_meant():
+    retriever = PhaseGraphRetriever(**ONE)
+    for call in (retriever.invoke, retriever.ainvoke):
+        with pytest.raises(InvalidTypeError, match="unexpected argument 'top_k'; did you mean 'k'"):
+            await call("q", top_k=3)
+    with pytest.raises(InvalidTypeError, match="'weights'; known are filter, k"):
+        retriever.invoke("q", weights={"vector": 1})
+    assert retriever.invoke("q", run_id=uuid.uuid4())
 
 
 @pytest.mark.parametrize("lists", [{}, [], None, {"a": None}, {"a": "text"}, {"a": [3]}, {"a": [("x", 1, 2)]}])

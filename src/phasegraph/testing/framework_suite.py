@@ -86,7 +86,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     *each("weights", {}, [1], [1, 2], *({"vector": value} for value in (float("nan"), float("inf"), -1, True, 0))),
     ({"weights": {"vector": 1, "graph": 1}}, "weights.*graph"),
     ({"graph": nothing, "weights": {"vector": 1}}, "weights.*graph"),
-    *each("limit", 0, True, "many"),
+    *each("limit", 0, named="^limit must be >= 1; got 0"),
+    *each("limit", True, "many"),
     *each("timeout", 0, -1.0, float("nan"), "soon"),
     *each("strict", 1, "yes"),
     *(bad for name in ("metadata_key", "on_result", "pipeline", "accept", "selection") for bad in each(name, 7)),
@@ -103,6 +104,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"provenance": False}, "unexpected argument 'provenance'; did you mean 'metadata_key'"),
     ({"retriever_weights": [1]}, "unexpected argument 'retriever_weights'; did you mean 'weights'"),
     ({"deadline": 1}, "unexpected argument 'deadline'; did you mean 'timeout'"),
+    *((bad, "docs/guide/coming-from.md") for bad in ({"mode": "simple"}, {"num_queries": 1}, {"c": 60})),
 ]
 
 
