@@ -301,7 +301,7 @@ class RetrieverSource:
         awaits = all(map(_awaits, asked)) and (self.resolve is None or awaited)
         if awaited and not awaits:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
-        self._bound: type[_Bound] = _Either if blocks and awaits else _Awaiting if awaits else _Blocking
+        self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 
     def bind(self, config: RunnableConfig) -> AnySource:
         """The source of one call, whose child run belongs to `config`."""
@@ -408,8 +408,10 @@ class _Awaiting(_Bound):
         else:
             answer = await runnable.ainvoke(query, config, **keywords)
         ranking = self.read(answer, limit)
-        resolve: Any = self.source.resolve
-        return ranking if resolve is None or not len(ranking) else self.resolved(ranking, await resolve(ranking.ids))
+        if self.source.resolve is None or not len(ranking):
+            return ranking
+        found = self.source.resolve(ranking.ids)
+        return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
 
 
 class _Either(_Blocking, _Awaiting):

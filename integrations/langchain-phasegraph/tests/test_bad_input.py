@@ -5,8 +5,8 @@ import uuid
 import pytest
 from langchain_stores import listed
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec, fuse_lists
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphError
+from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+from phasegraph import InvalidInputError, InvalidTypeError
 
 ONE = {"vector": listed("a")}
 
@@ -24,8 +24,6 @@ def test_a_retriever_inside_itself_is_an_error_when_it_is_built():
 def test_a_bad_k_at_the_call_is_an_error(k):
     with pytest.raises(InvalidInputError, match="k must"):
         PhaseGraphRetriever(**ONE).invoke("q", k=k)
-    with pytest.raises(InvalidInputError, match="k must"):
-        fuse_lists(k=k)
 
 
 async def test_an_unknown_keyword_at_the_call_is_an_error_that_says_what_was_probably_meant():
@@ -36,15 +34,3 @@ async def test_an_unknown_keyword_at_the_call_is_an_error_that_says_what_was_pro
     with pytest.raises(InvalidTypeError, match="'weights'; known are filter, k"):
         retriever.invoke("q", weights={"vector": 1})
     assert retriever.invoke("q", run_id=uuid.uuid4())
-
-
-@pytest.mark.parametrize("lists", [{}, [], None, {"a": None}, {"a": "text"}, {"a": [3]}, {"a": [("x", 1, 2)]}])
-def test_bad_lists_are_errors(lists):
-    with pytest.raises((PhasegraphError, TypeError)):
-        fuse_lists().invoke(lists)
-
-
-@pytest.mark.parametrize("arguments", [{"weights": {"a": -1}}, {"pipeline": 3}, {"fields": {"a": 3}}])
-def test_bad_arguments_of_fusing_lists_are_errors(arguments):
-    with pytest.raises(InvalidInputError):
-        fuse_lists(**arguments)

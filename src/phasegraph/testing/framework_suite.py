@@ -8,13 +8,23 @@ asked, and the tests run for it; what is true of one framework alone stays in te
 from __future__ import annotations
 
 import asyncio
+import copy
+import doctest
 import gc
+import importlib
+import json
+import multiprocessing
+import pkgutil
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from decimal import Decimal
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -31,6 +41,9 @@ from phasegraph.errors import (
     PhasegraphWarning,
 )
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import RecencyPrior, UnitPrior
+from phasegraph.ranking import Ranking
+from phasegraph.result import Result
 from phasegraph.retrieval import Execution, HitFields, SourceSpec
 from phasegraph.selection import SelectionPolicy
 
@@ -39,6 +52,9 @@ HIGH, LOW = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4), (0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
 ASKED = ["fruit", "nothing", "rewritten"] * 2
 QUERIES = [f"query {i}" for i in range(24)]
 GOOD = {"a": 3.0, "b": 2.5, "c": 2.0, "d": 1.0, "e": 0.5}
+FIRST = {"a": 9.0, "b": 8.0, "c": 5.0, "d": 2.0, "e": 1.0}
+SECOND = {"c": 0.9, "a": 0.8, "f": 0.3, "g": 0.2, "h": 0.1}
+ABOUT = "Where was the director of Vertigo born?"
 GHOST = [
     ("accept", AcceptancePolicy({"grph": 0.5})),
     ("calibrators", {"grph": BackgroundCalibrator()}),
@@ -123,6 +139,11 @@ def ids_of(found: Sequence[Hit]) -> list[str]:
     return [hit.id for hit in found]
 
 
+def pickled(value: Any) -> Any:
+    """The value as another process would receive it."""
+    return ForkingPickler.loads(ForkingPickler.dumps(value))
+
+
 def letters(text: str) -> list[float]:
     """Counts of letters: nearly equal texts have nearly equal vectors."""
     return [float(text.count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
@@ -151,6 +172,8 @@ class FrameworkSuite:
 
     Attributes
     ----------
+    package : module
+        The integration.
     retriever : type
         The retriever that fuses.
     noun : str
@@ -159,6 +182,7 @@ class FrameworkSuite:
         Arguments under which hits show their fused score.
     """
 
+    package: ModuleType
     retriever: Any
     noun: str
     shown: Mapping[str, Any] = {}
@@ -171,16 +195,58 @@ class FrameworkSuite:
         """A retriever of the framework that returns what a function gives, or hits of these scores, or raises it."""
         raise NotImplementedError
 
-    def ask(self, retriever: Any, query: Any = "q") -> list[Hit]:
+    def ask(self, retriever: Any, query: Any = "q", **call: Any) -> list[Hit]:
         """What a retriever finds."""
         raise NotImplementedError
 
-    async def aask(self, retriever: Any, query: Any = "q") -> list[Hit]:
+    async def aask(self, retriever: Any, query: Any = "q", **call: Any) -> list[Hit]:
         """As `ask`."""
         raise NotImplementedError
 
-    def store(self, **model: Any) -> Any:
-        """A vector store in memory of the passages p0 to p8, nearest first; `model` changes the embedding model."""
+    def store(self, documents: Sequence[Any] | None = None, **model: Any) -> Any:
+        """A vector store in memory of these, or of the passages p0 to p8; a query is nearest to the first of them.
+
+        `model` changes attributes of the embedding model.
+        """
+        raise NotImplementedError
+
+    def searching(self, store: Any, k: int) -> Any:
+        """The framework's retriever of so many from a store."""
+        raise NotImplementedError
+
+    def plain(self, store: Any) -> list[Hit]:
+        """What a store itself finds for "what?", with its own scores."""
+        raise NotImplementedError
+
+    def graph(self, documents: Sequence[Any], **more: Any) -> Any:
+        """An entity graph's retriever over these."""
+        raise NotImplementedError
+
+    def only(self, **metadata: Any) -> dict[str, Any]:
+        """The argument, of constructors and calls, that keeps to passages of this metadata."""
+        raise NotImplementedError
+
+    def fuser(self, **options: Any) -> Any:
+        """What fuses lists; `k` is how many it returns."""
+        raise NotImplementedError
+
+    def fuse(self, fuser: Any, lists: Any) -> list[Hit]:
+        """Lists, fused."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def real_store(self) -> Any:
+        """Each of the framework's stores, of the passages p0 to p8."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def copied(self) -> Any:
+        """Each kind of retriever that must survive a copy; they find something about `ABOUT`."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def sent(self) -> Any:
+        """Retrievers to be used in another process."""
         raise NotImplementedError
 
     def embedding(self, found: Mapping[str, float], embed: Any, aembed: Any = None) -> dict[str, Any]:
@@ -198,6 +264,15 @@ class FrameworkSuite:
     def fruit(self, query: str) -> list[tuple[Any, float]]:
         scores = {"fruit": HIGH, "nothing": LOW, "rewritten": HIGH}[query]
         return [(self.document(text, text), score) for text, score in zip(FRUIT, scores, strict=True)]
+
+    def test_the_examples_in_the_docstrings_run(self) -> None:
+        for info in pkgutil.walk_packages(self.package.__path__, f"{self.package.__name__}."):
+            module = importlib.import_module(info.name)
+            assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0, info.name
+
+    def test_every_public_name_says_what_it_takes(self) -> None:
+        for name in self.package.__all__:
+            assert "Parameters\n" in (getattr(self.package, name).__doc__ or ""), name
 
     # What the report of a source says of how its answer was read.
 
@@ -705,3 +780,392 @@ class FrameworkSuite:
     def test_a_bad_k_at_the_call_is_an_error(self, k: Any) -> None:
         with pytest.raises(InvalidInputError, match="k must"):
             self.retriever(vector=nothing).explain("q", k=k)
+
+    # The answer: the sources' own passages, as the core decided.
+
+    def two(self, **more: Any) -> Any:
+        first, second = self.pairs(**FIRST), self.pairs(**SECOND)
+        sources = {"first": lambda query: first, "second": lambda query: second}
+        return self.retriever(retrievers=sources, **self.shown, **more)
+
+    def test_the_answer_is_the_cores_decision_in_the_sources_passages(self) -> None:
+        given = {"first": FIRST, "second": SECOND}
+        expected = FusionPipeline().decide(
+            [Ranking.from_hits(name, list(of), list(of.values())) for name, of in given.items()]
+        )
+        retriever = self.two(k=4, metadata_key="phasegraph")
+        found, result = self.ask(retriever), retriever.explain("q")
+        assert isinstance(result, Result)
+        assert ids_of(found) == list(result.ids) == list(expected.ids[:4])
+        assert [hit.text for hit in found] == [f"text of {hit.id}" for hit in found]
+        assert [hit.score for hit in found] == result.scores.tolist()
+        assert result.scores.tolist() == pytest.approx(expected.scores[:4].tolist(), abs=1e-12)
+        for hit in found:
+            block = hit.metadata["phasegraph"]
+            parts = sum(one["contribution"] for one in block["sources"].values())
+            assert parts + block["bonus"] == pytest.approx(block["fused"], abs=1e-9)
+            assert block["sources"]["first"]["raw"] == result.evidence(hit.id).sources[0].raw
+            json.dumps(hit.metadata, allow_nan=False)
+
+    def test_sync_and_async_agree(self) -> None:
+        retriever = self.two()
+        called, awaited = self.both(retriever)
+        assert called == awaited
+        assert asyncio.run(retriever.aexplain("q")).ids == retriever.explain("q").ids == tuple(ids_of(called))
+
+    def test_k_changes_neither_scores_nor_order_and_can_be_assigned(self) -> None:
+        whole = self.ask(self.two(k=100))
+        assert len(whole) == 8
+        for k in (0, 1, 3, 8, 1_000_000_000):
+            assert self.both(self.two(k=k)) == [whole[:k], whole[:k]]
+            assert self.two().explain("q", k=k).ids == tuple(ids_of(whole[:k]))
+        retriever = self.two()
+        retriever.k = 2
+        assert self.ask(retriever) == whole[:2]
+
+    def test_nothing_of_the_sources_is_changed_and_only_winners_are_copied(self) -> None:
+        shared = [(self.document(str(row), f"t{row}", deep={"n": row}), 5.0 - row) for row in range(5)]
+        before = copy.deepcopy(shared)
+        retriever = self.retriever(retrievers={name: lambda query: shared for name in "ab"}, k=2, **self.shown)
+        for hit in self.ask(retriever):
+            assert hit.metadata["deep"] == {"n": int(hit.id)}
+            hit.metadata["mine"] = True  # type: ignore[index]
+        assert shared == before
+
+    def test_evidence_comes_on_request_alone(self) -> None:
+        assert [hit.metadata for hit in self.ask(self.retriever(vector=self.good))] == [{}] * 5
+        shown = self.retriever(vector=self.good, metadata_key="phasegraph")
+        assert all(set(hit.metadata) == {"phasegraph"} for hit in self.ask(shown))
+
+    def test_the_passage_of_the_heaviest_source_is_returned_and_another_text_is_warned_of(self) -> None:
+        sources = {name: lambda query, name=name: [self.document("x", f"from {name}")] for name in "ab"}
+        retriever = self.retriever(retrievers=sources, weights={"a": 1, "b": 2})
+        assert self.ask(retriever)[0].text == "from b"
+        assert retriever.explain("q").warnings[-1] == "id 'x' has another text in a than in b, which was kept"
+
+    def test_different_ids_with_one_text_stay_two_and_repeats_in_one_source_count_once(self) -> None:
+        twins = [(self.document(name, "same"), score) for name, score in (("1", 0.9), ("2", 0.8), ("1", 0.1))]
+        spec = SourceSpec(retriever=lambda query: twins, fields=HitFields(higher_is_better=True))
+        result = self.retriever(vector=spec).explain("q")
+        assert result.ids == ("1", "2")
+        assert result.evidence("1").sources[0].raw == 0.9
+
+    def test_an_id_in_the_metadata_leads_to_the_passage_and_resolve_gives_its_text(self) -> None:
+        triple, passage = (
+            self.document("t", "Rome -> of -> Italy", chunk="c1"),
+            self.document("c1", "Rome is its capital."),
+        )
+        for where in ("chunk", lambda hit: hit.metadata["chunk"]):
+            fields = HitFields(id=where, resolve=lambda ids: {one: passage for one in ids})
+            graph = SourceSpec(retriever=lambda query: [triple], fields=fields)
+            retriever = self.retriever(graph=graph, vector=lambda query: [passage], metadata_key="phasegraph")
+            (found,) = self.ask(retriever)
+            assert (found.id, found.text) == ("c1", "Rome is its capital.")
+            assert {one["rank"] for one in found.metadata["phasegraph"]["sources"].values()} == {1.0}
+
+    def test_resolve_may_be_a_coroutine_and_may_lack_passages(self) -> None:
+        async def search(query: str) -> Any:
+            return self.pairs(a=2.0, b=1.0)
+
+        async def later(ids: Sequence[str]) -> Any:
+            return [self.document(ids[0], "resolved"), None]
+
+        for resolve in (later, lambda ids: {ids[0]: self.document(ids[0], "resolved")}):
+            retriever = self.retriever(vector=SourceSpec(retriever=search, fields=HitFields(resolve=resolve)))
+            for found in self.both(retriever):
+                assert [hit.text for hit in found] == ["resolved", "text of b"]
+            notes = asyncio.run(retriever.aexplain("q")).reports[0].notes
+            assert notes[-1] == "resolve gave no passage for 1 of 2 ids"
+        with pytest.raises(InvalidInputError, match="resolve must be a plain function"):
+            self.retriever(vector=SourceSpec(retriever=self.listed(GOOD), fields=HitFields(resolve=later)))
+
+    def test_scores_are_read_from_a_function_or_a_metadata_key(self) -> None:
+        scored = [self.document(name, "x", d=distance) for name, distance in (("a", 3.0), ("b", 1.0), ("c", 2.0))]
+        for fields in (
+            HitFields(score="d", higher_is_better=False),
+            HitFields(score=lambda hit: -hit.metadata["d"], higher_is_better=True),
+        ):
+            retriever = self.retriever(vector=SourceSpec(retriever=lambda query: scored, fields=fields))
+            assert list(retriever.explain("q").candidates.rankings[0].ids) == ["b", "c", "a"]
+
+    def test_a_distance_declared_or_inferred_is_turned_round(self) -> None:
+        distances = self.pairs(a=0.1, b=0.5, c=2.0, d=3.0, e=4.0)
+        inferred = self.retriever(vector=lambda query: distances)
+        assert ids_of(self.ask(inferred)) == list("abcde")
+        assert inferred.explain("q").reports[0].notes == ("lower is better: inferred from the order of its scores",)
+        shuffled = [distances[row] for row in (3, 0, 4, 1, 2)]
+        fields = HitFields(higher_is_better=False)
+        declared = self.retriever(vector=SourceSpec(retriever=lambda query: shuffled, fields=fields))
+        assert ids_of(self.ask(declared)) == list("abcde")
+        assert "contradicts" in declared.explain("q").reports[0].notes[0]
+        unknown = self.retriever(vector=lambda query: shuffled)
+        assert ids_of(self.ask(unknown)) == list("daebc")
+        note = unknown.explain("q").reports[0].notes[0]
+        assert note.startswith("rank only")
+        assert "declare it" in note
+
+    def test_a_direction_once_inferred_serves_later_answers_that_tell_nothing(self) -> None:
+        answers = iter([self.pairs(a=1.0, b=2.0, c=3.0), self.pairs(a=3.0, b=3.0, c=2.5), self.pairs(x=0.4)])
+        retriever = self.retriever(vector=lambda query: next(answers))
+        assert ids_of(self.ask(retriever)) == ["a", "b", "c"]
+        assert ids_of(self.ask(retriever))[0] == "c"
+        assert "lower is better" in retriever.explain("q").reports[0].notes[0]
+
+    @pytest.mark.filterwarnings("ignore:source 'graph'.*declared higher_is_better=True")
+    def test_functions_take_a_limit_and_the_rankings_they_depend_on_and_may_be_coroutines(self) -> None:
+        def dense(query: str, limit: int) -> Any:
+            return self.pairs(**{f"p{row}": 1.0 - row / 100 for row in range(limit)})
+
+        async def walk(query: str, k: int, upstream: Any) -> Any:
+            return self.pairs(**{name: float(row) for row, name in enumerate(upstream["vector"].ids)})[:k]
+
+        fields = HitFields(higher_is_better=True)
+        graph = SourceSpec(retriever=walk, depends_on=["vector"], limit=4, fields=fields)
+        retriever = self.retriever(vector=SourceSpec(retriever=dense, limit=6), graph=graph)
+        reports = {report.source: report.hits for report in retriever.explain("q").reports}
+        assert reports == {"graph": 4, "vector": 6}
+        assert asyncio.run(retriever.aexplain("q")).ids == retriever.explain("q").ids
+
+    def test_answers_longer_than_the_limit_are_cut_to_the_best(self) -> None:
+        fields = HitFields(higher_is_better=False)
+        spec = SourceSpec(retriever=lambda query: self.pairs(c=1.0, b=2.0, a=3.0), limit=2, fields=fields)
+        assert set(ids_of(self.ask(self.retriever(vector=spec)))) == {"b", "c"}
+
+    def test_a_retriever_of_ours_as_a_source_keeps_its_scores_and_evidence(self) -> None:
+        inner = self.retriever(vector=self.listed(lambda: self.pairs(**FIRST)), k=3, metadata_key="inner")
+        sources = {"inner": inner, "other": lambda query: self.pairs(**SECOND)}
+        outer = self.retriever(retrievers=sources, metadata_key="phasegraph", **self.shown)
+        for found in self.both(outer):
+            best = next(hit for hit in found if hit.id == "a")
+            block = best.metadata["phasegraph"]
+            assert block["sources"]["inner"]["evidence"]["sources"]["vector"]["rank"] == 1.0
+            assert block["score"] == best.score
+            assert "inner" not in best.metadata
+        report = outer.explain("q").reports[0]
+        assert (report.source, report.calibration) == ("inner", "per_list")
+        assert any(note.startswith("higher is better") for note in report.notes)
+        assert inner.k == 3
+
+    def test_texts_are_passages_with_a_hashed_id_and_one_warning(self) -> None:
+        retriever = self.retriever(vector=lambda query: ["one", "two"])
+        with pytest.warns(PhasegraphWarning, match="without an id"):
+            assert [hit.text for hit in self.ask(retriever)] == ["one", "two"]
+        self.ask(retriever)
+
+    def test_hits_without_an_id_join_those_of_a_store_by_their_text(self) -> None:
+        texts = [("text of p2", 3.0), ("text  of p1", 2.0), ("elsewhere", 1.0)]
+        retriever = self.retriever(retrievers=[self.store(), lambda query: texts], k=20)
+        with pytest.warns(PhasegraphWarning, match="source 'source_2' returns hits without an id"):
+            result = retriever.explain("what?")
+        assert len(result.ids) == 10
+        named = {one.source for one in result.evidence("p2").sources if one.raw is not None}
+        assert named == {"source_1", "source_2"}
+        assert "2 of 3 hits without an id joined to other sources' by their text" in result.reports[1].notes
+        for found in self.both(retriever, "what?"):
+            assert sorted(ids_of(found)) == sorted(result.ids)
+            assert len({hit.text for hit in found}) == 10
+
+    def test_lists_of_retrievers_and_weights_are_taken_as_the_frameworks_own_fusion_takes_them(self) -> None:
+        sources = [self.listed(lambda: self.pairs(**FIRST)), lambda query: self.pairs(**SECOND)]
+        listed = self.retriever(retrievers=sources, weights=[0.25, 0.75], **self.shown)
+        named = self.retriever(
+            retrievers={"source_1": sources[0], "source_2": sources[1]},
+            weights={"source_1": 0.25, "source_2": 0.75},
+            **self.shown,
+        )
+        assert self.ask(listed) == self.ask(named)
+        result = listed.explain("q")
+        weights = dict(zip(result.candidates.sources, result.weights, strict=True))
+        assert weights == {"source_1": 0.25, "source_2": 0.75}
+
+    def test_a_source_of_weight_zero_is_not_asked(self) -> None:
+        graph = SourceSpec(retriever=lambda query: pytest.fail("asked"), weight=0)
+        retriever = self.retriever(vector=self.good, graph=graph)
+        assert ids_of(self.ask(retriever)) == list(GOOD)
+        assert [report.source for report in retriever.explain("q").reports] == ["vector"]
+
+    def test_a_source_of_weight_zero_that_another_depends_on_is_asked_and_not_fused(self) -> None:
+        def graph(query: str, upstream: Any) -> Any:
+            return self.pairs(**{f"g{name}": 1.0 for name in upstream["vector"].ids})
+
+        vector = SourceSpec(retriever=lambda query: self.pairs(a=1.0), weight=0)
+        spec = SourceSpec(retriever=graph, depends_on=["vector"], weight=1)
+        assert ids_of(self.ask(self.retriever(vector=vector, graph=spec))) == ["ga"]
+
+    def test_the_scale_of_weights_and_the_order_of_sources_do_not_matter(self) -> None:
+        legs = {"first": lambda query: self.pairs(**FIRST), "second": lambda query: self.pairs(**SECOND)}
+        answers = [
+            ids_of(self.ask(self.retriever(retrievers=sources, weights={"first": scale, "second": 2 * scale})))
+            for sources in (legs, dict(reversed(legs.items())))
+            for scale in (1, 7)
+        ]
+        assert answers == [answers[0]] * 4
+
+    def test_priors_read_the_hits_and_the_callback_hears_of_them(self) -> None:
+        heard: list[Result] = []
+        found = [
+            (self.document("a", "one", importance=0.0, at="2020-01-01"), 1.0),
+            (self.document("b", "two", importance=1), 0.9),
+        ]
+        pipeline = FusionPipeline(priors=(UnitPrior("importance"), RecencyPrior(half_life=86400.0, key="at")))
+        self.ask(self.retriever(vector=lambda query: found, pipeline=pipeline, on_result=heard.append))
+        assert heard[0].ids == ("b", "a")
+        assert heard[0].priors.min() < heard[0].priors.max()
+        assert ids_of(self.ask(self.retriever(vector=lambda query: found))) == ["a", "b"]
+
+    def test_the_papers_pipeline_can_be_used_as_it_is(self) -> None:
+        found = self.retriever(
+            vector=lambda query: self.pairs(a=0.62, b=0.55, c=0.41, d=0.40, e=0.12),
+            graph=lambda query: self.pairs(c=0.31, f=0.02, b=0.004, g=0.001),
+            pipeline=FusionPipeline.phasegraph(),
+        ).explain("q")
+        assert found.ids[:3] == ("a", "c", "b")
+        assert found.fused[:3].round(6).tolist() == [0.393196, 0.28426, 0.217723]
+
+    def test_nothing_of_the_query_is_in_what_is_compared(self) -> None:
+        documents = [self.document(f"p{row}", f"text of p{row}", title=f"Page p{row}") for row in range(9)]
+        graph = self.graph(documents, metadata_key="phasegraph")
+        for retriever in (graph, self.retriever(vector=self.store(documents), graph=graph, metadata_key="phasegraph")):
+            first, second = (
+                {hit.id: hit for hit in self.ask(retriever, f"Page p1 and Page {p}")} for p in ("p2", "p3")
+            )
+            shared = [(first[one].metadata, second[one].metadata) for one in set(first) & set(second)]
+            assert shared
+            assert all(one == other for one, other in shared)
+            assert any(dict(one["phasegraph"]) != dict(other["phasegraph"]) for one, other in shared)
+
+    # Filters reach every source, or the call fails.
+
+    def test_filters_of_the_constructor_and_of_a_call_reach_every_source(self) -> None:
+        colours = ("red", "blue")
+        documents = [self.document(f"p{row}", f"text of p{row}", colour=colours[row % 2]) for row in range(6)]
+        sources = {"vector": self.store(documents), "graph": self.graph(documents)}
+        red, blue = self.only(colour="red"), self.only(colour="blue")
+        own, free = self.retriever(**sources, **red), self.retriever(**sources)
+        expected = self.ask(own, "what?")
+        assert [hit.metadata["colour"] for hit in expected] == ["red"] * 3
+        assert self.ask(free, "what?", **red) == expected == asyncio.run(self.aask(free, "what?", **red))
+        assert free.explain("what?", **red).ids == own.explain("what?").ids
+        assert asyncio.run(free.aexplain("what?", **red)).ids == own.explain("what?").ids
+        with suppress(InvalidInputError):  # refused, or nothing found: never what only one of the two lets through
+            assert self.ask(own, "what?", **blue) == []
+        assert {hit.metadata["colour"] for hit in self.ask(free, "what?")} == set(colours)
+
+    def test_a_source_that_cannot_keep_a_filter_is_named(self) -> None:
+        with pytest.raises((InvalidInputError, AllSourcesFailed), match=r"vector.* does not support filters?="):
+            self.ask(self.retriever(vector=self.good), **self.only(colour="red"))
+
+    # Real stores: direction known, ids kept, nothing written into the index.
+
+    def test_the_best_passage_of_every_store_comes_first_and_the_worst_last(self, real_store: Any) -> None:
+        called, awaited = self.both(self.retriever(vector=real_store, k=9, **self.shown), "what?")
+        plain = self.plain(real_store)
+        assert called == awaited
+        assert [(hit.id, hit.text) for hit in called] == [(hit.id, hit.text) for hit in plain]
+        assert [hit.score for hit in called] == sorted((hit.score or 0.0 for hit in called), reverse=True)
+        assert all(type(hit.score) is float for hit in called)
+
+    def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(self, real_store: Any) -> None:
+        retriever = self.retriever(vector=real_store, k=9, metadata_key="phasegraph")
+        own = {hit.id: hit.score for hit in self.plain(real_store)}
+        for hit in self.ask(retriever, "what?"):
+            assert hit.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[hit.id])
+            json.dumps(hit.metadata, allow_nan=False)
+            hit.given.model_dump_json()
+        (report,) = retriever.explain("what?").reports
+        higher = own["p0"] > own["p8"]  # type: ignore[operator]
+        assert report.notes == (f"{'higher' if higher else 'lower'} is better: known for this store",)
+
+    def test_what_is_returned_can_be_changed_without_changing_the_index(self, real_store: Any) -> None:
+        before = copy.deepcopy(self.plain(real_store))
+        for hit in self.ask(self.retriever(vector=real_store, k=9), "what?"):
+            hit.metadata["mine"] = True  # type: ignore[index]
+        assert self.plain(real_store) == before
+
+    @pytest.mark.parametrize(("limit", "expected"), [(50, 9), (6, 6), (None, 2)])
+    def test_the_limit_replaces_the_retrievers_own_number_and_none_leaves_it(self, limit: Any, expected: int) -> None:
+        own = self.searching(self.store(), 2)
+        assert len(self.ask(self.retriever(vector=own, limit=limit), "what?")) == expected
+        assert len(self.ask(self.retriever(vector=SourceSpec(retriever=own, limit=limit)), "what?")) == expected
+        assert len(self.ask(own, "what?")) == 2
+
+    # Lists that are already there.
+
+    def test_lists_are_fused_as_the_retriever_fuses_its_sources(self) -> None:
+        lists = {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
+        found, bare = self.fuse(self.fuser(k=4, **self.shown), lists), self.fuse(self.fuser(), lists)
+        assert found == self.ask(self.two(k=4))
+        assert [hit.metadata for hit in bare] == [{}] * 8
+        assert self.fuse(self.fuser(), {"a": [], "b": []}) == []
+
+    def test_weights_fields_and_the_metadata_key_of_lists_are_heeded(self) -> None:
+        lists = {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
+        assert ids_of(self.fuse(self.fuser(weights={"first": 0, "second": 1}), lists)) == list(SECOND)
+        with pytest.raises(InvalidInputError, match="weights"):
+            self.fuse(self.fuser(weights={"first": 1}), lists)
+        fields = {"d": HitFields(higher_is_better=True)}
+        assert ids_of(self.fuse(self.fuser(fields=fields), {"d": self.pairs(a=0.1, b=0.9)})) == ["b", "a"]
+        for hit in self.fuse(self.fuser(metadata_key="phasegraph", **self.shown), lists):
+            assert set(hit.metadata["phasegraph"]["sources"]) == {"first", "second"}
+            assert hit.metadata["phasegraph"]["score"] == hit.score
+        assert lists == {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}
+
+    def test_the_pipelines_own_k_is_kept_for_lists(self) -> None:
+        lists, pipeline = {"first": self.pairs(**FIRST), "second": self.pairs(**SECOND)}, FusionPipeline(k=2)
+        fuser = self.fuser(pipeline=pipeline)
+        assert len(self.fuse(fuser, lists)) == len(fuser.explain(lists).ids) == 2
+        assert len(self.fuse(self.fuser(pipeline=pipeline, k=3), lists)) == 3
+        texts = {name: [(self.document("a", f"text of {name}"), 2.0)] for name in ("one", "two")}
+        assert "id 'a' has another text in two than in one" in fuser.explain(texts).warnings[-1]
+
+    def test_a_list_whose_scores_are_all_nan_degrades_the_answer(self) -> None:
+        lists = {"first": self.pairs(**FIRST), "second": self.pairs(c=float("nan"), a=float("nan"))}
+        result = self.fuser().explain(lists)
+        assert (result.degraded, [report.status for report in result.reports]) == (True, ["ok", "partial"])
+        strict = self.fuser(pipeline=FusionPipeline(strict=True, calibrator=ListCalibrator("min_max")))
+        with pytest.raises(DegradedError, match=r"second: partial \(none of its 2 hits had a usable score"):
+            self.fuse(strict, lists)
+
+    def test_bad_arguments_of_fusing_lists_are_errors(self) -> None:
+        others: list[dict[str, Any]] = [{"weights": {"a": -1}}, {"pipeline": 3}, {"fields": {"a": 3}}]
+        for bad in (*({"k": k} for k in (-1, True, 1.5, "2")), *others):
+            with pytest.raises(InvalidInputError):
+                self.fuser(**bad)
+
+    @pytest.mark.parametrize("lists", [{}, [], None, {"a": None}, {"a": "text"}, {"a": [3]}, {"a": [("x", 1, 2)]}])
+    def test_bad_lists_are_errors(self, lists: Any) -> None:
+        with pytest.raises(InvalidInputError, match="list"):
+            self.fuse(self.fuser(), lists)
+
+    # Copies: pickle, deepcopy, another process.
+
+    @pytest.mark.parametrize("way", [copy.deepcopy, pickled])
+    def test_a_copy_answers_the_same(self, copied: Any, way: Callable[[Any], Any]) -> None:
+        before = self.ask(copied, ABOUT)
+        assert before
+        assert self.ask(way(copied), ABOUT) == before
+        if isinstance(copied, self.retriever):
+            assert way(copied).fitted_pipeline.to_dict() == copied.fitted_pipeline.to_dict()
+            assert way(copied).explain(ABOUT).scores.tolist() == copied.explain(ABOUT).scores.tolist()
+
+    def test_a_copy_with_functions_for_sources_and_thresholds_answers_the_same(self) -> None:
+        retriever = self.retriever(vector=self.fruit, weights={"vector": 2}, accept={"vector": 0.65}, k=2)
+        for way in (copy.deepcopy, pickled):
+            assert self.ask(way(retriever), "fruit") == self.ask(retriever, "fruit")
+
+    def test_a_process_pool_uses_what_it_was_sent(self, sent: Any) -> None:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as workers:
+            found = list(workers.map(self.ask, sent, [ABOUT] * len(sent)))
+        assert found == [self.ask(retriever, ABOUT) for retriever in sent]
+
+    def test_results_hits_and_what_fuses_lists_survive_a_pickle(self) -> None:
+        retriever = self.two(metadata_key="phasegraph")
+        found, result = self.ask(retriever), retriever.explain("q")
+        assert pickled(found) == found
+        assert [dict(hit.metadata["phasegraph"]) for hit in pickled(found)] == [
+            dict(hit.metadata["phasegraph"]) for hit in found
+        ]
+        assert pickled(result).ids == result.ids
+        assert pickled(result).evidence("a").score == result.evidence("a").score
+        lists, fuser = {"a": self.pairs(**FIRST), "b": self.pairs(**SECOND)}, self.fuser(k=2)
+        assert self.fuse(pickled(fuser), lists) == self.fuse(fuser, lists)
