@@ -124,7 +124,7 @@ def _is_module(value: object) -> bool:
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_the_type_hints_of_the_public_names_can_be_read(name: str) -> None:
-    room = pytest.importorskip(name)
+    room = importlib.import_module(name)
     for public in filter(callable, map(vars(room).get, PUBLIC[name].split())):
         for _, one in [("", public), *inspect.getmembers(public, inspect.isroutine)]:
             if str(getattr(one, "__module__", "")).startswith(tuple(PUBLIC)):
