@@ -101,6 +101,9 @@ class TestLangChain(FrameworkSuite):
     def graph(self, documents, **more):
         return EntityGraphRetriever.from_documents(documents, **more)
 
+    def over(self, graph, documents=None):
+        return EntityGraphRetriever(graph=graph, documents=documents)
+
     def only(self, **metadata):
         return {"filter": metadata}
 

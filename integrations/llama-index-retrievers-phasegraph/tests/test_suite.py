@@ -116,6 +116,9 @@ class TestLlamaIndex(FrameworkSuite):
     def graph(self, documents, **more):
         return EntityGraphRetriever.from_nodes(documents, **more)
 
+    def over(self, graph, documents=None):
+        return EntityGraphRetriever(graph, documents)
+
     def only(self, **metadata):
         return {"filters": MetadataFilters(filters=[MetadataFilter(key=k, value=v) for k, v in metadata.items()])}
 

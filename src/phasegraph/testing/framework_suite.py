@@ -40,6 +40,7 @@ from phasegraph.errors import (
     InvalidInputError,
     PhasegraphWarning,
 )
+from phasegraph.graph import EntityGraph, GraphSource, build_graph
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import RecencyPrior, UnitPrior
 from phasegraph.ranking import Ranking
@@ -55,6 +56,12 @@ GOOD = {"a": 3.0, "b": 2.5, "c": 2.0, "d": 1.0, "e": 0.5}
 FIRST = {"a": 9.0, "b": 8.0, "c": 5.0, "d": 2.0, "e": 1.0}
 SECOND = {"c": 0.9, "a": 0.8, "f": 0.3, "g": 0.2, "h": 0.1}
 ABOUT = "Where was the director of Vertigo born?"
+FILMS = {
+    "film": ("Vertigo", "Vertigo is a film by Alfred Hitchcock."),
+    "man": ("Alfred Hitchcock", "Alfred Hitchcock was born in Leytonstone."),
+    "place": ("Leytonstone", "Leytonstone is a part of London."),
+    "other": ("Paris", "Paris is a city."),
+}
 GHOST = [
     ("accept", AcceptancePolicy({"grph": 0.5})),
     ("calibrators", {"grph": BackgroundCalibrator()}),
@@ -220,6 +227,10 @@ class FrameworkSuite:
 
     def graph(self, documents: Sequence[Any], **more: Any) -> Any:
         """An entity graph's retriever over these."""
+        raise NotImplementedError
+
+    def over(self, graph: Any, documents: Any = None) -> Any:
+        """An entity graph's retriever of this graph, whose passages' documents are there."""
         raise NotImplementedError
 
     def only(self, **metadata: Any) -> dict[str, Any]:
@@ -1169,3 +1180,72 @@ class FrameworkSuite:
         assert pickled(result).evidence("a").score == result.evidence("a").score
         lists, fuser = {"a": self.pairs(**FIRST), "b": self.pairs(**SECOND)}, self.fuser(k=2)
         assert self.fuse(pickled(fuser), lists) == self.fuse(fuser, lists)
+
+    # The entity graph: alone, and seeded by the vectors it is fused with.
+
+    def films(self) -> list[Any]:
+        return [self.document(name, text, title=title) for name, (title, text) in FILMS.items()]
+
+    def test_the_graph_finds_passages_that_share_no_word_with_the_question_and_says_how(self) -> None:
+        films = self.films()
+        retriever = self.graph(films, metadata_key="phasegraph", **self.shown)
+        called, awaited = self.both(retriever, ABOUT)
+        assert called == awaited
+        found = {hit.id: hit for hit in called}
+        assert set(found) == {"film", "man", "place"}
+        block = found["man"].metadata["phasegraph"]
+        assert any(entity in block["path"] for entity in (["entity", "alfred hitchcock"], ["entity", "vertigo"]))
+        assert found["man"].score is not None
+        assert 0 < block["score"] == found["man"].score <= 1
+        json.dumps(block, allow_nan=False)
+        assert films == self.films()
+        bare = self.ask(self.graph(films), ABOUT)
+        assert [hit.metadata for hit in bare] == [{"title": FILMS[hit.id][0]} for hit in bare]
+        assert [hit.text for hit in bare] == [FILMS[hit.id][1] for hit in bare]
+
+    def test_the_graphs_passages_come_from_lists_mappings_and_functions(self) -> None:
+        films, graph = self.films(), self.entities()
+        by_id = dict(zip(FILMS, films, strict=True))
+        for kept in (films, by_id, lambda ids: [by_id[one] for one in ids], lambda ids: by_id):
+            found = self.ask(self.over(graph, kept), ABOUT)
+            assert found
+            assert [hit.text for hit in found] == [FILMS[hit.id][1] for hit in found]
+        assert {hit.text for hit in self.ask(self.over(graph), ABOUT)} == {""}
+        with pytest.raises(InvalidInputError, match="graph must be an EntityGraph"):
+            self.over("graph")
+        with pytest.raises(InvalidInputError, match="must be"):
+            self.over(graph, 7)
+
+    def test_among_sources_the_graph_states_its_background_and_is_seeded_by_the_vectors(self) -> None:
+        def vector(query: str) -> Any:
+            return [(document, 0.9 - row / 10) for row, document in enumerate(self.films())]
+
+        retriever = self.retriever(vector=vector, graph=self.over(self.entities()), metadata_key="phasegraph")
+        reports = {report.source: report for report in retriever.explain(ABOUT).reports}
+        assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
+        for found in self.both(retriever, ABOUT):
+            for hit in found:
+                one = hit.metadata["phasegraph"]["sources"]["graph"]
+                assert one["rank"] is None or one["evidence"]["path"]
+                assert hit.text == FILMS[hit.id][1]
+        core = self.retriever(vector=vector, graph=GraphSource(self.entities()), metadata_key="phasegraph")
+        assert self.ask(core, ABOUT) == self.ask(retriever, ABOUT)
+
+    def test_without_its_seeds_the_walk_goes_on_and_the_report_says_so(self) -> None:
+        walk = self.graph(self.films())
+        result = self.retriever(vector=raising(OSError()), graph=walk).explain(ABOUT)
+        assert result.reports[0].missing == ("vector",)
+        assert result.ids == self.retriever(graph=SourceSpec(retriever=walk)).explain(ABOUT).ids != ()
+
+    def test_no_search_waits_for_the_graph_to_be_made_ready(self) -> None:
+        wraps: list[Callable[[EntityGraph], Any]] = [
+            self.over,
+            lambda graph: self.retriever(graph=GraphSource(graph)),
+        ]
+        for wrap in wraps:
+            graph = self.entities()
+            wrap(graph)
+            assert "operator" in vars(graph)
+
+    def entities(self) -> EntityGraph:
+        return build_graph([{"id": name, "title": title, "text": text} for name, (title, text) in FILMS.items()])
