@@ -144,6 +144,12 @@ def walked():
     return build_graph([{"id": n.node_id, "title": n.metadata["title"], "text": n.text} for n in nodes]), nodes
 
 
+def test_similarity_top_k_is_how_many_it_returns():
+    graph, nodes = walked()
+    found = EntityGraphRetriever(graph, nodes, similarity_top_k=2).retrieve("Where was the director of Vertigo born?")
+    assert ids_of(found) == ["man", "film"]
+
+
 def test_it_takes_seeds_of_its_own():
     graph, nodes = walked()
     found = EntityGraphRetriever(graph, nodes, seeds=listed(other=0.9, film=0.1)).retrieve("something else")

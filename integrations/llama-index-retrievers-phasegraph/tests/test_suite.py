@@ -13,7 +13,7 @@ from llamaindex_stores import INDEXES, Listed, Looked, passages
 
 from llama_index.retrievers import phasegraph
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever, PhaseGraphPostprocessor
-from phasegraph.testing.framework_suite import FrameworkSuite, Hit
+from phasegraph.testing.framework_suite import FrameworkSuite, Hit, pickled
 
 COLOURS = ("red", "blue")
 
@@ -142,6 +142,10 @@ class TestLlamaIndex(FrameworkSuite):
         cache = Path(llama_index.core.__file__).parent / "_static" / "tiktoken_cache"
         monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
         return [COPIED[name]() for name in ("readme", "filters")]
+
+    def test_a_copy_can_be_narrowed(self):
+        retriever, query = calibrated(), "Where is Page p3?"
+        assert self.ask(pickled(retriever).within(red()), query) == self.ask(retriever.within(red()), query)
 
     def test_filters_over_faiss_are_kept(self):
         assert {hit.metadata["colour"] for hit in self.ask(over_faiss(), "Page p1")} == {"red"}
