@@ -330,7 +330,6 @@ def test_tune_refuses_too_few_labels(folder, tmp_path, capsys):
     assert not (tmp_path / "t.json").exists()
 
 
-@pytest.mark.skipif(not BUNDLED.is_dir(), reason="the bundled data is not beside the tests")
 def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, capsys):
     tuned, report = tmp_path / "tuned.json", tmp_path / "report.json"
     command = ["tune", str(BUNDLED), "--out", str(tuned), "--json", str(report), "--sources", "vector,bm25"]
@@ -347,7 +346,6 @@ def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, c
 
 
 def test_the_report_is_a_page_with_pictures(folder, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     out = tmp_path / "report"
     assert main(["evaluate", str(folder), "--systems", "vector,graph,default", "--report", str(out)]) == 0
     assert "index.html" in capsys.readouterr().out

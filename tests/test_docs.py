@@ -14,13 +14,6 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs" / "guide").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
 LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "docs" / "reproduction" / "README.md"]
 LINKED += sorted((ROOT / "integrations").glob("*/README.md"))
-NEEDED = {
-    "langchain_phasegraph": "langchain_core",
-    "langchain_classic": "langchain_classic",
-    "langchain_community": "langchain_community",
-    "llama_index": "llama_index.core",
-    "retrievers.bm25": "bm25s",
-}
 
 
 def programs(page: Path) -> list[str]:
@@ -41,9 +34,6 @@ def test_the_programs_of_a_page_run_in_order_and_print(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = programs(page)
-    for part, module in NEEDED.items():
-        if any(part in program for program in found):
-            pytest.importorskip(module)
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
     for number, program in enumerate(found):
@@ -60,7 +50,6 @@ def test_the_readme_has_a_short_program_for_each_framework_that_stands_alone(tmp
     found = programs(README)
     for part in ("langchain_phasegraph", "llama_index.retrievers.phasegraph"):
         (program,) = [one for one in found if part in one]
-        pytest.importorskip(NEEDED[part.partition(".")[0]])
         assert program.count("\n") <= 14
         assert ".explain(" in program
         done = subprocess.run(

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import inspect
 import pkgutil
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
@@ -119,6 +121,15 @@ def test_the_public_surface_is_what_is_written_here(name: str) -> None:
 
 def _is_module(value: object) -> bool:
     return type(value).__name__ == "module"
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_the_type_hints_of_the_public_names_can_be_read(name: str) -> None:
+    room = importlib.import_module(name)
+    for public in filter(callable, map(vars(room).get, PUBLIC[name].split())):
+        for _, one in [("", public), *inspect.getmembers(public, inspect.isroutine)]:
+            if str(getattr(one, "__module__", "")).startswith(tuple(PUBLIC)):
+                typing.get_type_hints(one)
 
 
 @pytest.mark.parametrize("file", INTEGRATIONS, ids=lambda file: f"{file.parent.name}/{file.name}")

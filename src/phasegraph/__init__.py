@@ -1,5 +1,8 @@
 """Calibrated fusion of unlike retrievers: the public names and nothing else."""
 
+from importlib import import_module
+from typing import Any
+
 from phasegraph.calibration.background import BackgroundCalibrator
 from phasegraph.calibration.per_list import ListCalibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
@@ -61,3 +64,10 @@ __all__ = [
     "UnitPrior",
     "fit_reference_ecdf",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms that bring scipy.sparse or a driver are loaded when they are first named."""
+    if name not in ("graph", "neo4j"):
+        raise AttributeError(f"module 'phasegraph' has no attribute {name!r}")
+    return import_module(f"phasegraph.{name}")

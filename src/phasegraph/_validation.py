@@ -6,10 +6,11 @@ InvalidInputError for a wrong value.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 
@@ -149,3 +150,48 @@ def check_keys(owner: str, data: object, known: Collection[str], *, required: It
         if name not in data:
             raise InvalidInputError(f"{owner} needs the field {name!r}; it was not given")
     return dict(data)
+
+
+_HINTS = {
+    "top_k": "k", "top_n": "k", "similarity_top_k": "k", "k": "similarity_top_k", "deadline": "timeout",
+    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on",
+    **dict.fromkeys(("id_fn", "id_key"), "fields=HitFields(id=...)"),
+    **dict.fromkeys(("score_fn", "score_key"), "fields=HitFields(score=...)"),
+    **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
+    **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
+    **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
+}  # fmt: skip
+
+
+_OF_PEERS = ("c", "id_key", "llm", "mode", "num_queries", "query_gen_prompt", "use_async")
+
+
+def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
+    """The error for an argument that there is not, with the nearest one that there is.
+
+    Examples
+    --------
+    >>> str(unexpected_argument("top_k", ["k", "weights"]))
+    "unexpected argument 'top_k'; did you mean 'k'?"
+    """
+    hint = _HINTS.get(name, "")
+    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.6)
+    if near:
+        said = f"did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
+    elif name in _OF_PEERS:
+        said = "docs/guide/coming-from.md says what takes its place"
+    else:
+        said = f"known are {', '.join(sorted(known))}"
+    return InvalidTypeError(f"unexpected argument {name!r}; {said}")
+
+
+class KnownFields:
+    """A dataclass that refuses arguments it does not have, with what was probably meant."""
+
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        known = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        for name in given.keys() - known.keys():
+            raise unexpected_argument(name, known)
+        return object.__new__(cls)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
-from phasegraph._validation import check_choice, check_count, check_flag, check_mapping, check_number
+from phasegraph._validation import KnownFields, check_choice, check_count, check_flag, check_mapping, check_number
 from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator, ListCalibrator, calibrator_from_dict
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
@@ -623,7 +623,7 @@ def _accepted(count: int) -> BoolArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FusionPipeline:
+class FusionPipeline(KnownFields):
     """How rankings become a result. A frozen value: ``dataclasses.replace`` to vary, one JSON file to keep.
 
     Parameters

@@ -1,6 +1,5 @@
 """The notebooks run from top to bottom in a real kernel, with and without servers, and show what is committed."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from real_servers import contents
 LANGCHAIN = EXAMPLES / "langchain_chroma_neo4j.ipynb"
 LLAMAINDEX = EXAMPLES / "llamaindex_postgres_property_graph.ipynb"
 NOTEBOOKS = (LANGCHAIN, LLAMAINDEX)
-MODULES = ("nbclient", "ipykernel", "matplotlib", "neo4j", "langchain_chroma", "langchain_classic", "llama_index.core")
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -31,8 +29,6 @@ def steady(notebook):
 
 
 def run_as_committed(path, servers, scratch):
-    for module in MODULES:
-        pytest.importorskip(module)
     notebook = run_notebook(path, servers, scratch)
     assert not printed(notebook, "stderr")
     assert steady(notebook) == steady(committed(path))
@@ -66,8 +62,6 @@ def test_with_neo4j_the_graph_lives_there_and_nothing_is_left(address, tmp_path)
 
 
 def test_with_postgres_the_vectors_live_there_and_nothing_is_left(postgres, tmp_path):
-    if importlib.util.find_spec("llama_index.vector_stores.postgres") is None:
-        pytest.skip("the package llama-index-vector-stores-postgres is not installed")
     before = tables(postgres)
     run_as_committed(LLAMAINDEX, {"POSTGRES_URI": postgres}, tmp_path)
     assert tables(postgres) == before

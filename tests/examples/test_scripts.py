@@ -26,7 +26,6 @@ def test_every_script_is_run_here_or_in_test_demo():
     ],
 )
 def test_a_quickstart_finds_what_the_vectors_miss(name, module, found, place, tmp_path):
-    pytest.importorskip(module)
     question, *lines = run_script(EXAMPLES / name, {}, tmp_path).splitlines()
     assert question.endswith("?")
     assert len(lines) == 3
@@ -44,6 +43,5 @@ def test_a_graph_is_written_walked_refreshed_and_dropped_on_a_real_server(addres
 
 
 def test_without_an_address_the_graph_script_says_what_it_needs(tmp_path):
-    pytest.importorskip("neo4j")
     with pytest.raises(AssertionError, match="NEO4J_URI must name a server"):
         run_script(EXAMPLES / "neo4j_graph.py", {}, tmp_path)

@@ -81,7 +81,6 @@ def test_the_users_own_names_are_known():
 @given(TEXTS, NAMES, st.booleans())
 def test_the_automaton_finds_exactly_what_the_slower_search_finds(text, names, lenient):
     words = split_words(text)
-    pytest.importorskip("ahocorasick")
     quick, slow = Gazetteer(names, matcher="automaton"), Gazetteer(names, matcher="python")
     assert quick.find(words, lenient=lenient) == slow.find(words, lenient=lenient)
 

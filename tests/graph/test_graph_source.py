@@ -97,7 +97,6 @@ def test_nothing_to_start_from_is_an_empty_ranking_with_its_reason():
 
 @pytest.mark.parametrize("tolerance", [1e-4, 3e-6])
 def test_the_compiled_search_is_that_of_numpy_to_the_bit(tolerance):
-    pytest.importorskip("numba")
     rng = np.random.default_rng(4)
     names = [f"name{n}" for n in range(400)]
     records = [Extraction(f"p{n}", rng.choice(names, 4).tolist(), titles=[names[n % 400]]) for n in range(800)]

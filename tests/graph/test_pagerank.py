@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import igraph
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -161,7 +162,6 @@ def seeds():
 
 @pytest.mark.parametrize(("tolerance", "follow"), [(1e-5, 0.5), (1e-6, 0.5), (1e-5, 0.7), (1e-7, 0.7)])
 def test_the_compiled_kernel_gives_the_same_values_and_counters(big, seeds, tolerance, follow):
-    pytest.importorskip("numba")
     plain, fast = (
         solve(big, seeds, "push", follow, tolerance=tolerance, kernel=kernel) for kernel in ("numpy", "compiled")
     )
@@ -252,7 +252,6 @@ def test_two_rounds_of_polish_quarter_the_residual(big, seeds):
 
 @pytest.mark.parametrize("follow", [0.5, 0.7])
 def test_power_agrees_with_igraph(follow):
-    igraph = pytest.importorskip("igraph")
     matrix = scale_free(2000)
     half = sparse.triu(matrix).tocoo()
     graph = igraph.Graph(2000, list(zip(half.row.tolist(), half.col.tolist(), strict=True)))

@@ -69,7 +69,6 @@ def test_other_sources_are_left_alone():
 
 
 def test_nothing_is_compiled_by_the_first_search():
-    pytest.importorskip("numba")
     code = """
 from phasegraph import Ranking
 from phasegraph.graph import GraphSource, build_graph

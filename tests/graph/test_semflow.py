@@ -153,7 +153,6 @@ def test_the_lazy_push_agrees_with_reweighting_everything(seed, share, local_min
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-5, 1e-7])
 @pytest.mark.parametrize("local_min", ["self_loop", "drop"])
 def test_the_compiled_kernel_gives_the_same_values_and_counters(tolerance, local_min):
-    pytest.importorskip("numba")
     graph, relevance, _ = random_flow(3, entities=3000, passages=900, density=0.003, local_min=local_min)
     plain, fast = (
         graph.walk(relevance, ([5, 7, 3005], [1.0, 2.0, 0.5]), tolerance=tolerance, kernel=kernel)
@@ -228,8 +227,6 @@ def test_a_bad_query_is_refused():
 
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6])
 def test_the_compiled_rounds_over_relevance_weights_are_those_of_numpy(tolerance):
-    pytest.importorskip("numba")
-
     rng = np.random.default_rng(3)
     half = sparse.random_array((5000, 5000), density=0.001, rng=rng, dtype=np.float32)
     graph = WalkOperator.from_adjacency(half + half.T)

@@ -9,8 +9,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-pytest.importorskip("langchain_core", reason="LangChain is not installed")
-pytest.importorskip("llama_index.core", reason="LlamaIndex is not installed")
 
 from matrix_servers import Servers
 from matrix_slice import real_slice

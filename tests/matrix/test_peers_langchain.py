@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from langchain_classic.retrievers import EnsembleRetriever, MergerRetriever
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from matrix_langchain import bm25, faiss, in_memory, qdrant
@@ -12,10 +13,6 @@ from matrix_ours import ids, spec
 
 from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph import InvalidInputError, PhasegraphWarning
-
-pytest.importorskip("langchain_classic", reason="langchain-classic is not installed")
-
-from langchain_classic.retrievers import EnsembleRetriever, MergerRetriever
 
 
 def leg(*names, text="text of {}"):

@@ -1,5 +1,6 @@
 """LlamaIndex: how MetadataFilters join those that are there already, and what is refused."""
 
+import faiss
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.schema import TextNode
@@ -65,8 +66,8 @@ def test_a_bm25_whose_index_is_not_of_its_nodes_is_refused(data):
 
 @pytest.mark.parametrize("kind", ["HNSW16", "IVF4,Flat", "LSH"])
 def test_a_faiss_index_selects_rows_or_fails(data, kind):
-    library, vectors = pytest.importorskip("faiss"), data.vectors.astype("float32")
-    made = library.index_factory(vectors.shape[1], kind)
+    vectors = data.vectors.astype("float32")
+    made = faiss.index_factory(vectors.shape[1], kind)
     made.train(vectors)
     storage = StorageContext.from_defaults(vector_store=FaissVectorStore(made))
     index = VectorStoreIndex(data.nodes(), embed_model=LlamaIndexVectors(), storage_context=storage)

@@ -23,7 +23,8 @@ def records(data):
 @pytest.fixture(scope="module")
 def connection(address, data):
     """One database with a corpus of both tenants, and a corpus of one."""
-    neo4j = pytest.importorskip("neo4j")
+    import neo4j
+
     mine = set(data.of(MINE).ids)
     with neo4j.GraphDatabase.driver(address.uri, auth=address.auth, notifications_min_severity="OFF") as driver:
         opened = Neo4jConnection(driver, timeout=60.0)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,20 +17,6 @@ if TYPE_CHECKING:
     from outages import SpareServer
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-class WithoutDriver(pytest.Module):
-    """A module that is not imported, because what it imports is missing."""
-
-    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        pytest.skip("the Neo4j driver is not installed", allow_module_level=True)
-
-
-def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    """Without the driver these modules skip and say so; a conftest that skips would end the run."""
-    if importlib.util.find_spec("neo4j") is None:
-        return WithoutDriver.from_parent(parent, path=module_path)
-    return None
 
 
 @pytest.fixture(scope="session")

@@ -36,9 +36,12 @@ def by_the_core(source, taken):
 
 
 def by_langchain(source, taken):
-    documents = pytest.importorskip("langchain_core.documents")
-    retriever = pytest.importorskip("langchain_phasegraph").PhaseGraphRetriever(
-        vector=lambda query: [documents.Document("Ada met Bo.", id="v")],
+    from langchain_core.documents import Document
+
+    from langchain_phasegraph import PhaseGraphRetriever
+
+    retriever = PhaseGraphRetriever(
+        vector=lambda query: [Document("Ada met Bo.", id="v")],
         graph=source,
         timeout=DEADLINE,
         on_result=lambda result: taken.append(next(one for one in result.reports if one.source == "graph")),
@@ -51,8 +54,11 @@ def by_langchain(source, taken):
 
 
 def by_llama_index(source, taken):
-    schema = pytest.importorskip("llama_index.core.schema")
-    retriever = pytest.importorskip("llama_index.retrievers.phasegraph").CalibratedFusionRetriever(
+    from llama_index.core import schema
+
+    from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+
+    retriever = CalibratedFusionRetriever(
         vector=lambda query: [schema.NodeWithScore(node=schema.TextNode(text="Ada met Bo.", id_="v"), score=1.0)],
         graph=source,
         timeout=DEADLINE,

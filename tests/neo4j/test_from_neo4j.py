@@ -1,6 +1,7 @@
 """Each framework's graph retriever made of a graph in Neo4j: what it finds, brings and refuses."""
 
 import asyncio
+import importlib
 import re
 import socket
 import sys
@@ -35,7 +36,7 @@ LANGCHAIN, LLAMAINDEX = "langchain_phasegraph", "llama_index.retrievers.phasegra
 
 def made(framework, connection, *args, **options):
     """An `EntityGraphRetriever` of that framework, which returns ten hits."""
-    cls = pytest.importorskip(framework).EntityGraphRetriever
+    cls = importlib.import_module(framework).EntityGraphRetriever
     return cls.from_neo4j(connection, *args, **{"k" if framework == LANGCHAIN else "similarity_top_k": 10}, **options)
 
 
@@ -70,7 +71,8 @@ def test_it_finds_what_the_walk_in_memory_finds_and_brings_its_texts(framework, 
 
 @pytest.mark.parametrize("load", [True, False])
 def test_documents_of_ones_own_take_the_place_of_its_texts_and_can_be_filtered(load, corpus):
-    documents = pytest.importorskip("langchain_core.documents")
+    from langchain_core import documents
+
     own = [
         documents.Document(f"own {row}", id=one.id, metadata={"tenant": ("red", "blue")[row % 2]})
         for row, one in enumerate(records(COUNT))
@@ -103,13 +105,12 @@ def test_the_graph_of_another_library_needs_no_name(framework, connection):
 
 
 def test_the_program_of_the_page_runs_as_it_stands(connection):
-    core = pytest.importorskip("langchain_core")
-    pytest.importorskip(LANGCHAIN)
+    from langchain_core.documents import Document
     from langchain_core.embeddings import DeterministicFakeEmbedding
     from langchain_core.vectorstores import InMemoryVectorStore
 
     store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
-    store.add_documents([core.documents.Document("Vertigo, as the store has it.", id="film")])
+    store.add_documents([Document("Vertigo, as the store has it.", id="film")])
     blocks = re.findall(r"```text\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     program = next(one for one in blocks if "GraphIndex.build" in one)
     known = {"connection": connection, "store": store, "write_graph": write_graph}
@@ -154,7 +155,7 @@ def test_an_address_in_place_of_a_connection_is_refused(framework):
 
 @pytest.mark.parametrize(("framework", "other"), [(LANGCHAIN, LLAMAINDEX), (LLAMAINDEX, LANGCHAIN)])
 def test_what_is_no_retriever_of_the_framework_is_named_with_what_to_do(framework, other):
-    room, graph = pytest.importorskip(framework), build_graph([{"id": "a", "text": "Ada met Bo."}])
+    room, graph = importlib.import_module(framework), build_graph([{"id": "a", "text": "Ada met Bo."}])
     fused = room.PhaseGraphRetriever if framework == LANGCHAIN else room.CalibratedFusionRetriever
     with pytest.raises(InvalidTypeError, match=r"got phasegraph\.EntityGraph; make an EntityGraphRetriever of it"):
         fused(graph=graph)
@@ -164,7 +165,7 @@ def test_what_is_no_retriever_of_the_framework_is_named_with_what_to_do(framewor
         room.EntityGraphRetriever(graph=Neo4jConnection(Unasked()))
     with pytest.raises(InvalidTypeError, match=r"got a GraphRecords: give its graph\(\)"):
         room.EntityGraphRetriever(graph=GraphRecords(()))
-    theirs = pytest.importorskip(other).EntityGraphRetriever(graph=graph)
+    theirs = importlib.import_module(other).EntityGraphRetriever(graph=graph)
     with pytest.raises(InvalidTypeError, match=rf"got {other.partition('.')[0]}\.EntityGraphRetriever$"):
         fused(graph=theirs)
 

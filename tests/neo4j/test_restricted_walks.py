@@ -181,15 +181,19 @@ def test_the_retrievers_of_the_frameworks_filter_it_by_metadata(connection, fram
     wire = Listening(connection)
     source = Neo4jGraphSource(wire, "both")
     if framework == "langchain":
-        documents = pytest.importorskip("langchain_core.documents")
-        ours = pytest.importorskip("langchain_phasegraph")
+        from langchain_core import documents
+
+        import langchain_phasegraph as ours
+
         held = [documents.Document(one, id=one, metadata={"owner": owner}) for one, owner in owners.items()]
         found = ours.EntityGraphRetriever(graph=source, documents=held).invoke("ada", filter={"owner": "me"})
         ids = {document.id for document in found}
     else:
-        schema = pytest.importorskip("llama_index.core.schema")
-        words = pytest.importorskip("llama_index.core.vector_stores.types")
-        ours = pytest.importorskip("llama_index.retrievers.phasegraph")
+        from llama_index.core import schema
+        from llama_index.core.vector_stores import types as words
+
+        from llama_index.retrievers import phasegraph as ours
+
         nodes = [schema.TextNode(id_=one, text=one, metadata={"owner": owner}) for one, owner in owners.items()]
         filters = words.MetadataFilters(filters=[words.MetadataFilter(key="owner", value="me")])
         found = ours.EntityGraphRetriever(source, nodes).within(filters).retrieve("ada")

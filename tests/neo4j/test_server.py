@@ -1,8 +1,7 @@
 """The server of the tests is a real Neo4j, with everything the other tests lean on."""
 
+import neo4j
 import pytest
-
-neo4j = pytest.importorskip("neo4j")
 
 
 def test_the_server_says_it_is_neo4j_5_26(driver):

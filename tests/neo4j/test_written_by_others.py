@@ -30,7 +30,6 @@ def by_text(records):
 
 
 def write_with_llama_index(address: Any) -> None:
-    pytest.importorskip("llama_index.graph_stores.neo4j")
     from llama_index.core import PropertyGraphIndex
     from llama_index.core.indices.property_graph import SimpleLLMPathExtractor
     from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
@@ -62,10 +61,9 @@ def write_with_llama_index(address: Any) -> None:
 
 
 def write_with_langchain(address: Any, *, labelled: bool = True) -> None:
-    pytest.importorskip("langchain_neo4j")
-    experimental = pytest.importorskip("langchain_experimental.graph_transformers")
     from langchain_core.documents import Document
     from langchain_core.language_models import FakeListChatModel
+    from langchain_experimental import graph_transformers as experimental
     from langchain_neo4j import Neo4jGraph
 
     answers = [
@@ -85,7 +83,6 @@ def write_with_langchain(address: Any, *, labelled: bool = True) -> None:
 
 
 def write_with_neo4j_graphrag(driver: Any) -> None:
-    pytest.importorskip("neo4j_graphrag")
     from neo4j_graphrag.embeddings.base import Embedder
     from neo4j_graphrag.experimental.pipeline.kg_builder import SimpleKGPipeline
     from neo4j_graphrag.llm import LLMInterface, LLMResponse

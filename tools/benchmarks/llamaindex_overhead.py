@@ -6,13 +6,11 @@ python tools/benchmarks/llamaindex_overhead.py
 from __future__ import annotations
 
 import asyncio
-import gc
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
+from interleaved import TEXT, interleaved, interleaved_async, report
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -23,20 +21,6 @@ from llama_index.retrievers.phasegraph.conversion import ranking_of, reader_of
 from phasegraph import Context, FusionPipeline
 from phasegraph.retrieval import HitFields
 from phasegraph.retrieval.provenance import provenance
-
-TEXT = "A passage of about eight hundred characters, as passages are. " * 13
-
-
-class Times(NamedTuple):
-    """Seconds of one job over many turns: the median, and the lowest decile, which other work disturbs least."""
-
-    median: float
-    quiet: float
-
-    @classmethod
-    def of(cls, found: list[float]) -> Times:
-        """Of the seconds of all turns."""
-        return cls(statistics.median(found), statistics.quantiles(found, n=10)[0])
 
 
 def hits(start: int, count: int) -> list[NodeWithScore]:
@@ -68,37 +52,6 @@ class AsyncFixed(Fixed):
         return self.answer
 
 
-def interleaved(
-    jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
-) -> list[Times]:
-    """Seconds of each job, taken in turns; of a `clock` that counts wall or processor time."""
-    times: list[list[float]] = [[] for _ in jobs]
-    for job in jobs:
-        for _ in range(max(3, rounds // 10)):
-            job()
-    gc.collect()
-    gc.disable()
-    try:
-        for turn in range(rounds):
-            for job, found in zip(jobs, times, strict=True):
-                start = clock()
-                job()
-                found.append(clock() - start)
-            if turn % 50 == 0:
-                gc.collect()
-    finally:
-        gc.enable()
-    return [Times.of(found) for found in times]
-
-
-def report(name: str, ours: Times, theirs: Times, bar: float | None = None) -> None:
-    """One line of the table."""
-    limit = "" if bar is None else f"  (at most {bar})"
-    quiet = ours.quiet / theirs.quiet
-    ratio = f"ratio {ours.median / theirs.median:5.2f}, of the quickest tenths {quiet:5.2f}{limit}"
-    print(f"{name:52s} {ours.median * 1e6:9.0f} us  {theirs.median * 1e6:9.0f} us  {ratio}")
-
-
 def ours_over(legs: list[BaseRetriever]) -> BaseRetriever:
     """Ours with its defaults."""
     return CalibratedFusionRetriever(retrievers={"first": legs[0], "second": legs[1]})
@@ -124,7 +77,7 @@ def retrieve_ratios() -> None:
             for fuse in (ours_over, lambda legs: theirs_over(legs, use_async=True), theirs_over)
         )
         if name.startswith("aretrieve"):
-            found = asyncio.run(interleaved_async([ours, theirs], rounds))
+            found = asyncio.run(interleaved_async([partial(one.aretrieve, "query") for one in (ours, theirs)], rounds))
         else:
             jobs: list[Callable[[], object]] = [partial(one.retrieve, "query") for one in (ours, theirs, plain)]
             if not seconds:
@@ -134,19 +87,6 @@ def retrieve_ratios() -> None:
         report(name, found[0], found[1], bar)
         if len(found) > 2:
             report(f"{name}, use_async=False there", found[0], found[2])
-
-
-async def interleaved_async(retrievers: Sequence[BaseRetriever], rounds: int) -> list[Times]:
-    """As :func:`interleaved`, on one event loop."""
-    times: list[list[float]] = [[] for _ in retrievers]
-    gc.collect()
-    for turn in range(rounds + 30):
-        for retriever, found in zip(retrievers, times, strict=True):
-            start = time.perf_counter()
-            await retriever.aretrieve("query")
-            if turn >= 30:
-                found.append(time.perf_counter() - start)
-    return [Times.of(found) for found in times]
 
 
 def fusing_ratios() -> None:

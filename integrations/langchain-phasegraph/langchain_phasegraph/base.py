@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from phasegraph import InvalidInputError, PhasegraphError
-from phasegraph.retrieval import check_count, unexpected_argument
+from phasegraph.retrieval import check_count, parameters_of, unexpected_argument
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
 Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
@@ -55,6 +55,7 @@ class CheckedRetriever(BaseRetriever):
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """Documents for the query, best first; keywords `k` and `filter` besides the retriever's own."""
+        self._check_keywords(kwargs)
         token = _CONFIG.set(config)
         try:
             return super().invoke(input, config, **kwargs)
@@ -63,11 +64,18 @@ class CheckedRetriever(BaseRetriever):
 
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """As :meth:`invoke`."""
+        self._check_keywords(kwargs)
         token = _CONFIG.set(config)
         try:
             return await super().ainvoke(input, config, **kwargs)
         finally:
             _CONFIG.reset(token)
+
+    def _check_keywords(self, given: Mapping[str, Any]) -> None:
+        for name in given.keys() - {"run_id"}:
+            known = parameters_of(self._get_relevant_documents)
+            if not known & {name, "kwargs"}:
+                raise unexpected_argument(name, known - {"query", "run_manager", "upstream"})
 
 
 def config_of(run_manager: Any) -> RunnableConfig:

@@ -12,6 +12,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from pydantic import PrivateAttr
 
+import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of
 from langchain_phasegraph.filters import check_filter, joined, matches
@@ -26,12 +27,12 @@ from phasegraph.retrieval import (
     resolve_id,
 )
 
-if TYPE_CHECKING:  # the graph's room brings scipy.sparse: it is loaded by the first graph
-    from phasegraph.graph import Extraction
-    from phasegraph.neo4j import GraphSchema, Neo4jConnection
+if TYPE_CHECKING:
+    import phasegraph.graph
+    import phasegraph.neo4j
 
 
-Documents: TypeAlias = "Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]"
+Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]
 
 
 class EntityGraphRetriever(CheckedRetriever):
@@ -114,7 +115,7 @@ class EntityGraphRetriever(CheckedRetriever):
         *,
         embeddings: Embeddings | None = None,
         vectors: Any = None,
-        extractions: Iterable[Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -153,10 +154,10 @@ class EntityGraphRetriever(CheckedRetriever):
     @classmethod
     def from_neo4j(
         cls,
-        connection: Neo4jConnection,
+        connection: phasegraph.neo4j.Neo4jConnection,
         corpus: str | None = None,
         *,
-        schema: str | GraphSchema | None = None,
+        schema: str | phasegraph.neo4j.GraphSchema | None = None,
         load: bool = True,
         embeddings: Embeddings | None = None,
         **fields: Any,

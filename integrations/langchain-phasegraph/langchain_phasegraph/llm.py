@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.messages import BaseMessage
 
+import phasegraph
 from phasegraph import InvalidTypeError
 from phasegraph.retrieval import resolve_id
 
 if TYPE_CHECKING:
-    from phasegraph.graph import Extraction
+    import phasegraph.graph
 
 
-def extractions_of(graph_documents: Iterable[Any]) -> list[Extraction]:
+def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extraction]:
     """What LangChain's graph transformers found, as the core's extractions.
 
     Parameters

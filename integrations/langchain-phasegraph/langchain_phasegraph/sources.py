@@ -311,7 +311,7 @@ class RetrieverSource:
         awaits = all(map(_awaits, asked)) and (self.resolve is None or awaited)
         if awaited and not awaits:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
-        self._bound: type[_Bound] = _Either if blocks and awaits else _Awaiting if awaits else _Blocking
+        self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 
     def look_up(self) -> Lookup | None:
         """Documents by id, of the store behind it; None where there is none, or it shows a part of it only."""
@@ -447,7 +447,8 @@ class _Awaiting(_Bound):
         ranking = self.read(answer, limit)
         resolve: Any = self.source.resolve
         if resolve is not None and len(ranking):
-            return self.resolved(ranking, await resolve(ranking.ids))
+            found = resolve(ranking.ids)
+            return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
         if not self.source.look_ups:
             return self.borrowed(ranking, upstream)
         return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))

@@ -11,6 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from langchain_stores import in_memory
 
+pytest.register_assert_rewrite("phasegraph.testing.framework_suite")
+
 
 @pytest.fixture
 def store():

@@ -1,7 +1,6 @@
 """The entity graph in LangChain: alone, and seeded by the vectors it is fused with."""
 
 import asyncio
-import json
 
 import pytest
 from langchain_core.documents import Document
@@ -13,7 +12,7 @@ from langchain_neo4j.graphs.graph_document import GraphDocument, Node, Relations
 from langchain_stores import Fixed, ids_of
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
-from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, SourceSpec, extractions_of, text_model
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, extractions_of, text_model
 from phasegraph import InvalidInputError
 from phasegraph.graph import FactIndex, FlowParameters, GraphSource, SemFlowSource, build_graph
 
@@ -44,24 +43,6 @@ class TestEntityGraphRetriever(RetrieversIntegrationTests):
         return QUESTION
 
 
-async def test_it_finds_the_passage_that_shares_no_word_with_the_question_and_says_how():
-    shown = alone(score_key="score", metadata_key="phasegraph")
-    found = {document.id: document for document in shown.invoke(QUESTION)}
-    assert {"film", "man", "place"} == set(found)
-    block = found["man"].metadata["phasegraph"]
-    assert ["entity", "alfred hitchcock"] in block["path"] or ["entity", "vertigo"] in block["path"]
-    assert 0 < block["score"] == found["man"].metadata["score"] <= 1
-    json.dumps(block, allow_nan=False)
-    assert await shown.ainvoke(QUESTION) == shown.invoke(QUESTION)
-
-
-def test_the_documents_are_copies_and_bare():
-    before = [document.model_copy(deep=True) for document in PASSAGES]
-    bare = alone().invoke(QUESTION)
-    assert before == PASSAGES
-    assert all(document in PASSAGES for document in bare)
-
-
 @pytest.mark.parametrize("k", [0, 1, 2, 100])
 def test_k_is_a_field_and_a_keyword(k):
     whole = alone(k=100).invoke(QUESTION)
@@ -74,12 +55,11 @@ def stores():
     vectors.add_documents(PASSAGES)
     pairs = InMemoryStore()
     pairs.mset([(str(document.id), document) for document in PASSAGES])
-    by_id = {document.id: document for document in PASSAGES}
-    return [PASSAGES, by_id, vectors, pairs, lambda ids: [by_id[one] for one in ids], lambda ids: by_id]
+    return [vectors, pairs]
 
 
-@pytest.mark.parametrize("source", range(6))
-def test_documents_come_from_lists_mappings_stores_and_functions(source):
+@pytest.mark.parametrize("source", range(2))
+def test_documents_come_from_stores(source):
     graph = alone().graph
     found = EntityGraphRetriever(graph=graph, documents=stores()[source]).invoke(QUESTION)
     texts = {document.id: document.page_content for document in PASSAGES}
@@ -96,42 +76,10 @@ def vector_store():
     return store
 
 
-async def test_fused_the_vectors_seed_the_walk_and_the_graph_states_its_background():
-    keys = {"score_key": "score", "metadata_key": "phasegraph"}
-    retriever = PhaseGraphRetriever(vector=vector_store(), graph=alone(**keys), k=4, **keys)
-    result = retriever.explain(QUESTION)
-    reports = {report.source: report for report in result.reports}
-    assert (reports["graph"].calibration, reports["graph"].missing) == ("declared", ())
-    assert dict(zip(result.candidates.sources, result.weights.round(6).tolist(), strict=True)) == {
-        "graph": 0.95,
-        "vector": 0.05,
-    }
-    found = retriever.invoke(QUESTION)
-    for document in found:
-        graph = document.metadata["phasegraph"]["sources"]["graph"]
-        assert graph["rank"] is None or graph["evidence"]["path"]
-        assert document.metadata["score"] == document.metadata["phasegraph"]["score"]
-        assert document.page_content in [one.page_content for one in PASSAGES]
-    assert await retriever.ainvoke(QUESTION) == found
-
-
-def test_a_core_source_is_fused_with_the_texts_of_the_other_source():
-    source = GraphSource(alone().graph)
-    expected = PhaseGraphRetriever(vector=vector_store(), graph=alone(), score_key="score").invoke(QUESTION)
-    found = PhaseGraphRetriever(vector=vector_store(), graph=source, score_key="score").invoke(QUESTION)
-    assert [d.page_content for d in found] == [d.page_content for d in expected]
-    assert [d.metadata["score"] for d in found] == [d.metadata["score"] for d in expected]
-
-
-def test_without_its_seeds_the_walk_goes_on_and_the_report_says_so():
-    def broken(query):
-        raise OSError
-
-    result = PhaseGraphRetriever(vector=broken, graph=alone()).explain(QUESTION)
-    assert result.ids
-    assert result.reports[0].missing == ("vector",)
-    own = PhaseGraphRetriever(graph=SourceSpec(retriever=alone())).explain(QUESTION)
-    assert own.ids == result.ids
+def test_fused_a_walk_that_points_sharply_has_most_of_the_weight():
+    result = PhaseGraphRetriever(vector=vector_store(), graph=alone(), k=4).explain(QUESTION)
+    weights = dict(zip(result.candidates.sources, result.weights.round(6).tolist(), strict=True))
+    assert weights == {"graph": 0.95, "vector": 0.05}
 
 
 def test_embeddings_of_the_passages_are_kept_with_the_graph():
@@ -187,7 +135,7 @@ def test_bad_arguments_are_errors_that_name_them():
             alone().invoke(QUESTION, k=k)
 
 
-def test_no_search_waits_for_the_graph_to_be_made_ready():
+def test_no_search_waits_for_a_graph_that_is_assigned():
     rows = [{"id": d.id, "title": d.metadata["title"], "text": d.page_content} for d in PASSAGES]
     graph, other = build_graph(rows), build_graph(rows)
     retriever = EntityGraphRetriever(graph=graph, documents=PASSAGES)
@@ -196,9 +144,6 @@ def test_no_search_waits_for_the_graph_to_be_made_ready():
     assert vars(graph)["operator"] is ready
     retriever.graph = GraphSource(other)
     assert "operator" in vars(other)
-    third = build_graph(rows)
-    PhaseGraphRetriever(graph=GraphSource(third))
-    assert "operator" in vars(third)
 
 
 async def test_semflow_is_asked_as_it_is_and_takes_its_texts_from_documents():

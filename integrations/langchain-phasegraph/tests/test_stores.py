@@ -1,7 +1,6 @@
 """Scores out of real stores: direction known, ids kept, nothing written into the index."""
 
 import copy
-import json
 
 import pytest
 from langchain_community.retrievers import BM25Retriever
@@ -10,49 +9,7 @@ from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 from langchain_stores import ORDER, STORES, ids_of, in_memory, passages
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
-
-
-@pytest.fixture(params=sorted(STORES))
-def real_store(request):
-    return STORES[request.param]()
-
-
-def test_the_best_passage_of_every_store_comes_first_and_the_worst_last(real_store):
-    found = PhaseGraphRetriever(vector=real_store, k=9).invoke("what?")
-    plain = real_store.similarity_search("what?", k=9)
-    assert ids_of(found) == ids_of(plain)
-    assert [document.page_content for document in found] == [document.page_content for document in plain]
-
-
-async def test_async_gives_the_same_as_sync_over_every_store(real_store):
-    retriever = PhaseGraphRetriever(vector=real_store.as_retriever(), k=9)
-    assert await retriever.ainvoke("what?") == retriever.invoke("what?")
-
-
-def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(real_store):
-    retriever = PhaseGraphRetriever(vector=real_store.as_retriever(), k=9, metadata_key="phasegraph")
-    own = {document.id: float(score) for document, score in real_store.similarity_search_with_score("what?", k=9)}
-    for document in retriever.invoke("what?"):
-        assert document.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[document.id])
-    (report,) = retriever.explain("what?").reports
-    higher = own[ORDER[0]] > own[ORDER[-1]]
-    assert report.notes == (f"{'higher' if higher else 'lower'} is better: known for this store",)
-
-
-def test_a_store_that_keeps_its_objects_is_not_written_into(real_store):
-    before = copy.deepcopy(real_store.similarity_search("what?", k=9))
-    for document in PhaseGraphRetriever(vector=real_store, k=9).invoke("what?"):
-        document.metadata["mine"] = True
-    assert real_store.similarity_search("what?", k=9) == before
-
-
-def test_provenance_of_every_store_is_plain_json(real_store):
-    shown = PhaseGraphRetriever(vector=real_store, score_key="score", metadata_key="phasegraph")
-    for document in shown.invoke("what?"):
-        json.dumps(document.metadata, allow_nan=False)
-        document.model_dump_json()
-        assert type(document.metadata["score"]) is float
+from langchain_phasegraph import PhaseGraphRetriever
 
 
 def test_bm25_and_vectors_meet_by_id():
@@ -74,14 +31,6 @@ def test_bm25_keeps_its_documents_and_its_own_k():
     found = PhaseGraphRetriever(retrievers={"bm25": bm25}, k=9).invoke("p3")
     assert len(found) == 9
     assert (bm25.k, bm25.docs) == (4, before)
-
-
-@pytest.mark.parametrize(("limit", "expected"), [(50, 9), (6, 6), (None, 2)])
-def test_the_limit_replaces_the_retrievers_own_k_and_none_leaves_it(store, limit, expected):
-    own = store.as_retriever(search_kwargs={"k": 2})
-    assert len(PhaseGraphRetriever(vector=own, limit=limit).invoke("what?")) == expected
-    assert own.search_kwargs == {"k": 2}
-    assert len(PhaseGraphRetriever(vector=SourceSpec(retriever=own, limit=limit)).invoke("what?")) == expected
 
 
 def test_filters_of_the_caller_stay_in_force_and_are_read_at_every_call(store):

@@ -2,9 +2,9 @@
 
 import pytest
 from llama_index.core.schema import NodeWithScore, TextNode
-from llamaindex_stores import hits, ids_of, listed
+from llamaindex_stores import hits, ids_of
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, HitFields, PhaseGraphPostprocessor
+from llama_index.retrievers.phasegraph import PhaseGraphPostprocessor
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError
 
 ONE = {f"p{i}": 1.0 - i / 10 for i in range(8)}
@@ -13,11 +13,6 @@ OTHER = {f"p{i}": float(i) for i in range(7, 1, -1)}
 
 def lists():
     return {"graph": hits(**OTHER), "vector": hits(**ONE)}
-
-
-def test_lists_are_fused_as_the_retriever_fuses_its_sources():
-    expected = CalibratedFusionRetriever(vector=listed(**ONE), graph=listed(**OTHER)).retrieve("who?")
-    assert PhaseGraphPostprocessor().fuse(lists()) == expected
 
 
 def test_as_a_postprocessor_it_groups_by_a_metadata_key():
@@ -39,16 +34,8 @@ async def test_it_works_async_and_names_its_class():
     assert processor.to_dict()["top_n"] == 10
 
 
-def test_weights_fields_and_the_metadata_key_are_heeded():
-    distances = {"d": hits(a=0.1, b=0.9)}
-    fields = {"d": HitFields(higher_is_better=True)}
-    assert ids_of(PhaseGraphPostprocessor(fields=fields).fuse(distances)) == ["b", "a"]
-    weighted = PhaseGraphPostprocessor(weights={"vector": 1.0, "graph": 0.0})
-    found = weighted.fuse(lists())
-    assert ids_of(found) == list(ONE)
-    assert "phasegraph" not in found[0].metadata
-    (shown,) = PhaseGraphPostprocessor(1, metadata_key="phasegraph").fuse(lists())
-    assert set(shown.metadata["phasegraph"]["sources"]) == {"vector", "graph"}
+def test_the_pipelines_own_k_is_top_n():
+    assert PhaseGraphPostprocessor(pipeline=FusionPipeline(k=2)).top_n == 2
 
 
 def test_what_is_wrong_is_named():
@@ -67,15 +54,3 @@ def test_what_is_wrong_is_named():
             PhaseGraphPostprocessor(**bad)
     with pytest.raises(InvalidTypeError, match="unexpected argument 'topn'; did you mean 'top_n'"):
         PhaseGraphPostprocessor(topn=3)
-
-
-def test_a_list_whose_scores_are_all_nan_degrades_the_answer():
-    result = PhaseGraphPostprocessor().explain({**lists(), "graph": hits(p1=float("nan"), p2=float("nan"))})
-    assert result.degraded
-    assert [report.status for report in result.reports] == ["partial", "ok"]
-
-
-def test_the_pipelines_own_k_is_kept():
-    assert len(PhaseGraphPostprocessor(pipeline=FusionPipeline(k=2)).fuse(lists())) == 2
-    assert PhaseGraphPostprocessor(pipeline=FusionPipeline(k=2)).top_n == 2
-    assert len(PhaseGraphPostprocessor(3, pipeline=FusionPipeline(k=2)).fuse(lists())) == 3

@@ -39,3 +39,13 @@ async def test_a_text_and_a_bundle_give_nodes_with_scores_sync_and_async(name):
 @pytest.mark.parametrize("name", MADE)
 def test_the_prompts_of_the_base_class_are_there_and_empty(name):
     assert MADE[name]().get_prompts() == {}
+
+
+def test_the_namespace_packages_of_the_framework_stay_importable():
+    import llama_index.core
+    import llama_index.retrievers.bm25
+
+    import llama_index.retrievers
+
+    assert getattr(llama_index.retrievers, "__file__", None) is None
+    assert llama_index.core.__version__

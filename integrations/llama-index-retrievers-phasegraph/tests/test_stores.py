@@ -7,39 +7,14 @@ import pytest
 from llama_index.core.schema import MetadataMode, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index.retrievers.bm25 import BM25Retriever
-from llamaindex_stores import INDEXES, ORDER, ids_of, passages
+from llamaindex_stores import INDEXES, ids_of, passages
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 
 
 @pytest.fixture(params=sorted(INDEXES))
 def real(request):
     return INDEXES[request.param]()
-
-
-def test_the_best_passage_of_every_store_comes_first_and_the_worst_last(real):
-    found = CalibratedFusionRetriever(vector=real, similarity_top_k=9).retrieve("what?")
-    plain = real.as_retriever(similarity_top_k=9).retrieve("what?")
-    assert ids_of(found) == ids_of(plain)
-    assert [hit.text for hit in found] == [hit.text for hit in plain]
-    scores = [hit.score for hit in found]
-    assert scores == sorted(scores, reverse=True)
-    assert all(type(score) is float for score in scores)
-
-
-async def test_async_gives_the_same_as_sync_over_every_store(real):
-    retriever = CalibratedFusionRetriever(vector=real.as_retriever(), k=9)
-    assert await retriever.aretrieve("what?") == retriever.retrieve("what?")
-
-
-def test_raw_scores_are_the_stores_own_and_the_direction_is_reported(real):
-    own = {hit.node_id: hit.score for hit in real.as_retriever(similarity_top_k=9).retrieve("what?")}
-    retriever = CalibratedFusionRetriever(vector=real, k=9, metadata_key="phasegraph")
-    for hit in retriever.retrieve("what?"):
-        assert hit.metadata["phasegraph"]["sources"]["vector"]["raw"] == pytest.approx(own[hit.node_id])
-    higher = own[ORDER[0]] > own[ORDER[-1]]
-    (report,) = retriever.explain("what?").reports
-    assert report.notes == (f"{'higher' if higher else 'lower'} is better: known for this store",)
 
 
 def test_what_is_returned_can_be_changed_without_changing_the_index(real):
@@ -65,14 +40,6 @@ def test_evidence_is_left_out_unless_it_is_asked_for(index):
     for hit in CalibratedFusionRetriever(vector=index).retrieve("what?"):
         assert "phasegraph" not in hit.metadata
         assert "phasegraph" not in hit.node.excluded_llm_metadata_keys
-
-
-@pytest.mark.parametrize(("limit", "expected"), [(50, 9), (6, 6), (None, 2)])
-def test_the_limit_replaces_the_retrievers_own_number_and_none_leaves_it(index, limit, expected):
-    own = index.as_retriever(similarity_top_k=2)
-    assert len(CalibratedFusionRetriever(vector=own, limit=limit).retrieve("what?")) == expected
-    assert len(CalibratedFusionRetriever(vector=SourceSpec(retriever=own, limit=limit)).retrieve("what?")) == expected
-    assert own.similarity_top_k == 2
 
 
 def test_settings_of_the_retriever_are_read_at_every_call(index):

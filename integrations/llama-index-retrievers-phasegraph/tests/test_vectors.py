@@ -1,6 +1,5 @@
 """Vectors for a selection: the nodes' own, else those of the first source's model, awaited within the timeout."""
 
-import asyncio
 import time
 
 import pytest
@@ -10,7 +9,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_stores import Listed
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph import FusionPipeline
+from phasegraph import DegradedError, FusionPipeline
 from phasegraph.selection import SelectionPolicy
 
 APART = SelectionPolicy(mu=5.0)
@@ -31,15 +30,6 @@ class Plain(BaseEmbedding):
 
     async def _aget_query_embedding(self, query):
         return letters(query)
-
-
-class Native(Plain):
-    def _get_text_embedding(self, text):
-        raise AssertionError("the event loop was to be left free")
-
-    async def _aget_text_embedding(self, text):
-        await asyncio.sleep(0.05)
-        return letters(text)
 
 
 def source(*with_vector):
@@ -69,22 +59,6 @@ def test_the_model_of_an_index_embeds_its_candidates():
         assert result.ids == ("ab", "bc")
 
 
-@pytest.mark.parametrize("model", [Plain(), Native()])
-async def test_the_event_loop_runs_on_while_candidates_are_embedded(model):
-    ticks = []
-
-    async def tick():
-        while True:
-            ticks.append(1)
-            await asyncio.sleep(0.005)
-
-    ticking = asyncio.create_task(tick())
-    found = await apart(model).aretrieve("q")
-    ticking.cancel()
-    assert [hit.node_id for hit in found] == list(apart(Plain()).explain("q").ids) == ["a", "b"]
-    assert len(ticks) > 5
-
-
 def test_vectors_that_all_nodes_carry_are_used_and_nothing_is_embedded():
     class Never(Plain):
         def _get_text_embedding(self, text):
@@ -101,20 +75,19 @@ async def test_without_a_vector_or_an_embedder_the_answer_is_the_fused_one_and_s
         assert "no source has an embedding model, and not all hits one" in result.warnings[-1]
 
 
-async def test_an_embedder_that_is_late_costs_the_selection_and_not_the_answer():
-    class Late(Plain):
-        async def _aget_text_embedding(self, text):
-            await asyncio.sleep(30)
-
-    begun = time.perf_counter()
-    result = await apart(Late(), timeout=0.3).aexplain("q")
-    assert time.perf_counter() - begun < 2
-    assert result.ids == ("a", "aa")
-    assert "TimeoutError" in result.warnings[-1]
+def test_a_selection_without_embeddings_degrades_the_answer():
+    strict = CalibratedFusionRetriever(vector=source(), selection="mmr", strict=True)
+    strict.calibrate(["q"] * 8, progress=False)
+    with pytest.raises(DegradedError, match="no source has an embedding model"):
+        strict.explain("q")
 
 
-def test_another_number_of_nodes_is_what_save_writes(tmp_path):
+def test_a_number_of_nodes_that_was_assigned_is_saved_and_wins_over_a_file(tmp_path):
+    path = tmp_path / "pipeline.json"
     retriever = CalibratedFusionRetriever(vector=source())
     retriever.similarity_top_k = 2
-    retriever.save(tmp_path / "two.json")
-    assert FusionPipeline.load(tmp_path / "two.json").k == 2
+    retriever.save(path)
+    assert FusionPipeline.load(path).k == 2
+    FusionPipeline(k=5).save(path)
+    assert len(retriever.load(path).retrieve("q")) == 2
+    assert CalibratedFusionRetriever(vector=source()).load(path).similarity_top_k == 5

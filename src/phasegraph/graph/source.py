@@ -489,7 +489,7 @@ def not_a_graph(given: object, /) -> str:
     return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
 
 
-Allowed: TypeAlias = "Callable[[str], object] | Collection[str]"
+Allowed: TypeAlias = Callable[[str], object] | Collection[str]
 _MOST_KEPT = 16
 _kept: WeakKeyDictionary[EntityGraph, dict[bytes, EntityGraph]] = WeakKeyDictionary()
 _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()

@@ -4,7 +4,7 @@ A retriever of a framework makes :class:`SourceSpec` of its arguments, a :class:
 sources to each call, and turns the :class:`SelectedHit` of the answer into documents or nodes.
 """
 
-from phasegraph._validation import check_count, check_flag, check_query
+from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
 from phasegraph.retrieval.engine import (
     Accept,
     Calibrating,
@@ -38,7 +38,6 @@ from phasegraph.retrieval.source_config import (
     SourceSpec,
     as_specs,
     describe_type,
-    unexpected_argument,
 )
 from phasegraph.retrieval.stages import HitAccess, in_thread
 from phasegraph.selection import SelectionPolicy

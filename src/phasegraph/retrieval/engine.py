@@ -49,7 +49,6 @@ from phasegraph.sources.protocol import AnySource
 
 Accept: TypeAlias = AcceptancePolicy | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
-Answer: TypeAlias = "tuple[Result, list[SelectedHit]]"
 ASSUMED_SIZE = 1_000_000
 _logger = logging.getLogger("phasegraph")
 Item = TypeVar("Item")
@@ -323,6 +322,9 @@ class SelectedHit:
     payload: Any = None
     others: list[str] = field(default_factory=list)
     evidence: dict[str, object] = field(default_factory=dict)
+
+
+Answer: TypeAlias = tuple[Result, list[SelectedHit]]
 
 
 def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:

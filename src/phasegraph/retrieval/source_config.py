@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
-from phasegraph._validation import check_count, check_number
+from phasegraph._validation import KnownFields, check_count, check_number
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.pipeline import FusionPipeline, check_weights_mapping
 from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
@@ -19,7 +18,7 @@ Weights: TypeAlias = Mapping[str, float] | Sequence[float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HitFields:
+class HitFields(KnownFields):
     """Where the fields of a hit are found; a hit is the framework's own document or node.
 
     Parameters
@@ -76,7 +75,7 @@ class HitFields:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Execution:
+class Execution(KnownFields):
     """How a source is run.
 
     Parameters
@@ -111,7 +110,7 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSpec:
+class SourceSpec(KnownFields):
     """A retriever and how it is asked, read and run; every field but `retriever` has a default.
 
     Parameters
@@ -149,13 +148,6 @@ class SourceSpec:
     depends_on: Sequence[str] | None = None
     fields: HitFields = field(default_factory=HitFields)
     execution: Execution = field(default_factory=Execution)
-
-    def __new__(cls, **given: object) -> Self:
-        """Refuse arguments that there are not, with what was probably meant."""
-        unknown = [name for name in given if name not in cls.__dataclass_fields__]
-        if unknown:
-            raise unexpected_argument(unknown[0], list(cls.__dataclass_fields__))
-        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         if self.weight is not None:
@@ -321,34 +313,6 @@ def describe_type(given: object) -> str:
     hint = "; make an EntityGraphRetriever of it" if kind.__name__ in _GRAPHS else ""
     hint = "; make a ChunkGraphSource of it" if kind.__name__ == "ChunkGraph" else hint
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}{hint}"
-
-
-_HINTS = {
-    "top_k": "k", "top_n": "k", "similarity_top_k": "k", "k": "similarity_top_k", "deadline": "timeout",
-    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on",
-    **dict.fromkeys(("id_fn", "id_key"), "fields=HitFields(id=...)"),
-    **dict.fromkeys(("score_fn", "score_key"), "fields=HitFields(score=...)"),
-    **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
-    **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
-    **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
-}  # fmt: skip
-
-
-def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
-    """The error for an argument that a constructor does not have, with the nearest one that it has.
-
-    Examples
-    --------
-    >>> str(unexpected_argument("top_k", ["k", "weights"]))
-    "unexpected argument 'top_k'; did you mean 'k'?"
-    """
-    hint = _HINTS.get(name, "")
-    near = [hint] if hint.partition("=")[0] in known else difflib.get_close_matches(name, known, 1, 0.6)
-    if not near:
-        return InvalidTypeError(f"unexpected argument {name!r}; known are {', '.join(sorted(known))}")
-    return InvalidTypeError(
-        f"unexpected argument {name!r}; did you mean {near[0] if '=' in near[0] else repr(near[0])}?"
-    )
 
 
 # What a source's scores come from: a calibrator fitted to one model's scores says nothing about another's.

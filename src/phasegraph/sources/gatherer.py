@@ -46,7 +46,7 @@ from phasegraph.sources.settings import SourceSettings, check_settings
 from phasegraph.sources.workers import own_loop, pool
 
 Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
-Outcome: TypeAlias = "Ranking | BaseException"
+Outcome: TypeAlias = Ranking | BaseException
 _NOTHING: Upstream = MappingProxyType({})
 _FOREVER = float("inf")
 _LATE_SECONDS, _GRACE_SECONDS = 0.002, 0.005

@@ -83,7 +83,7 @@ class SourceSettings:
     >>> SourceSettings(limit=0)
     Traceback (most recent call last):
         ...
-    phasegraph.errors.InvalidInputError: SourceSettings.limit must be >= 1; got 0
+    phasegraph.errors.InvalidInputError: limit must be >= 1; got 0
     """
 
     limit: int | None = 50
@@ -96,19 +96,19 @@ class SourceSettings:
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            check_count("SourceSettings.limit", self.limit, minimum=1)
-        check_seconds("SourceSettings.timeout", self.timeout)
-        check_choice("SourceSettings.on_error", self.on_error, ("skip", "raise"))
-        check_count("SourceSettings.max_in_flight", self.max_in_flight, minimum=1)
+            check_count("limit", self.limit, minimum=1)
+        check_seconds("timeout", self.timeout)
+        check_choice("on_error", self.on_error, ("skip", "raise"))
+        check_count("max_in_flight", self.max_in_flight, minimum=1)
         if self.circuit_breaker is not None and not isinstance(self.circuit_breaker, BreakerSettings):
             kind = type(self.circuit_breaker).__name__
-            raise InvalidTypeError(f"SourceSettings.circuit_breaker must be BreakerSettings or None; got {kind}")
-        check_flag("SourceSettings.in_thread", self.in_thread)
+            raise InvalidTypeError(f"circuit_breaker must be BreakerSettings or None; got {kind}")
+        check_flag("in_thread", self.in_thread)
         if not isinstance(self.depends_on, tuple | list):
-            raise InvalidTypeError(f"SourceSettings.depends_on must be a sequence of names; got {self.depends_on!r}")
-        names = check_names("SourceSettings.depends_on", self.depends_on)
+            raise InvalidTypeError(f"depends_on must be a sequence of names; got {self.depends_on!r}")
+        names = check_names("depends_on", self.depends_on)
         if len(set(names)) != len(names) or not all(name.strip() for name in names):
-            raise InvalidInputError(f"SourceSettings.depends_on must hold each name once, none blank; got {names!r}")
+            raise InvalidInputError(f"depends_on must hold each name once, none blank; got {names!r}")
         object.__setattr__(self, "depends_on", names)
 
 

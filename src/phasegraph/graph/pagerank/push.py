@@ -114,7 +114,7 @@ class StaticTransitions(Transitions):
         return partial(compiled_kernels().static_rounds, arrays)
 
 
-Reset: TypeAlias = "ArrayLike | tuple[ArrayLike, ArrayLike]"
+Reset: TypeAlias = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -15,6 +15,7 @@ from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores.types import MetadataFilters
 
+import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of
 from llama_index.retrievers.phasegraph.filters import allowed_ids, check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
@@ -31,9 +32,9 @@ from phasegraph.retrieval import (
     unexpected_argument,
 )
 
-if TYPE_CHECKING:  # the graph's room brings scipy.sparse: it is loaded by the first graph
-    from phasegraph.graph import EntityGraph, Extraction
-    from phasegraph.neo4j import GraphSchema, Neo4jConnection
+if TYPE_CHECKING:
+    import phasegraph.graph
+    import phasegraph.neo4j
 
 
 _SEED_HITS = 50
@@ -86,7 +87,7 @@ class EntityGraphRetriever(OwnRetriever):
 
     def __init__(
         self,
-        graph: EntityGraph | Source,
+        graph: phasegraph.graph.EntityGraph | Source,
         nodes: Any = None,
         *,
         similarity_top_k: int = 10,
@@ -129,7 +130,7 @@ class EntityGraphRetriever(OwnRetriever):
         *,
         embed_model: BaseEmbedding | None = None,
         vectors: Any = None,
-        extractions: Iterable[Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
         extractor: Any = None,
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
@@ -168,10 +169,10 @@ class EntityGraphRetriever(OwnRetriever):
     @classmethod
     def from_neo4j(
         cls,
-        connection: Neo4jConnection,
+        connection: phasegraph.neo4j.Neo4jConnection,
         corpus: str | None = None,
         *,
-        schema: str | GraphSchema | None = None,
+        schema: str | phasegraph.neo4j.GraphSchema | None = None,
         load: bool = True,
         embed_model: BaseEmbedding | None = None,
         **fields: Any,

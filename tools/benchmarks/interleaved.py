@@ -1,0 +1,73 @@
+"""Times of jobs that take turns, and their ratio: what the rest of the machine does disturbs all of them alike."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+TEXT = "A passage of about eight hundred characters, as passages are. " * 13
+
+
+class Times(NamedTuple):
+    """Seconds of one job over many turns: the median, and the lowest decile, which other work disturbs least."""
+
+    median: float
+    quiet: float
+
+    @classmethod
+    def of(cls, found: list[float]) -> Times:
+        """Of the seconds of all turns."""
+        return cls(statistics.median(found), statistics.quantiles(found, n=10)[0])
+
+
+def interleaved(
+    jobs: Sequence[Callable[[], object]], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> list[Times]:
+    """Seconds of each job, taken in turns; of a `clock` that counts wall or processor time."""
+    times: list[list[float]] = [[] for _ in jobs]
+    for job in jobs:
+        for _ in range(max(3, rounds // 10)):
+            job()
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds):
+            for job, found in zip(jobs, times, strict=True):
+                start = clock()
+                job()
+                found.append(clock() - start)
+            if turn % 50 == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    return [Times.of(found) for found in times]
+
+
+async def interleaved_async(jobs: Sequence[Callable[[], Awaitable[object]]], rounds: int) -> list[Times]:
+    """As :func:`interleaved`, on one event loop."""
+    times: list[list[float]] = [[] for _ in jobs]
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(rounds + 100):
+            for job, found in zip(jobs, times, strict=True):
+                start = time.perf_counter()
+                await job()
+                if turn >= 100:
+                    found.append(time.perf_counter() - start)
+            if turn % 50 == 0:
+                gc.collect()
+    finally:
+        gc.enable()
+    return [Times.of(found) for found in times]
+
+
+def report(name: str, ours: Times, theirs: Times, bar: float | None = None) -> None:
+    """One line of the table."""
+    limit = "" if bar is None else f"  (at most {bar})"
+    quiet = ours.quiet / theirs.quiet
+    ratio = f"ratio {ours.median / theirs.median:5.2f}, of the quickest tenths {quiet:5.2f}{limit}"
+    print(f"{name:52s} {ours.median * 1e6:9.0f} us  {theirs.median * 1e6:9.0f} us  {ratio}")
