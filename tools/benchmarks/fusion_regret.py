@@ -19,7 +19,7 @@ import numpy as np
 
 from phasegraph import FusionPipeline, Ranking
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import THREE, TWO, min_max_sum, pipeline_system
+from phasegraph.evaluation.experiment import THREE, TWO, pipeline_system
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
 from phasegraph.graph import GraphSource
@@ -95,7 +95,7 @@ def measure(folder: Path, limits: Sequence[int], default: FusionPipeline) -> dic
         rivals = dict(alone)
         for label, names in (("two", TWO), ("three", THREE)):
             rivals[f"rrf-{label}"] = means(dataset, lists, names, FusionPipeline.reciprocal_rank())
-            rivals[f"min-max-sum-{label}"] = means(dataset, lists, names, min_max_sum())
+            rivals[f"min-max-sum-{label}"] = means(dataset, lists, names, FusionPipeline.named("min-max-sum"))
         best = np.max(list(rivals.values()), axis=0)
         found: dict[str, object] = {"alone": {name: value.tolist() for name, value in alone.items()}}
         for label, names in (("two", TWO), ("three", THREE)):

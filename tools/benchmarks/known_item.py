@@ -30,7 +30,7 @@ def manual_pages(folder: Path) -> list[dict[str, str]]:
     for path in sorted(folder.rglob("*.gz")):
         if not path.parent.name.startswith("man") or path.is_symlink():
             continue
-        title, texts = path.name.split(".")[0], [""]
+        title, texts = path.name.removesuffix(".gz"), [""]
         for line in gzip.decompress(path.read_bytes()).decode("utf-8", "replace").splitlines():
             if line.startswith(('.\\"', "'", ".TH", ".so", ".de", ".ds", ".nr", ".if", ".ie", ".el")):
                 continue
@@ -41,7 +41,7 @@ def manual_pages(folder: Path) -> list[dict[str, str]]:
                 texts.append("")
         for number, text in enumerate(texts):
             if len(text) >= SHORTEST:
-                passages.append({"id": f"{title}-{path.parent.name}-{number}", "title": title, "text": text.strip()})
+                passages.append({"id": f"{title}-{number}", "title": title, "text": text.strip()})
     return passages
 
 
