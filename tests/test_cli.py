@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tiny import QUERIES, many_queries, write_dataset
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.cli import main
+from phasegraph.confidence import ConfidenceModel
 from phasegraph.evaluation.datasets import split_by_id
 from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.evaluation.runs import read_run
@@ -54,6 +56,30 @@ def test_standard_output_is_pure_json_when_it_is_asked_for(folder, capsys):
     captured = capsys.readouterr()
     assert set(json.loads(captured.out)["systems"]) == {"vector", "rrf"}
     assert "LastHop@5" in captured.err
+
+
+def test_evaluate_says_how_well_systems_tell_what_the_corpus_answers(folder, many, tmp_path, capsys):
+    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    vectors = np.load(folder / "queries.f16.npy")
+    other = write_dataset(tmp_path / "other")
+    strange = [{**row, "question": f"ramen {row['id']} transistor?"} for row in rows]
+    (other / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in strange), encoding="utf-8")
+    np.save(other / "queries.f16.npy", np.roll(np.abs(vectors) ** 0.0, 1))
+    plain = ["evaluate", str(many), "--systems", "vector,graph,default,default-three", "--json", "-"]
+    assert main([*plain, "--off-topic", str(other)]) == 0
+    captured = capsys.readouterr()
+    state = json.loads(captured.out)
+    assert "abstain_auc" in captured.err
+    assert state["abstain"] == "4 questions of other"
+    shares = {name: row["abstain_auc"] for name, row in state["systems"].items()}
+    assert all(0 <= share <= 100 for share in shares.values())
+    assert min(shares[name] for name in ("default", "default-three")) > 95
+    assert main([*plain, "--unanswerable"]) == 0
+    state = json.loads(capsys.readouterr().out)
+    assert state["systems"]["default"]["abstain_auc"] > 60
+    assert state["systems"]["default"]["Recall@5"] == pytest.approx(100)  # of the whole corpus, as ever
+    assert main([*plain, "--unanswerable", "--off-topic", str(other)]) == 2
+    assert "give one of them" in capsys.readouterr().err
 
 
 def test_the_usual_systems_are_named_as_promised(folder, capsys):
@@ -245,6 +271,7 @@ def test_explain_says_why(folder, capsys):
     assert "Where did the father of Ada Lovelace die?" in printed
     assert "contribution" in printed
     assert "judged relevant" in printed
+    assert "confidence 0." in printed
 
 
 def test_explanations_add_up(folder, capsys):
@@ -257,6 +284,7 @@ def test_explanations_add_up(folder, capsys):
     assert any(passage["paths"] for passage in state["passages"])
     assert [(one["source"], one["status"]) for one in state["reports"]] == [("graph", "ok"), ("vector", "ok")]
     assert state["reason"] == ""
+    assert 0 < state["confidence"] == state["confidence_evidence"]["value"] < 1
 
 
 def test_an_empty_explanation_says_why(folder, tmp_path, capsys):
@@ -340,7 +368,12 @@ def test_tuning_on_the_bundled_data_gives_a_file_that_evaluate_reads(tmp_path, c
     assert state["tried"] > 50
     assert state["tuning_queries"] + state["confirmation_queries"] == 100
     assert state["confirmed"] == (state["p"] <= 0.05 and state["difference"] > 0)
-    assert state["confirmed"] or FusionPipeline.load(tuned) == FusionPipeline()
+    kept = FusionPipeline.load(tuned)
+    assert state["confirmed"] or replace(kept, confidence=ConfidenceModel()) == FusionPipeline()
+    assert kept.confidence.slope > 0
+    assert state["confidence"]["auc"] > 0.7
+    assert state["confidence"]["ece"] < 0.2
+    assert f"ECE {state['confidence']['ece']:.3f}, Brier {state['confidence']['brier']:.3f}" in printed
     assert main(["evaluate", str(BUNDLED), "--systems", "vector", "--pipeline", str(tuned), "--json", "-"]) == 0
     assert set(json.loads(capsys.readouterr().out)["systems"]) == {"vector", "tuned"}
 

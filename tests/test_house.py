@@ -22,8 +22,9 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "acceptance",
-    "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval", "graph", "neo4j",
+    "_typing", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "confidence",
+    "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval", "graph",
+    "neo4j",
     "evaluation", "tuning", "testing", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
@@ -43,7 +44,8 @@ CONTRACT = {"phasegraph", "phasegraph.graph", "phasegraph.neo4j", "phasegraph.re
 # What users may import, letter for letter: a name comes or goes here first.
 PUBLIC = {
     "phasegraph": (
-        "AllSourcesFailed Background BackgroundCalibrator BreakerSettings CallableSource Candidates Context "
+        "AllSourcesFailed Background BackgroundCalibrator BreakerSettings CallableSource Candidates Confidence "
+        "ConfidenceEvidence ConfidenceModel Context "
         "DegradedError Evidence ExactMatchBonus FUSION_RULES FusionPipeline Gathered Gatherer "
         "InsufficientDataError IntegrityError InvalidInputError InvalidTypeError ListCalibrator "
         "MissingDependencyError NotConvergedError PhasegraphError PhasegraphWarning Ranking RecencyPrior "

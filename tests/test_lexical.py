@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.lexical import TOKENIZERS, LexicalIndex, cover, read_hits, split
+from phasegraph.lexical import TOKENIZERS, HitWords, LexicalIndex, cover, read_hits, split
 from phasegraph.ranking import QueryWords
 
 TEXTS = [
@@ -95,9 +95,19 @@ def test_what_picks_are_worth_falls_and_nobody_left_out_has_more(rows, weight):
     assert (values[rest] <= worth[-1] + 1e-12).all()
 
 
-def test_hits_are_read_only_where_a_source_knows_the_words():
-    rankings = [Ranking("v", ["a"], [1.0]), Ranking("graph", ["b"], [1.0])]
-    assert read_hits("ada?", rankings, {"a": "ada", "b": ""}.__getitem__) is None
+def test_where_no_source_knows_the_words_they_are_weighed_by_the_texts_and_order_nothing():
+    rankings = [Ranking("v", ["a", "c"], [2.0, 1.0]), Ranking("graph", ["b"], [1.0])]
+    texts = {"a": "ada sang", "b": "", "c": "cy sang"}
+    found = read_hits("Who saw Ada sang?", rankings, texts.__getitem__)
+    assert found.order == ()
+    idf = np.log1p((3 - np.array([0, 0, 1, 2]) + 0.5) / (np.array([0, 0, 1, 2]) + 0.5)) ** 2  # who, saw, ada, sang
+    assert found.covers == {"v": pytest.approx(idf[2:].sum() / idf.sum()), "graph": 0.0}
+
+
+def test_nothing_is_said_of_a_query_without_words_or_hits_without_texts():
+    rankings = [Ranking("v", ["a"], [1.0], words=QueryWords({"ada": 1.0}))]
+    assert read_hits("the?", rankings, {"a": "ada"}.__getitem__) == HitWords()
+    assert read_hits("ada?", rankings, {"a": ""}.__getitem__) == HitWords()
 
 
 def test_hits_are_ordered_by_their_texts_whoever_found_them():

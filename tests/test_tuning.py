@@ -9,9 +9,10 @@ from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, PhasegraphWarning
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure
+from phasegraph.lexical import read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Background, Ranking
-from phasegraph.tuning import Candidate, calibrated_pipeline, candidates, learn_weights, tune
+from phasegraph.tuning import Candidate, calibrated_pipeline, candidates, learn_weights, tune, tune_confidence
 
 IDS = [f"p{i:02d}" for i in range(40)]
 
@@ -325,3 +326,27 @@ def test_a_collection_in_both_parts_is_warned_about_and_counted():
     assert found.shared_groups == 50
     with pytest.raises(InvalidInputError, match=r"groups must hold one per judged query \(200\); got 199"):
         tune(rankings, judged, texts, groups=groups[1:], space=SPACE)
+
+
+def test_confidence_is_fitted_on_one_part_and_scored_on_the_other():
+    texts = [f"Where is town{row}?" for row in range(120)]
+    corpus = {f"p{row}": f"town{row} is in the north" for row in range(120)}
+    near = np.random.default_rng(0).normal(0.6, 0.05, 120)
+    lists = [Ranking("vector", [f"p{row}", f"p{(row + 1) % 120}"], [near[row], 0.3]) for row in range(120)]
+    judged = [Judgement(f"q{row}", ((f"p{row}",),)) for row in range(120)]
+
+    def words(text, rankings):
+        return read_hits(text, rankings, corpus.__getitem__)
+
+    found = tune_confidence(FusionPipeline(), {"vector": lists}, judged, texts, words)
+    assert found.queries == len(split_by_id([one.query for one in judged], "confirm"))
+    assert found.auc == 1.0
+    assert found.ece < 0.05
+    assert found.brier < 0.02
+    assert found.model.without == "without a walk that knows the words"
+    few = tune_confidence(FusionPipeline(), {"vector": lists[:20]}, judged[:20], texts[:20], words)
+    assert (few.ece, few.brier, few.model.slope) == (None, None, None)
+    mute = tune_confidence(
+        FusionPipeline(), {"vector": lists}, judged, texts, lambda text, found: read_hits("", [], str)
+    )
+    assert mute is None

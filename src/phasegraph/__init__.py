@@ -6,6 +6,7 @@ from typing import Any
 from phasegraph.calibration.background import BackgroundCalibrator
 from phasegraph.calibration.per_list import ListCalibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
+from phasegraph.confidence import Confidence, ConfidenceEvidence, ConfidenceModel
 from phasegraph.errors import (
     AllSourcesFailed,
     DegradedError,
@@ -36,6 +37,9 @@ __all__ = [
     "BreakerSettings",
     "CallableSource",
     "Candidates",
+    "Confidence",
+    "ConfidenceEvidence",
+    "ConfidenceModel",
     "Context",
     "DegradedError",
     "Evidence",

@@ -271,19 +271,21 @@ class HitWords:
     Parameters
     ----------
     order : tuple of str
-        Ids of at most 20 of them, by BM25 among themselves.
+        Ids of at most 20 of them, by BM25 among themselves; none where no source states the query's words.
     covers : mapping of str to float
-        Per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5 hits have.
+        Per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5 hits have. None
+        where the query has no words, or the hits no text.
     """
 
     order: tuple[str, ...] = ()
     covers: Mapping[str, float] = field(default_factory=dict)
 
 
-def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str]) -> HitWords | None:
-    """Read the first 20 hits of every ranking for the query's words; None where no source knows how.
+def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str]) -> HitWords:
+    """Read the first 20 hits of every ranking for the query's words.
 
     Words are split, and weighted in `covers`, as the source does that states :class:`~phasegraph.ranking.QueryWords`.
+    Where none does, they are English, and their idf is that of these texts.
 
     Parameters
     ----------
@@ -306,18 +308,12 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
     HitWords(order=('b',), covers={'graph': 1.0})
     """
     known = next((one.words for one in rankings if one.words is not None), None)
-    if known is None:
-        return None
-    tokenize = tokenizer_of(known.tokenizer)
+    tokenize = tokenizer_of("english" if known is None else known.tokenizer)
+    asked = Counter(_tokens(tokenize, query))
     ids = sorted({identifier for one in rankings for identifier in one.ids[:WITNESS_DEPTH]})
     words = {identifier: _tokens(tokenize, text(identifier)) for identifier in ids}
-    total = sum(idf * idf for idf in known.idf.values())
-    covers = {}
-    for one in rankings:
-        there = {word for identifier in one.ids[:COVER_DEPTH] for word in words[identifier]}
-        have = sum(idf * idf for word, idf in known.idf.items() if word in there)
-        covers[one.source] = have / total if total else 0.0
-    asked = Counter(_tokens(tokenize, query))
+    if not asked or not any(words.values()):
+        return HitWords()
     place = {word: column for column, word in enumerate(asked)}
     times = np.zeros((len(ids), len(asked)))
     for row, found in enumerate(words.values()):
@@ -325,9 +321,19 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
             if word in place:
                 times[row, place[word]] += 1
     frequency = (times > 0).sum(axis=0)
-    idf = np.where(frequency > 0, np.log1p((len(ids) - frequency + 0.5) / (frequency + 0.5)), 0.0)
+    idf = np.log1p((len(ids) - frequency + 0.5) / (frequency + 0.5))
+    rarity = dict(zip(asked, idf.tolist(), strict=True)) if known is None else known.idf
+    total = sum(weight * weight for weight in rarity.values())
+    covers = {}
+    for one in rankings:
+        there = {word for identifier in one.ids[:COVER_DEPTH] for word in words[identifier]}
+        have = sum(weight * weight for word, weight in rarity.items() if word in there)
+        covers[one.source] = have / total if total else 0.0
+    if known is None:
+        return HitWords((), covers)
+    idf = np.where(frequency > 0, idf, 0.0)
     lengths = np.array([len(found) for found in words.values()], dtype=np.float64)
-    norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9)) if ids else lengths
+    norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
     scores = (times / (times + norms[:, None] + (norms[:, None] == 0))) @ (idf * np.array(list(asked.values()), float))
     order = np.argsort(-scores, kind="stable")
     return HitWords(tuple(ids[row] for row in order.tolist() if scores[row] > 0)[:WITNESS_DEPTH], covers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -20,9 +20,18 @@ from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import KnownFields, check_choice, check_count, check_flag, check_mapping, check_number
 from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator, ListCalibrator, calibrator_from_dict
-from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
+from phasegraph.confidence import Confidence, ConfidenceEvidence, ConfidenceModel, fit_bar, fit_probability
+from phasegraph.errors import (
+    DegradedError,
+    InsufficientDataError,
+    InvalidInputError,
+    InvalidTypeError,
+    PhasegraphError,
+    PhasegraphWarning,
+)
 from phasegraph.fusion import FUSION_RULES, FusionRule
 from phasegraph.fusion.weighting import WEIGHTINGS
+from phasegraph.lexical import HitWords
 from phasegraph.priors import (
     EXACT_MATCH,
     Context,
@@ -429,6 +438,7 @@ class Shortlist:
     rows : (p,) array of int
         The accepted candidates, best first: k of them, or as many as a selection chooses among.
     outcome : AcceptanceOutcome or None
+    confidence : ConfidenceEvidence
     """
 
     pipeline: FusionPipeline
@@ -444,6 +454,7 @@ class Shortlist:
     weighed: Weighed
     rows: IntArray
     outcome: AcceptanceOutcome | None
+    confidence: ConfidenceEvidence
 
     @property
     def to_embed(self) -> tuple[str, ...]:
@@ -489,12 +500,15 @@ class Shortlist:
             + left_out(self.pipeline.rescorer, self.candidates)
             + warned,
             extras=extras,
+            confidence_evidence=self.confidence,
         )
 
     def _reason(self) -> Reason:
         if not self.candidates.ids:
             return "could_not_look" if self.degraded else "nothing_found"
-        return "all_rejected" if self.outcome is not None and self.outcome.abstained else ""
+        if self.outcome is None or not self.outcome.abstained:
+            return ""
+        return "abstained" if self.outcome.reason == "low_confidence" else "all_rejected"
 
     def _selected(self, context: Context) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
         """Rows of the answer, what acceptance and selection say of it, and what the caller should know."""
@@ -509,6 +523,11 @@ class Shortlist:
                 for one in self.outcome.certificates
                 if not one.valid
             )
+            if self.confidence.value is None and self.pipeline.accept is not None and self.pipeline.accept.confidence:
+                done = (
+                    "everything was held back" if self.outcome.reason == "low_confidence" else "nothing was held back"
+                )
+                warned += (f"there is no confidence to accept by, and {done}: {self.confidence.reason}",)
         if policy is not None and len(rows):
             found, failed = self._together(policy, context)
             extras["selection"] = found
@@ -654,9 +673,9 @@ class FusionPipeline(KnownFields):
     priors : tuple of Prior
         Multipliers from what the hits, or the context, say of a candidate, and :class:`~phasegraph.ExactMatchBonus`,
         one more source. ``extras["priors"]`` of the result counts what was missing.
-    accept : AcceptancePolicy, optional
-        Thresholds per source, over calibrated values and for the published score; what is not accepted is not
-        returned. Default: everything is accepted.
+    accept : AcceptancePolicy or Confidence, optional
+        Thresholds per source, over calibrated values, for the published score and the confidence; what is not accepted
+        is not returned. Default: everything is accepted.
     selection : SelectionPolicy, optional
         Which k of the 50 best accepted go together; default the k best.
     rescorer : Rescorer, optional
@@ -669,6 +688,8 @@ class FusionPipeline(KnownFields):
     min_agreement : mapping of (str, str) to float
         For ordered pairs of sources the agreement below which the result warns, in [0, 1]: after calibrating, the 5th
         percentile over the calibration queries. For other pairs it warns where they agree on nothing.
+    confidence : ConfidenceModel
+        How ``Result.confidence`` is worked out.
 
     Raises
     ------
@@ -701,6 +722,7 @@ class FusionPipeline(KnownFields):
     k: int = 10
     strict: bool = False
     min_agreement: Mapping[tuple[str, str], float] = field(default_factory=dict, hash=False)
+    confidence: ConfidenceModel = field(default_factory=ConfidenceModel)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -723,6 +745,10 @@ class FusionPipeline(KnownFields):
         put(self, "priors", check_priors(self.priors))
         if self.weights is not None and self._exact_match is not None and EXACT_MATCH in self.weights:
             raise InvalidInputError(f"weights must not name {EXACT_MATCH!r}: its weight is that of ExactMatchBonus")
+        if isinstance(self.accept, Confidence):
+            put(self, "accept", AcceptancePolicy(confidence=self.accept))
+        if not isinstance(self.confidence, ConfidenceModel):
+            raise InvalidTypeError(f"confidence must be a ConfidenceModel; got {self.confidence!r:.80}")
         for name, kind in _PARTS.items():
             if not isinstance(getattr(self, name), kind | None):
                 raise InvalidTypeError(f"{name} must be a {kind.__name__} or None; got {getattr(self, name)!r}")
@@ -994,11 +1020,14 @@ class FusionPipeline(KnownFields):
         if self.strict:
             _refuse(settled)
         degraded = bool(degradations(settled))
+        confidence = self.confidence.judge(candidates.rankings, context.words)
         if not candidates.ids:
+            if degraded:
+                confidence = ConfidenceEvidence(reason="a source could not look, and the others found nothing")
             none, width = np.empty(0), len(candidates.sources)
             return Shortlist(
                 chosen, candidates, found, context, settled, degraded, np.empty(width), np.empty((0, width)), none,
-                none, Weighed(), np.empty(0, dtype=np.intp), None,
+                none, Weighed(), np.empty(0, dtype=np.intp), None, confidence,
             )  # fmt: skip
         weights = self._weights(candidates, context)
         total, values = self._apply_rule(candidates, found, weights)
@@ -1019,13 +1048,13 @@ class FusionPipeline(KnownFields):
         else:
             own = without_exact_match(candidates)
             kept = [column for column, name in enumerate(candidates.sources) if name in own.sources]
-            outcome = self.accept.decide(own, values[:, kept], publish(final), own.sources)
+            outcome = self.accept.decide(own, values[:, kept], publish(final), own.sources, confidence.value)
             settled = _noted(settled, {one.source: self.accept.note_on(one) for one in own.rankings})
             allowed = np.flatnonzero(outcome.accepted)
             rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
         return Shortlist(
             chosen, candidates, found, context, settled, degraded, weights, values, total, final, weighed, rows,
-            outcome,
+            outcome, confidence,
         )  # fmt: skip
 
     def _to_fuse(self, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
@@ -1148,6 +1177,7 @@ class FusionPipeline(KnownFields):
             state[name] = None if part is None else part.to_dict()
         state["min_agreement"] = [[*pair, share] for pair, share in self.min_agreement.items()]
         state["priors"] = [dict(prior.to_dict()) for prior in self.priors]
+        state["confidence"] = self.confidence.to_dict()
         return state
 
     @classmethod
@@ -1243,6 +1273,7 @@ def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
         "priors",
         "min_agreement",
         *_PARTS,
+        "confidence",
     }
     unknown = sorted(set(state) - known)
     if unknown:
@@ -1258,6 +1289,8 @@ def _fields_of(state: Mapping[str, object]) -> dict[str, object]:
         if fields.get(name) is not None:
             fields[name] = kind.from_dict(_mapping(name, fields[name]))
     fields["min_agreement"] = {(one[0], one[1]): one[2] for one in _rows("min_agreement", fields)}
+    if "confidence" in fields:
+        fields["confidence"] = ConfidenceModel.from_dict(_mapping("confidence", fields["confidence"]))
     priors = fields.get("priors", [])
     if not isinstance(priors, list):
         raise InvalidInputError(f"priors must be a list; got {type(priors).__name__}")
@@ -1323,3 +1356,77 @@ def fit_min_agreement(
                 stacklevel=4,
             )
     return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
+
+
+Hits: TypeAlias = Callable[[str, Sequence[Ranking]], HitWords | None]
+
+
+def fit_confidence(
+    answers: Iterable[tuple[str, Sequence[Ranking]]],
+    /,
+    pipeline: FusionPipeline,
+    words: Hits | None = None,
+    relevant: Mapping[str, Collection[str]] | None = None,
+) -> ConfidenceModel:
+    """How a pipeline judges confidence, fitted to the questions of a calibration.
+
+    Parameters
+    ----------
+    answers : iterable of (str, sequence of Ranking)
+        Questions, and the rankings of their sources.
+    pipeline : FusionPipeline
+        Its caps and weights say what is judged.
+    words : callable, optional
+        ``words(question, rankings)`` is what :func:`phasegraph.lexical.read_hits` says; needed for probabilities.
+    relevant : mapping of str to collection of str, optional
+        By question, the ids that answer it; none where the corpus is known not to.
+
+    Returns
+    -------
+    ConfidenceModel
+        The bar and the width are fitted with 20 questions that the source named ``vector`` answers; see
+        :func:`phasegraph.confidence.fit_bar`. The probability is fitted where 20 judged questions have a confidence.
+
+    Warns
+    -----
+    PhasegraphWarning
+        If no probability can be fitted to 20 judged questions or more.
+
+    Notes
+    -----
+    A judged question stands for two: one with its answer, and one whose relevant passages are taken out of the lists.
+    The probability is that of a corpus which answers every second question.
+
+    Examples
+    --------
+    >>> lists = [(f"q{i}", [Ranking("vector", ["x"], [0.5 + i / 100])]) for i in range(21)]
+    >>> fit_confidence(lists, FusionPipeline()).bar
+    0.51
+    """
+    plain = replace(
+        pipeline, accept=None, strict=False, confidence=replace(pipeline.confidence, slope=None, intercept=None)
+    )
+
+    def judged(question: str, rankings: Sequence[Ranking]) -> ConfidenceEvidence:
+        said = None if words is None else words(question, rankings)
+        return plain.shortlist(rankings, Context(query=question, words=said)).confidence
+
+    listed = list(answers)
+    found = [plain.shortlist(rankings, Context(query=question)).confidence.top for question, rankings in listed]
+    model = fit_bar(plain.confidence, [top for top in found if top is not None])
+    if words is None or not relevant:
+        return model
+    plain = replace(plain, confidence=model)
+    good, poor = [], []
+    for question, rankings in listed:
+        if question in relevant:
+            gold = frozenset(relevant[question])
+            if gold:
+                good.append(judged(question, rankings))
+            poor.append(judged(question, [ranking.without(gold) for ranking in rankings]))
+    try:
+        return fit_probability(model, good, poor)
+    except InsufficientDataError as error:
+        if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # fewer have another purpose
+            warnings.warn(f"the confidence stays no probability: {error}", PhasegraphWarning, stacklevel=4)
+        return model

@@ -7,7 +7,7 @@ into :class:`Candidates`, where a score that a source did not return is NaN and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from itertools import compress, repeat
@@ -227,6 +227,16 @@ class Ranking:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def without(self, ids: Collection[str], /) -> Ranking:
+        """The same ranking without some hits.
+
+        >>> Ranking("vector", ["a", "b"], [0.9, 0.5]).without({"a"}).ids
+        ('b',)
+        """
+        kept = [row for row, one in enumerate(self.ids) if one not in ids]
+        raw = None if self.raw is None else self.raw[kept]
+        return replace(self, ids=tuple(self.ids[row] for row in kept), scores=self.scores[kept], raw=raw)
 
     @classmethod
     def from_hits(

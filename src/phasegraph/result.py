@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import InvalidInputError
 from phasegraph.priors import Superposition
 from phasegraph.ranking import Candidates, SourceReport, by_fields
@@ -19,7 +20,7 @@ from phasegraph.selection import SelectionResult
 _ARRAYS = (
     "scores", "fused", "contributions", "calibrated", "weights", "bonuses", "priors", "rows", "accepted",
 )  # fmt: skip
-Reason = Literal["", "nothing_found", "could_not_look", "all_rejected"]
+Reason = Literal["", "nothing_found", "could_not_look", "all_rejected", "abstained"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +117,15 @@ class Result:
         Share of the first source's top 10 in the second one's top 50.
     degraded : bool
         Some source could not look, or looked only in part.
-    reason : {"", "nothing_found", "could_not_look", "all_rejected"}
-        Why there is no result, where there is none.
+    reason : {"", "nothing_found", "could_not_look", "all_rejected", "abstained"}
+        Why there is no result, where there is none; ``abstained``: its confidence was too low.
     warnings : tuple of str
         What the caller should know.
     extras : mapping of str to object
         Where they ran: the outcome of ``acceptance`` and of ``selection``; under ``priors`` how many candidates held
         the fields that were read; under ``superposition`` that of the results, where a prior works it out.
+    confidence_evidence : ConfidenceEvidence
+        What `confidence` is made of, and why where there is none.
     """
 
     ids: tuple[str, ...]
@@ -142,6 +145,7 @@ class Result:
     reason: Reason = ""
     warnings: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict, repr=False)
+    confidence_evidence: ConfidenceEvidence = field(default_factory=ConfidenceEvidence)
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -153,6 +157,14 @@ class Result:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def confidence(self) -> float | None:
+        """How far this corpus seems to hold an answer, in [0, 1]; None where ``confidence_evidence.reason`` says why.
+
+        A probability only after calibrating with judged queries.
+        """
+        return self.confidence_evidence.value
 
     def evidence(self, identifier: str) -> Evidence:
         """Why one result stands where it stands.

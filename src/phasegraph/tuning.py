@@ -18,12 +18,15 @@ import numpy as np
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.acceptance import check_orientations
 from phasegraph.calibration import ListCalibrator
+from phasegraph.confidence import ConfidenceModel
 from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, PhasegraphWarning
+from phasegraph.evaluation.abstention import abstain_auc, calibration_errors
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
 from phasegraph.fusion.weighting import WEIGHTINGS
-from phasegraph.pipeline import FusionPipeline, features_of, fit_min_agreement
+from phasegraph.lexical import HitWords
+from phasegraph.pipeline import FusionPipeline, features_of, fit_confidence, fit_min_agreement
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
 from phasegraph.rescoring import Rescorer, fit_rescorer, require_lightgbm
@@ -52,7 +55,8 @@ def calibrated_pipeline(
     Returns
     -------
     FusionPipeline
-        A new value; calibrators it already had for other sources stay. Its `min_agreement` is that of these queries.
+        A new value; calibrators it already had for other sources stay. Its `min_agreement` and the bar of its
+        `confidence` are those of these queries.
 
     Raises
     ------
@@ -78,9 +82,10 @@ def calibrated_pipeline(
             )
     base = FusionPipeline() if pipeline is None else pipeline
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
-    answers = zip(*(rankings[name] for name in sorted(rankings)), strict=False)
+    answers = list(zip(*(rankings[name] for name in sorted(rankings)), strict=False))
     calibrators = {**base.calibrators, **fitted}
-    return replace(base, calibrators=calibrators, min_agreement=fit_min_agreement(answers, base))
+    judged = fit_confidence([("", lists) for lists in answers], base)
+    return replace(base, calibrators=calibrators, min_agreement=fit_min_agreement(answers, base), confidence=judged)
 
 
 MINIMUM_RELEVANT = 20
@@ -663,6 +668,86 @@ def tune(
         p=p,
         confirmed=confirmed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceTuning:
+    """How confidence was fitted to judged queries, and how it did on others.
+
+    Parameters
+    ----------
+    model : ConfidenceModel
+        Fitted on the tuning part; without a probability where that could not be fitted.
+    queries : int
+        Judged queries of the confirmation part that have a confidence.
+    auc : float
+        Chance that one of them has a higher confidence with its passages than another without its own, in [0, 1].
+    ece, brier : float or None
+        Expected calibration error (10 bins of equally many) and Brier score of the probabilities there.
+    """
+
+    model: ConfidenceModel = field(repr=False)
+    queries: int
+    auc: float
+    ece: float | None
+    brier: float | None
+
+
+def tune_confidence(
+    pipeline: FusionPipeline,
+    rankings: Rankings,
+    judgements: Sequence[Judgement],
+    texts: Sequence[str],
+    words: Callable[[str, Sequence[Ranking]], HitWords],
+    *,
+    confirmation: Sequence[int] | None = None,
+) -> ConfidenceTuning | None:
+    """Fit a pipeline's confidence on one part of the judged queries, and score it on the other.
+
+    Parameters
+    ----------
+    pipeline : FusionPipeline
+    rankings, judgements
+        As for :func:`tune`.
+    texts : sequence of str
+        The queries' texts.
+    words : callable
+        ``words(query, rankings)`` is what :func:`phasegraph.lexical.read_hits` says.
+    confirmation : sequence of int, optional
+        Rows of the queries that are scored; the others are fitted to. Default: about half, by the MD5 of the id.
+
+    Returns
+    -------
+    ConfidenceTuning or None
+        None where no query of the other part has a confidence.
+
+    Notes
+    -----
+    A query without an answer is one whose relevant passages are taken out of the lists.
+    """
+    names, ids = sorted(rankings), [judgement.query for judgement in judgements]
+    confirm_on = split_by_id(ids, "confirm").tolist() if confirmation is None else list(confirmation)
+    fit_on = sorted(set(range(len(ids))) - set(confirm_on))
+    lists = [[rankings[name][row] for name in names] for row in range(len(ids))]
+    gold = {texts[row]: judgements[row].passages for row in fit_on}
+    model = fit_confidence([(texts[row], lists[row]) for row in fit_on], pipeline, words, gold)
+    judge = replace(pipeline, confidence=model, accept=None, strict=False)
+
+    def confidence(row: int, found: Sequence[Ranking]) -> float | None:
+        return judge.decide(found, Context(query=texts[row], words=words(texts[row], found))).confidence
+
+    pairs = [
+        (confidence(row, lists[row]), confidence(row, [one.without(judgements[row].passages) for one in lists[row]]))
+        for row in confirm_on
+    ]
+    known = np.array([pair for pair in pairs if None not in pair], dtype=np.float64).reshape(-1, 2)
+    if not len(known):
+        return None
+    auc = abstain_auc(known[:, 0], known[:, 1])
+    if model.slope is None:
+        return ConfidenceTuning(model, len(known), auc, None, None)
+    errors = calibration_errors(known.T.ravel(), np.arange(known.size) < len(known))
+    return ConfidenceTuning(model, len(known), auc, *errors)
 
 
 def _out_of_fold(candidate: Candidate, part: _Part, folds: Sequence[IntArray], measure: Measure) -> float:

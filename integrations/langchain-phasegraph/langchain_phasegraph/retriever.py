@@ -52,8 +52,9 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     weights : mapping of str to float, or a list beside a list of retrievers, optional
         >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by how sharply the
         graph points, where it states its background; else equal.
-    accept : mapping of str to threshold, or AcceptancePolicy, optional
-        By source, on its own scores; documents below are not returned. Default: all are accepted.
+    accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
+        By source, on its own scores; documents below are not returned. ``Confidence(min=.2)``: no document where it is
+        too doubtful that the corpus holds an answer. Default: all are accepted.
     selection : SelectionPolicy or str, optional
         Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by embeddings of the
         model that the vector store embeds with.
@@ -190,12 +191,12 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
             ``result.evidence(id)`` says why a document stands where it stands.
         """
         sources = self._bound({}, filter)
-        return self._engine.retrieve(query, sources, k=self._wanted(k))[0]
+        return self._engine.retrieve(query, sources, k=self._wanted(k), read=True)[0]
 
     async def aexplain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """As :meth:`explain`."""
         sources = self._bound({}, filter)
-        return (await self._engine.aretrieve(query, sources, k=self._wanted(k)))[0]
+        return (await self._engine.aretrieve(query, sources, k=self._wanted(k), read=True))[0]
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
         """The documents; for another retriever of ours as they are, with their scores alongside."""

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_choice, check_count, check_keys, check_mapping, check_rows
 from phasegraph.acceptance.thresholds import GIVEN, Threshold
-from phasegraph.errors import InvalidInputError
+from phasegraph.confidence import Confidence
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Candidates, Ranking, by_fields, top_order
 
 Verdicts: TypeAlias = NDArray[np.int8]
@@ -53,7 +54,7 @@ class AcceptanceOutcome:
         1 accept, 0 ambiguous, -1 reject; one per candidate.
     reason : str
         ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold``, ``kept_best`` (`min_keep`
-        or ``on_empty="best"`` overruled the thresholds) or ``callback``.
+        or ``on_empty="best"`` overruled the thresholds), ``callback`` or ``low_confidence``.
     certificates : tuple of Certificate
         One per threshold that promises something and was used.
     """
@@ -70,7 +71,7 @@ class AcceptanceOutcome:
     @property
     def abstained(self) -> bool:
         """Whether there were candidates and none was accepted."""
-        return self.reason == "all_below_threshold"
+        return self.reason in ("all_below_threshold", "low_confidence")
 
 
 def _certificate(
@@ -103,7 +104,7 @@ OnEmpty: TypeAlias = Literal["abstain", "best"] | Callable[[Candidates, FloatArr
 
 @dataclass(frozen=True, slots=True)
 class AcceptancePolicy:
-    """Thresholds per source, over calibrated values and for the final score, and what an empty set means.
+    """Thresholds per source, over calibrated values, for the final score and the confidence, and what no hit means.
 
     Parameters
     ----------
@@ -122,6 +123,9 @@ class AcceptancePolicy:
         returns.
     unknown_source : {"accept", "reject"}, default "accept"
         Verdict of a source that `thresholds` does not name, where it names any.
+    confidence : Confidence, optional
+        Reject everything where it is too doubtful that the corpus holds an answer; neither `min_keep` nor `on_empty`
+        applies then.
 
     Notes
     -----
@@ -144,6 +148,7 @@ class AcceptancePolicy:
     min_keep: int = 0
     on_empty: OnEmpty = "abstain"
     unknown_source: Literal["accept", "reject"] = "accept"
+    confidence: Confidence | None = None
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -159,6 +164,8 @@ class AcceptancePolicy:
         if not callable(self.on_empty):
             check_choice("on_empty, where it is not callable,", self.on_empty, ("abstain", "best"))
         check_choice("unknown_source", self.unknown_source, ("accept", "reject"))
+        if not isinstance(self.confidence, Confidence | None):
+            raise InvalidTypeError(f"confidence must be a Confidence or None; got {self.confidence!r:.80}")
 
     __reduce__ = by_fields
 
@@ -168,6 +175,7 @@ class AcceptancePolicy:
         calibrated: FloatArray,
         scores: FloatArray,
         answered: tuple[str, ...],
+        confidence: float | None = None,
     ) -> AcceptanceOutcome:
         """Verdicts for one answer.
 
@@ -181,6 +189,8 @@ class AcceptancePolicy:
             Published scores in [0, 1].
         answered : tuple of str
             Sources that answered; an empty source counts as one that did not.
+        confidence : float, optional
+            Of the whole answer, where it is known.
 
         Returns
         -------
@@ -197,7 +207,11 @@ class AcceptancePolicy:
         by_common = self._by_common(calibrated, ~np.isnan(raw))
         by_final = _compare(scores, self._final)
         verdicts = np.minimum(np.minimum(by_source, by_common), by_final)
-        filled, reason = self._fill(candidates, scores, verdicts)
+        if self.confidence is not None and self.confidence.holds_back(confidence):
+            verdicts = np.full(count, REJECT, dtype=np.int8)
+            filled, reason = verdicts, "low_confidence" if count else "no_candidates"
+        else:
+            filled, reason = self._fill(candidates, scores, verdicts)
         overruled = bool((filled != verdicts).any())
         certificates = [
             _certificate(name, threshold, answered, overruled=overruled, narrowed=False, exact=False)
@@ -290,6 +304,7 @@ class AcceptancePolicy:
             "min_keep": self.min_keep,
             "on_empty": self.on_empty,
             "unknown_source": self.unknown_source,
+            "confidence": None if self.confidence is None else self.confidence.to_dict(),
         }
 
     @classmethod
@@ -301,6 +316,8 @@ class AcceptancePolicy:
         for name in ("final", "common"):
             if values.get(name) is not None:
                 values[name] = Threshold.from_dict(values[name])
+        if values.get("confidence") is not None:
+            values["confidence"] = Confidence.from_dict(values["confidence"])
         return cls(**values)
 
 

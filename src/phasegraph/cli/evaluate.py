@@ -39,6 +39,7 @@ from phasegraph.cli.protocol import (
     protocol_of,
 )
 from phasegraph.errors import InsufficientDataError, MissingDependencyError
+from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
 from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_rows
 from phasegraph.evaluation.experiment import (
     NAMED_SYSTEMS,
@@ -47,6 +48,7 @@ from phasegraph.evaluation.experiment import (
     Answer,
     Answers,
     Batch,
+    Confidences,
     System,
     Table,
     compare,
@@ -57,7 +59,7 @@ from phasegraph.evaluation.experiment import (
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.protocol import PROTOCOLS, parts_of
-from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
 from phasegraph.graph.chunk_graph import KIND, ChunkGraph
 from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
@@ -110,7 +112,7 @@ def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
     reason.
     """
     if dataset.path is not None and folder.resolve() == dataset.path.resolve():
-        return System("calibrated", TWO, _crosswise, "default, each half fitted on the other")
+        return System("calibrated", TWO, _crosswise, "default, each half fitted on the other", _half_fitted(dataset))
     other = load_dataset(folder)
     check_disjoint(other, dataset)
     runs = search_sources(ExperimentInput(other, limit, progress=progress), TWO)
@@ -119,7 +121,20 @@ def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
         fitted = _fitted(rankings, other, "the queries")
     except InsufficientDataError as error:
         return System("calibrated", TWO, _refusing(error), f"default, not fitted on {other.name}")
-    return pipeline_system("calibrated", fitted, TWO, f"default, fitted on {other.name}")
+    return pipeline_system("calibrated", fitted, TWO, f"default, fitted on {other.name}", ours=True)
+
+
+def _half_fitted(dataset: Dataset) -> Confidences:
+    """The confidence of a pipeline fitted on the tuning half of a folder's own questions, without their labels."""
+
+    def confidence(asked: Dataset, batch: Batch) -> Sequence[float | None]:
+        half = dataset.subset(split_rows(dataset)[0])
+        found = search_sources(ExperimentInput(half), ("vector",))["vector"].rankings
+        fitted = _fitted({"vector": found}, half, "half of the queries")
+        judge = pipeline_system("calibrated", replace(FusionPipeline(), confidence=fitted.confidence), TWO, ours=True)
+        return judge.confidence(asked, batch) if judge.confidence is not None else ()
+
+    return confidence
 
 
 def _crosswise(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
@@ -155,7 +170,7 @@ def _rows(batch: Batch, rows: Sequence[int]) -> Mapping[str, Sequence[Ranking]]:
 
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
-ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", *NAMED_SYSTEMS)
+ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
 USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
 CalibrateOn = Annotated[
     Path | None,
@@ -175,6 +190,21 @@ ProtocolName = Annotated[
 DevSet = Annotated[
     Path | None,
     typer.Option(help="Where a protocol's second part is, if not in DATASET_DIR.", exists=True, file_okay=False),
+]
+OffTopic = Annotated[
+    Path | None,
+    typer.Option(
+        help="Ask this folder's questions, too, and add abstain_auc: how well each system tells them apart.",
+        exists=True,
+        file_okay=False,
+    ),
+]
+Unanswerable = Annotated[
+    bool,
+    typer.Option(
+        "--unanswerable",
+        help="Take the gold passages of a half of the questions away, then of the other, and add abstain_auc.",
+    ),
 ]
 RowsTo = Annotated[
     Path | None, typer.Option("--rows", help="Write every query's ids and measures as JSONL.", dir_okay=False)
@@ -201,6 +231,8 @@ def evaluate(
     predictions: Predictions = None,
     protocol: ProtocolName = None,
     dev_set: DevSet = None,
+    off_topic: OffTopic = None,
+    unanswerable: Unanswerable = False,
     json_to: JsonTo = None,
     rows_to: RowsTo = None,
     report_to: ReportTo = None,
@@ -215,6 +247,10 @@ def evaluate(
         raise typer.BadParameter(
             "--within has no one graph or lists of the whole corpus: leave out --graph and --report"
         )
+    if off_topic is not None and unanswerable:
+        raise typer.BadParameter("--off-topic and --unanswerable both say what abstain_auc is of: give one of them")
+    if within is not None and (off_topic is not None or unanswerable):
+        raise typer.BadParameter("--within has no one corpus to ask: leave out --off-topic and --unanswerable")
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
     of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
@@ -229,11 +265,14 @@ def evaluate(
     labels = [] if by is None else labels_of(tested, by)
     said = predicted(predictions or (), whole, *(() if second is None else (second,)))
     inputs = ExperimentInput(whole, limit, graph=kept, progress=progress)
+    others = None if off_topic is None else load_dataset(off_topic)
+    if others is not None and kept is None:
+        inputs = replace(inputs, graph=graph_of(whole))  # built once, asked twice
     known = dict(KNOWN)
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
         known["tuned"] = pipeline_system(
-            "tuned", tuned, TWO if tuned.weights is None else tuple(tuned.weights), "from a file"
+            "tuned", tuned, TWO if tuned.weights is None else tuple(tuned.weights), "from a file", ours=True
         )
     if calibrate_on is not None:
         known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
@@ -265,6 +304,14 @@ def evaluate(
     if by is not None:
         state["by"], sheet = means_by(table, labels, by, further[0] if further else Measure("Recall", 10))
         sheets.append(sheet)
+    if unanswerable or others is not None:
+        found = ask_unanswerable(inputs, wanted) if others is None else ask_off_topic(inputs, wanted, others)
+        state["systems"] = {row.name: {**row.to_dict(), **found.of(row.name)} for row in table.rows}
+        state["abstain"] = found.asked
+        shares = [["–" if one is None else f"{one:.1f}" for one in found.of(row.name).values()] for row in table.rows]
+        rows = [[row.name, *cells] for row, cells in zip(table.rows, shares, strict=True)]
+        lines = [f"left out: {line}" for line in found.left_out]
+        sheets.append(Sheet(f"AUC of confidence against {found.asked}", ["system", *found.of(baseline)], rows, lines))
     if json_to is not None:
         write_json(state, json_to)
     if rows_to is not None:

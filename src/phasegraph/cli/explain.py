@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -30,6 +31,7 @@ WHY_EMPTY = {
     "nothing_found": "every source looked and none found anything",
     "could_not_look": "no source could look",
     "all_rejected": "acceptance rejected every one",
+    "abstained": "the confidence is too low",
 }
 
 
@@ -69,6 +71,7 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         to.print(line, markup=False)
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
+    to.print(f"  confidence {result.confidence_evidence}", markup=False)
     for line in result.warnings:
         to.print(f"  warning: {line}", markup=False)
     if not result.ids:
@@ -124,6 +127,8 @@ def _as_dict(result: Result, query: Query) -> dict[str, object]:
             for one in result.reports
         ],
         "reason": result.reason,
+        "confidence": result.confidence,
+        "confidence_evidence": asdict(result.confidence_evidence),
         "passages": [_passage(result.evidence(name)) for name in result.ids],
     }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from phasegraph.cli.output import (
     DatasetDir,
@@ -24,8 +26,9 @@ from phasegraph.cli.output import (
 )
 from phasegraph.evaluation.datasets import Dataset, split_rows
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
+from phasegraph.lexical import read_hits
 from phasegraph.rescoring import require_lightgbm
-from phasegraph.tuning import Tuning
+from phasegraph.tuning import ConfidenceTuning, Tuning, tune_confidence
 from phasegraph.tuning import tune as tune_pipeline
 
 
@@ -72,14 +75,37 @@ def tune(
         rescore=rescore,
         progress=progress,
     )
-    (found.chosen if keep_unconfirmed else found.pipeline).save(out)
+    kept = found.chosen if keep_unconfirmed else found.pipeline
+    judged = tune_confidence(
+        kept,
+        {name: runs[name].rankings for name in names},
+        dataset.judgements,
+        [query.text for query in dataset.queries],
+        lambda question, lists: read_hits(question, lists, dataset.contents.__getitem__),
+        confirmation=confirming.tolist(),
+    )
+    (kept if judged is None else replace(kept, confidence=judged.model)).save(out)
     if json_to is not None:
-        write_json({"dataset": dataset.name, "limit": limit, "parted_by": parted_by, **found.to_dict()}, json_to)
-    _show(found, dataset, parted_by, beside_json=json_to == "-")
+        figures = None if judged is None else {key: getattr(judged, key) for key in ("queries", "auc", "ece", "brier")}
+        write_json(
+            {"dataset": dataset.name, "limit": limit, "parted_by": parted_by, **found.to_dict(), "confidence": figures},
+            json_to,
+        )
+    to = console(beside_json=json_to == "-")
+    _show(found, dataset, parted_by, to)
+    if judged is not None:
+        to.print(_said(judged), markup=False)
 
 
-def _show(found: Tuning, dataset: Dataset, parted_by: str, *, beside_json: bool) -> None:
-    to, name = console(beside_json=beside_json), dataset.name
+def _said(found: ConfidenceTuning) -> str:
+    line = f"confidence: AUC {percent(found.auc)} on {found.queries} queries with and without their passages"
+    if found.ece is None or found.brier is None:
+        return f"{line}; too few are judged for a probability"
+    return f"{line}; a probability, ECE {found.ece:.3f}, Brier {found.brier:.3f}"
+
+
+def _show(found: Tuning, dataset: Dataset, parted_by: str, to: Console) -> None:
+    name = dataset.name
     title = f"{name}: {found.tried} configurations tried, best is '{found.chosen_name}'"
     if found.unfitted:
         title += f" ({found.unfitted} more could not be fitted on so few queries)"

@@ -24,6 +24,7 @@ from phasegraph.ranking import Ranking
 
 Batch: TypeAlias = Mapping[str, Sequence[Ranking]]
 Answer: TypeAlias = Callable[[Dataset, Batch, int], "list[tuple[str, ...]]"]
+Confidences: TypeAlias = Callable[[Dataset, Batch], "Sequence[float | None]"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,16 @@ class System:
         ``answer(dataset, rankings by source, k) -> ids per query``.
     about : str
         One line.
+    confidence : callable, optional
+        ``confidence(dataset, rankings by source)``: per query how sure it is that the corpus holds an answer, in any
+        unit; for most the score of the best hit, 0 where there is none.
     """
 
     name: str
     sources: tuple[str, ...]
     answer: Answer
     about: str = ""
+    confidence: Confidences | None = None
 
 
 def source_system(source: str, about: str = "") -> System:
@@ -54,11 +59,16 @@ def source_system(source: str, about: str = "") -> System:
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         return [tuple(ranking.ids[:k]) for ranking in batch[source]]
 
-    return System(source, (source,), answer, about)
+    def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
+        return [float(ranking.scores[0]) if len(ranking) else 0.0 for ranking in batch[source]]
+
+    return System(source, (source,), answer, about, confidence)
 
 
-def pipeline_system(name: str, pipeline: FusionPipeline, sources: Sequence[str], about: str = "") -> System:
-    """A pipeline over some sources.
+def pipeline_system(
+    name: str, pipeline: FusionPipeline, sources: Sequence[str], about: str = "", *, ours: bool = False
+) -> System:
+    """A pipeline over some sources; if `ours`, its confidence is that of its results, else their best score.
 
     Examples
     --------
@@ -75,7 +85,15 @@ def pipeline_system(name: str, pipeline: FusionPipeline, sources: Sequence[str],
             found.append(tuple(pipeline.decide(rankings, context, k=k).ids))
         return found
 
-    return System(name, tuple(sources), answer, about)
+    def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
+        found: list[float | None] = []
+        for row in range(len(dataset.queries)):
+            rankings = [batch[source][row] for source in sources]
+            result = pipeline.decide(rankings, dataset.context(row, rankings), k=1)
+            found.append(result.confidence if ours else float(result.scores[0]) if len(result) else 0.0)
+        return found
+
+    return System(name, tuple(sources), answer, about, confidence)
 
 
 TWO = ("vector", "graph")
@@ -109,7 +127,10 @@ def _own() -> dict[str, System]:
     }
     systems = {name: source_system(name, about) for name, about in alone.items()}
     for sources, pipelines in ((TWO, of_two), (THREE, of_three)):
-        systems |= {name: pipeline_system(name, one, sources, about) for name, (one, about) in pipelines.items()}
+        systems |= {
+            name: pipeline_system(name, one, sources, about, ours=name in ("default", "default-three"))
+            for name, (one, about) in pipelines.items()
+        }
     return systems
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 from warnings import catch_warnings, simplefilter
 
 from phasegraph.errors import MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
-from phasegraph.evaluation.experiment import THREE, TWO, Answer, Batch, System
+from phasegraph.evaluation.experiment import THREE, TWO, Batch, System
+from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking
+
+Scored: TypeAlias = "list[tuple[str, float]]"
+Fuse: TypeAlias = Callable[[Dataset, Batch, int], "list[Scored]"]
 
 
 def _needs(module: str, package: str) -> None:
@@ -23,8 +27,11 @@ def _texts(dataset: Dataset) -> dict[str, str]:
     return {passage.id: passage.content for passage in dataset.passages}
 
 
-def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-    """LangChain's EnsembleRetriever, its defaults: equal weights, c = 60, identity by text."""
+def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
+    """LangChain's EnsembleRetriever, its defaults: equal weights, c = 60, identity by text.
+
+    It gives no scores; those here are its formula over the ranks, .5 / (60 + rank) per list.
+    """
     _needs("langchain_classic", "langchain-classic")
     from langchain_classic.retrievers import EnsembleRetriever
     from langchain_core.callbacks import CallbackManagerForRetrieverRun
@@ -42,13 +49,18 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
     keys = [query.id for query in dataset.queries]
     listed: list[Any] = [Listed(rankings=dict(zip(keys, lists, strict=True))) for lists in batch.values()]
     fused = EnsembleRetriever(retrievers=listed, weights=[0.5] * len(listed))
-    return [tuple(str(found.metadata["id"]) for found in fused.invoke(key)[:k]) for key in keys]
+    out: list[Scored] = []
+    for row, key in enumerate(keys):
+        ids = [str(found.metadata["id"]) for found in fused.invoke(key)[:k]]
+        held = [lists[row].positions for lists in batch.values()]
+        out.append([(name, sum(0.5 / (61 + places[name]) for places in held if name in places)) for name in ids])
+    return out
 
 
-def query_fusion(mode: str) -> Answer:
+def query_fusion(mode: str) -> Fuse:
     """LlamaIndex's QueryFusionRetriever in one of its modes, without extra queries."""
 
-    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("llama_index.core" if find_spec("llama_index") else "llama_index", "llama-index-core")
         from llama_index.core.llms import MockLLM
         from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
@@ -72,15 +84,15 @@ def query_fusion(mode: str) -> Answer:
         fused = QueryFusionRetriever(
             listed, llm=MockLLM(), mode=FUSION_MODES(mode), similarity_top_k=k, num_queries=1, use_async=False
         )
-        return [tuple(found.node.node_id for found in fused.retrieve(key)[:k]) for key in keys]
+        return [[(found.node.node_id, found.score or 0.0) for found in fused.retrieve(key)[:k]] for key in keys]
 
     return answer
 
 
-def ranx_fusion(norm: str | None, method: str) -> Answer:
+def ranx_fusion(norm: str | None, method: str) -> Fuse:
     """Ranx's fusion, over whole runs at once; its compilation on first use counts as its time."""
 
-    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
         _needs("ranx", "ranx")
         from ranx import Run, fuse
 
@@ -95,12 +107,39 @@ def ranx_fusion(norm: str | None, method: str) -> Answer:
             simplefilter("ignore")  # numba's, about ranx's own casts
             fused = fuse(runs=runs, norm=norm, method=method)
         found = fused.to_dict()
-        return [tuple(sorted(found[key], key=lambda i: (-found[key][i], i))[:k]) for key in keys]
+        return [sorted(found[key].items(), key=lambda hit: (-hit[1], hit[0]))[:k] for key in keys]
 
     return answer
 
 
-_PEERS: Mapping[str, tuple[Answer, str]] = {
+def bayesian_bm25(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
+    """BM25 as a probability by the package bayesian-bm25, its defaults, over the words that our BM25 reads."""
+    _needs("bayesian_bm25", "bayesian-bm25[scorer]")
+    from bayesian_bm25.scorer import BayesianBM25Scorer
+
+    words, ids = tokenizer_of("english"), [passage.id for passage in dataset.passages]
+    scorer: Any = BayesianBM25Scorer()
+    scorer.index([words(passage.content) for passage in dataset.passages], show_progress=False)
+    out: list[Scored] = []
+    for query in dataset.queries:
+        rows, found = scorer.retrieve([words(query.text)], k=k)
+        out.append([(ids[row], one) for row, one in zip(rows[0].tolist(), found[0].tolist(), strict=True) if one > 0])
+    return out
+
+
+def peer_system(name: str, sources: tuple[str, ...], fuse: Fuse, about: str) -> System:
+    """A peer's fusion, whose confidence is its best score."""
+
+    def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
+        return [tuple(identifier for identifier, _ in hits) for hits in fuse(dataset, batch, k)]
+
+    def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
+        return [float(hits[0][1]) if hits else 0.0 for hits in fuse(dataset, batch, 10)]
+
+    return System(name, sources, answer, about, confidence)
+
+
+_PEERS: Mapping[str, tuple[Fuse, str]] = {
     "ensemble": (ensemble, "LangChain EnsembleRetriever"),
     "fusion-reciprocal": (query_fusion("reciprocal_rerank"), "LlamaIndex QueryFusionRetriever"),
     "fusion-relative": (query_fusion("relative_score"), "LlamaIndex QueryFusionRetriever"),
@@ -110,6 +149,7 @@ _PEERS: Mapping[str, tuple[Answer, str]] = {
 }
 _WITH_BM25 = ("ensemble", "fusion-reciprocal", "fusion-relative")
 PEERS: Mapping[str, System] = MappingProxyType(
-    {name: System(name, TWO, answer, about) for name, (answer, about) in _PEERS.items()}
-    | {f"{name}-three": System(f"{name}-three", THREE, *_PEERS[name]) for name in _WITH_BM25}
+    {name: peer_system(name, TWO, fuse, about) for name, (fuse, about) in _PEERS.items()}
+    | {f"{name}-three": peer_system(f"{name}-three", THREE, *_PEERS[name]) for name in _WITH_BM25}
+    | {"bayesian-bm25": peer_system("bayesian-bm25", (), bayesian_bm25, "BM25 as a probability, bayesian-bm25")}
 )

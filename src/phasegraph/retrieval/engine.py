@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
+from phasegraph.confidence import Confidence
 from phasegraph.errors import (
     DegradedError,
     InsufficientDataError,
@@ -29,7 +30,7 @@ from phasegraph.errors import (
     PhasegraphWarning,
 )
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.pipeline import FusionPipeline, Shortlist, fit_min_agreement
+from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
 from phasegraph.retrieval.reading import join_by_text
@@ -47,7 +48,7 @@ from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import AnySource
 
-Accept: TypeAlias = AcceptancePolicy | Mapping[str, Threshold | float]
+Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
 ASSUMED_SIZE = 1_000_000
 _logger = logging.getLogger("phasegraph")
@@ -205,7 +206,7 @@ class FusionEngine:
         chosen = replace(self.chosen, k=k)
         return replace(self, chosen=chosen, pipeline=chosen.on(self.base))
 
-    def retrieve(self, query: str, sources: Sources, *, k: int | None = None) -> Answer:
+    def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """Ask the sources and decide.
 
         Parameters
@@ -216,23 +217,25 @@ class FusionEngine:
             Those of `asked`, bound to this call; what a source has in an attribute ``notes`` goes to its report.
         k : int, optional
             In place of the pipeline's.
+        read : bool, default False
+            Read the hits for the query's words even where only the confidence of the result needs them.
 
         Returns
         -------
         (Result, list of SelectedHit)
         """
         found = self.gatherer.gather(sources, query)
-        shortlist, rankings = self._shortlist(query, found, sources, k)
+        shortlist, rankings = self._shortlist(query, found, sources, k, read)
         wanted = shortlist.to_embed
         if not wanted:
             return self._selected(shortlist.decide())
         return self._selected(shortlist.decide(lambda ids: self.access.vectors(ids, rankings)))
 
-    async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None) -> Answer:
+    async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """As :meth:`retrieve`, on the caller's event loop."""
         begun = monotonic()
         found = await self.gatherer.agather(sources, query)
-        shortlist, rankings = self._shortlist(query, found, sources, k)
+        shortlist, rankings = self._shortlist(query, found, sources, k, read)
         wanted = shortlist.to_embed
         if not wanted:
             return self._selected(shortlist.decide())
@@ -248,13 +251,13 @@ class FusionEngine:
         return self._selected(shortlist.decide(lambda _: _raised(outcome)))
 
     def _shortlist(
-        self, query: str, found: Gathered, sources: Sources, k: int | None
+        self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
     ) -> tuple[Shortlist, Sequence[Ranking]]:
         rankings, joined = join_by_text(found.rankings, self.access.text)
         reports = self._noted(found.reports, sources, joined)
         context = self.access.context(query)
-        words = self.access.words(query, rankings)
-        context = context if words is None else replace(context, words=words)
+        if read or needs_words(self.pipeline, rankings):
+            context = replace(context, words=self.access.words(query, rankings))
         if self.pipeline.accept is not None:
             self.watch.see(self.pipeline.accept, rankings)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
@@ -279,13 +282,14 @@ class FusionEngine:
         answers: Sequence[tuple[str, Sequence[Ranking]]],
         relevant: Mapping[str, Collection[str]] | None = None,
     ) -> FusionEngine:
-        """The same engine with reference calibrators of the sources that can be fitted, and how far they agree.
+        """The same engine with what can be fitted: reference calibrators, how far sources agree, the confidence.
 
         Parameters
         ----------
         answers : sequence of (query, sequence of Ranking)
         relevant : mapping of str to collection of str, optional
-            Ids of relevant passages by query, to see that no source is read the wrong way round.
+            Ids of relevant passages by query, to see that no source is read the wrong way round, and to make the
+            confidence a probability.
         """
         if relevant is not None:
             check_orientations(answers, relevant)
@@ -299,7 +303,14 @@ class FusionEngine:
         )
         floors = fit_min_agreement([rankings for _, rankings in answers], self.pipeline)
         fitted = {**self.base.calibrators, **calibrators}
-        return self.with_pipeline(replace(self.base, calibrators=fitted, min_agreement=floors))
+        confidence = fit_confidence(answers, self.pipeline, self.access.words, relevant)
+        return self.with_pipeline(replace(self.base, calibrators=fitted, min_agreement=floors, confidence=confidence))
+
+
+def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
+    """Whether deciding depends on the query's words in the hits, which cost more to read than all the rest."""
+    asks = pipeline.accept is not None and pipeline.accept.confidence is not None
+    return asks or any(one.words is not None for one in rankings)
 
 
 @dataclass(slots=True)
@@ -411,8 +422,12 @@ def _raised(outcome: Exception | ArrayLike) -> ArrayLike:
 def _policy(given: object, sources: Collection[str]) -> AcceptancePolicy | None:
     if given is None:
         return None
+    if isinstance(given, Confidence):
+        return AcceptancePolicy(confidence=given)
     if not isinstance(given, AcceptancePolicy | Mapping):
-        raise InvalidTypeError(f"accept must be a mapping of source to threshold or an AcceptancePolicy; got {given!r}")
+        raise InvalidTypeError(
+            f"accept must be a mapping of source to threshold, an AcceptancePolicy or a Confidence; got {given!r}"
+        )
     policy = given if isinstance(given, AcceptancePolicy) else AcceptancePolicy(given)
     unknown = sorted(set(policy.thresholds) - set(sources))
     if unknown:
@@ -454,15 +469,17 @@ class Calibrating:
         relevant: Mapping[str, Collection[str]] | None = None,
         progress: bool = True,
     ) -> Self:
-        """Fit each source's reference calibrator, and how far sources agree, from unlabelled queries.
+        """Fit each source's reference calibrator, how far sources agree, and the bar of ``Result.confidence``.
 
         Parameters
         ----------
         queries : sequence of str
-            At least enough for 20 scores per source; some hundred are better.
+            Unlabelled. At least enough for 20 scores per source, and 20 for the confidence; some hundred are better.
         relevant : mapping of str to collection of str, optional
-            By query, the ids that answer it, where some are judged. For one purpose: a source whose scores fall where
-            relevance rises is refused (distances read as similarities).
+            By query, the ids that answer it, where some are judged; none where the corpus has no answer. A source whose
+            scores fall where relevance rises is refused (distances read as similarities), and with 20 judged queries
+            ``Result.confidence`` becomes the probability that the corpus holds an answer, as if it did for every
+            second query.
         progress : bool, default True
             Show a bar where standard error is a terminal and tqdm is installed.
 
@@ -741,7 +758,8 @@ def decide_lists(
         notes[name] += lines
     reports = with_notes([SourceReport.of(one) for one in rankings], notes)
     context = access.context(query or "")
-    context = replace(context, words=access.words(query or "", rankings))
+    if needs_words(pipeline, rankings):
+        context = replace(context, words=access.words(query or "", rankings))
     if pipeline.accept is not None:
         watch.see(pipeline.accept, rankings)
     result = pipeline.decide(rankings, context, reports=reports)

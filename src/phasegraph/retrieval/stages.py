@@ -85,7 +85,7 @@ class HitAccess:
         """What deciding may look at: the query, the time, and how to read the hits."""
         return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
 
-    def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords | None:
+    def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
         """What the texts of the hits, and their titles, say about the query's words."""
 
         def text(identifier: str) -> str:

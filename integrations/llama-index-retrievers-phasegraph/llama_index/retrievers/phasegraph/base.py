@@ -66,8 +66,9 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
     weights : mapping of str to float, or a list beside a list of retrievers, optional
         >= 0, not all 0; in place of ``SourceSpec.weight``. Default: per query, by agreement and by how sharply the
         graph points, where it states its background; else equal.
-    accept : mapping of str to threshold, or AcceptancePolicy, optional
-        By source, on its own scores; nodes below are not returned. Default: all are accepted.
+    accept : mapping of str to threshold, AcceptancePolicy or Confidence, optional
+        By source, on its own scores; nodes below are not returned. ``Confidence(min=.2)``: no node where it is too
+        doubtful that the corpus holds an answer. Default: all are accepted.
     selection : SelectionPolicy or str, optional
         Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by the embeddings that
         the nodes carry, else of the model that the first source embeds with.
@@ -210,7 +211,7 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
         """
         bundle = checked_query(query)
         sources = self._narrowed(filters)._bound(bundle)
-        return self._engine.retrieve(bundle.query_str, sources, k=self._wanted(k))[0]
+        return self._engine.retrieve(bundle.query_str, sources, k=self._wanted(k), read=True)[0]
 
     async def aexplain(
         self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None
@@ -218,7 +219,7 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
         """As :meth:`explain`."""
         bundle = checked_query(query)
         sources = self._narrowed(filters)._bound(bundle)
-        return (await self._engine.aretrieve(bundle.query_str, sources, k=self._wanted(k)))[0]
+        return (await self._engine.aretrieve(bundle.query_str, sources, k=self._wanted(k), read=True))[0]
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match; `filters` reach every source, the walk of a graph included.

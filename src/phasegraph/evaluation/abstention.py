@@ -1,0 +1,173 @@
+"""Can a system tell questions that the corpus answers from those it doesn't? Off-topic and unanswerable questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from phasegraph._typing import FloatArray
+from phasegraph.acceptance import JudgedScores, area_under_curve
+from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
+from phasegraph.evaluation.datasets import Dataset, split_by_id
+from phasegraph.evaluation.experiment import System
+from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Abstention:
+    """How well each system's confidence sets answerable questions apart from others.
+
+    Parameters
+    ----------
+    asked : str
+        What the others are, in words.
+    auc : mapping of str to float
+        By system, in [0, 1]: the chance that an answerable question has the higher confidence, ties half.
+    intact : mapping of str to float
+        The same without answerable questions that lost a part of their passages to others; empty where none can.
+    left_out : tuple of str
+        Systems that have no confidence here, each with its reason.
+    """
+
+    asked: str
+    auc: Mapping[str, float]
+    intact: Mapping[str, float]
+    left_out: tuple[str, ...]
+
+    def of(self, system: str) -> dict[str, float | None]:
+        """The percentages of one system for JSON, null where it has none."""
+        kinds = {"abstain_auc": self.auc, **({"abstain_auc_intact": self.intact} if self.intact else {})}
+        return {name: 100 * found[system] if system in found else None for name, found in kinds.items()}
+
+
+def abstain_auc(answerable: ArrayLike, others: ArrayLike) -> float:
+    """The chance that an answerable question has a higher confidence than another one, ties counting half.
+
+    >>> abstain_auc([0.9, 0.5], [0.5, 0.1])
+    0.875
+    """
+    scores = np.concatenate([np.asarray(answerable, dtype=np.float64), np.asarray(others, dtype=np.float64)])
+    labels = np.arange(len(scores)) < len(np.asarray(answerable))
+    return area_under_curve(JudgedScores(scores, labels))
+
+
+def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: int = 10) -> tuple[float, float]:
+    """Expected calibration error over bins of equally many, and Brier score; both 0 at best.
+
+    Parameters
+    ----------
+    probabilities : (n,) array of float
+    answerable : (n,) array_like of bool
+    bins : int, default 10
+
+    Examples
+    --------
+    >>> calibration_errors(np.array([0.0, 0.0, 1.0, 0.5]), [False, False, True, True], bins=2)
+    (0.125, 0.0625)
+    """
+    happened = np.asarray(answerable, dtype=np.float64)
+    order = np.argsort(probabilities, kind="stable")
+    parts = [part for part in np.array_split(order, bins) if len(part)]
+    off = [len(part) * abs(float(probabilities[part].mean() - happened[part].mean())) for part in parts]
+    return sum(off) / len(happened), float(np.mean((probabilities - happened) ** 2))
+
+
+def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dataset) -> Abstention:
+    """Ask the questions of another data set, texts and embeddings, of this one's corpus.
+
+    Raises
+    ------
+    InvalidInputError
+        If a question stands in both, or the embeddings have another width.
+    """
+    own = inputs.dataset
+    if own.query_vectors.shape[1] != other.query_vectors.shape[1]:
+        raise InvalidInputError(
+            f"off-topic questions must have embeddings of the same model; {other.name} has "
+            f"{other.query_vectors.shape[1]} numbers each, {own.name} {own.query_vectors.shape[1]}"
+        )
+    shared = {query.text for query in own.queries} & {query.text for query in other.queries}
+    if shared:
+        raise InvalidInputError(
+            f"off-topic questions must not be those of {own.name}; {len(shared)} of {other.name} are, such as "
+            f"{min(shared)!r:.80}"
+        )
+    both = replace(
+        own,
+        queries=(*own.queries, *other.queries),
+        query_vectors=np.concatenate([own.query_vectors, other.query_vectors]),
+    )
+    found, left_out = _confidences(replace(inputs, dataset=both), systems)
+    here = len(own.queries)
+    auc = {name: abstain_auc(values[:here], values[here:]) for name, values in found.items()}
+    return Abstention(f"{len(other.queries)} questions of {other.name}", auc, {}, left_out)
+
+
+def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abstention:
+    """Take the gold passages of one half of the questions out of the corpus and ask all; then those of the other.
+
+    The halves are those of :func:`~phasegraph.evaluation.datasets.split_by_id`; figures are means of both.
+
+    Raises
+    ------
+    InsufficientDataError
+        If a half has no question, or none keeps all of its passages while the other half loses its own.
+    """
+    data = inputs.dataset
+    ids = [query.id for query in data.queries]
+    auc: dict[str, list[float]] = {}
+    intact: dict[str, list[float]] = {}
+    left_out: tuple[str, ...] = ()
+    halves = [split_by_id(ids, "tune"), split_by_id(ids, "confirm")]
+    for lost, kept in (halves, halves[::-1]):
+        gone = frozenset().union(*(data.queries[row].judgement.passages for row in lost.tolist()))
+        whole = [row for row in kept.tolist() if not data.queries[row].judgement.passages & gone]
+        if not len(lost) or not whole:
+            raise InsufficientDataError(f"{data.name} has too few questions to take the passages of a half away")
+        found, left_out = _confidences(replace(inputs, dataset=without(data, gone), graph=None), systems)
+        for name, values in found.items():
+            auc.setdefault(name, []).append(abstain_auc(values[kept], values[lost]))
+            intact.setdefault(name, []).append(abstain_auc(values[whole], values[lost]))
+    both, clean = ({name: float(np.mean(values)) for name, values in found.items()} for found in (auc, intact))
+    return Abstention("the questions of a half whose passages are gone", both, clean, left_out)
+
+
+def without(dataset: Dataset, passages: frozenset[str]) -> Dataset:
+    """The same questions over a corpus that lacks some passages."""
+    rows = [row for row, passage in enumerate(dataset.passages) if passage.id not in passages]
+    triples = dataset.triples
+    return replace(
+        dataset,
+        passages=tuple(dataset.passages[row] for row in rows),
+        passage_vectors=dataset.passage_vectors[rows],
+        triples=None if triples is None else {name: held for name, held in triples.items() if name not in passages},
+        path=None,  # what lies beside the corpus is of all its passages
+    )
+
+
+def _confidences(
+    inputs: ExperimentInput, systems: Sequence[System]
+) -> tuple[Mapping[str, FloatArray], tuple[str, ...]]:
+    """Each system's confidence in every question, and a line for each that has none."""
+    known: dict[str, SourceRun] = {}
+    found: dict[str, FloatArray] = {}
+    left_out: list[str] = []
+    for system in systems:
+        try:
+            if system.confidence is None:
+                raise InsufficientDataError("it gives no score to its answers")
+            known.update(search_sources(inputs, [one for one in system.sources if one not in known], known))
+            batch = {source: known[source].rankings for source in system.sources}
+            values = system.confidence(inputs.dataset, batch)
+            lacking = sum(value is None for value in values)
+            if lacking:
+                raise InsufficientDataError(f"{lacking} of {len(values)} questions have no confidence")
+        except (MissingDependencyError, InsufficientDataError) as error:
+            left_out.append(f"abstain_auc of {system.name}: {error}")
+            continue
+        found[system.name] = np.array(values, dtype=np.float64)
+    return MappingProxyType(found), tuple(left_out)
