@@ -189,3 +189,14 @@ def test_what_is_no_settings_or_index_is_refused():
         replace(GRAPH, lexical="index")
     with pytest.raises(InvalidInputError, match="lexical must hold 5 passages; got 1"):
         replace(GRAPH, lexical=LexicalIndex.of(["one"]))
+
+
+def test_a_query_that_stands_in_one_passage_looks_for_it():
+    terms = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo"]).look_up("ada met bo")
+    logs, cosines = np.array([-9.0, 0.0, -9.0, -9.0]), np.array([0.1, 0.9, 0.8, 0.9])
+    found = blended(logs, cosines, terms, 1.0, WordSettings())
+    np.testing.assert_allclose(found, logs.std() * (terms.scores - terms.scores.mean()) / terms.scores.std())
+    short = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo"]).look_up("ada bo")
+    assert int(np.argmax(blended(logs, cosines, short, 1.0, WordSettings()))) == 1, "two words are a name, perhaps"
+    unknown = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo"]).look_up("ada met bo zork")
+    assert int(np.argmax(blended(logs, cosines, unknown, 1.0, WordSettings()))) == 1

@@ -15,6 +15,8 @@ from phasegraph.ranking import top_order
 
 _TOP = 20
 """How many of the best scores say whether a walk points anywhere."""
+_SENTENCE = 3
+"""Words from which on a query that stands in one passage as a whole looks for that passage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,10 @@ class WordSettings:
         Share that plain relevance has at least, in [0, 1], where the query names nothing that a passage is about.
     dense_share : float, default 0.7
         Share of the cosines in that plain relevance, in [0, 1]; the rest is BM25's.
+    complete : float, default 0.8
+        In [0, 1). Where the best passage by BM25 has more than this share of the query's words, by idf squared, the
+        cosines' share falls; where it has all of them, and they are three or more, the query looks for that passage,
+        and BM25 alone decides.
     cover : float, default 3
         What it adds to a score's logarithm to have all words, by idf, that no passage before has.
     cover_pool, cover_picks : int, default 30, 10
@@ -47,6 +53,7 @@ class WordSettings:
     diffuse: tuple[float, float] = (10.0, 13.0)
     unnamed: float = 0.3
     dense_share: float = 0.7
+    complete: float = 0.8
     cover: float = 3.0
     cover_pool: int = 30
     cover_picks: int = 10
@@ -56,6 +63,7 @@ class WordSettings:
             check_range(f"WordSettings.{name}", getattr(self, name))
         for name in ("unnamed", "dense_share"):
             check_range(f"WordSettings.{name}", getattr(self, name), 0, 1)
+        check_range("WordSettings.complete", self.complete, 0, 1, ends="[)")
         for name in ("seed_pool", "cover_pool", "cover_picks"):
             check_count(f"WordSettings.{name}", getattr(self, name), minimum=1)
         if not isinstance(self.diffuse, tuple) or len(self.diffuse) != 2 or not 1 <= self.diffuse[0] < self.diffuse[1]:
@@ -86,9 +94,23 @@ def blended(
     low, high = settings.diffuse
     spread = min(max((effective_number(logs) - low) / (high - low), 0.0), 1.0)
     doubt = 1 - (1 - spread) * (1 - settings.unnamed * (1 - named))
-    dense, words = _standardised(cosines), _standardised(terms.scores)
-    plain = settings.dense_share * dense + (1 - settings.dense_share) * words
+    whole = _completeness(terms, settings.complete)
+    doubt = 1.0 if whole == 1.0 else doubt
+    dense, words = settings.dense_share * (1 - whole) * _standardised(cosines), _standardised(terms.scores)
+    plain = dense + (1 - settings.dense_share * (1 - whole)) * words
     return (1 - doubt) * logs + doubt * float(logs.std()) * plain
+
+
+def _completeness(terms: QueryTerms, least: float) -> float:
+    """Share of the query's words, by idf squared, that the best passage by BM25 has, mapped from [`least`, 1]."""
+    if len(terms.all_idf) < _SENTENCE or len(terms.words) == 0:
+        return 0.0
+    held = terms.held_by(np.array([int(np.argmax(terms.scores))]))[0]
+    if held.all() and len(held) == len(terms.all_idf):
+        return 1.0
+    total = sum(idf * idf for idf in terms.all_idf.values())
+    share = float((terms.idf[held] ** 2).sum()) / total if total else 0.0
+    return min(max((share - least) / (1.0 - least), 0.0), 1.0 - 1e-9)
 
 
 def covering(
