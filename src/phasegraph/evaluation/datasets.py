@@ -379,8 +379,8 @@ class Dataset:
 
     def context(self, row: int, rankings: Sequence[Ranking]) -> Context:
         """What deciding on these rankings of a query may look at: its text, and its words in the hits."""
-        query = self.queries[row].text
-        return Context(query=query, words=read_hits(query, rankings, self.contents.__getitem__))
+        query, contents = self.queries[row].text, self.contents
+        return Context(query=query, words=read_hits(query, rankings, lambda passage: contents.get(passage, "")))
 
     def subset(self, rows: Sequence[int] | IntArray) -> Dataset:
         """The same corpus with the queries at `rows` only."""
