@@ -16,7 +16,14 @@ SELECTED = "FAISS's own selection of rows, made from the nodes"
 RESCORED = "the store's own filter, which scores by (1 + cosine) / 2 instead"
 WALLED = "a graph of the matching passages alone"
 
-UNTOLD = frozenset({"LlamaIndex BM25Retriever", "LangChain LanceDB, l2", "LangChain LanceDB, cosine asked for"})
+UNTOLD = frozenset(
+    {"LlamaIndex BM25Retriever", "LangChain LanceDB, l2", "LangChain LanceDB, cosine asked for"}
+    | {
+        f"{framework} Neo4jVector, {kind}"
+        for framework in ("LangChain", "LlamaIndex")
+        for kind in ("cosine", "euclidean")
+    }
+)
 """Stores beside which the passages that another source names by id alone stay without a text."""
 
 Scored = Sequence[tuple[str, float | None]]
