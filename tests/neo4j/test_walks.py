@@ -116,7 +116,7 @@ def test_every_edge_of_a_projection_weighs_what_it_weighs_in_memory(stored, driv
 def test_a_fetched_walk_is_the_walk_in_memory(stored, relevance, kernel):
     connection, graph = stored
     walk = WalkSettings(relevance=relevance, kernel=kernel, tolerance=1e-4)  # no round of it is dense in memory
-    near, here = Neo4jGraphSource(connection, "walk", walk=walk), GraphSource(graph, walk=walk)
+    near, here = Neo4jGraphSource(connection, "walk", walk=walk), GraphSource(graph, walk=walk, words=None)
     for question, ranking in questions(6, SLICE):
         online, local = near.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
         assert online.ids == local.ids
@@ -129,7 +129,7 @@ def test_a_fetched_walk_is_the_walk_in_memory(stored, relevance, kernel):
 
 def test_the_default_source_ranks_the_passages_of_the_one_in_memory(stored):
     connection, graph = stored
-    near, here = Neo4jGraphSource(connection, "walk"), GraphSource(graph)
+    near, here = Neo4jGraphSource(connection, "walk"), GraphSource(graph, words=None)
     for question, ranking in questions(6, SLICE):
         online, local = near.search(question, 20, {"vector": ranking}), here.search(question, 20, {"vector": ranking})
         assert {*online.ids} == {*local.ids}
