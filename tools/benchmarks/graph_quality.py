@@ -27,7 +27,8 @@ def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:
         pairs = zip(ranked, data.judgements, strict=True)
         row[f"Recall@{k}"] = 100 * float(np.mean([recall(ids, judgement, k) for ids, judgement in pairs]))
     last = [last_hop(ids, judgement, 10) for ids, judgement in zip(ranked, data.judgements, strict=True)]
-    row["LastHop@10"] = 100 * float(np.mean([value for value in last if value is not None]))
+    known = [value for value in last if value is not None]
+    row["LastHop@10"] = 100 * float(np.mean(known)) if known else float("nan")
     return row
 
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--strip-titles", action="store_true")
     parser.add_argument("--no-embedder", action="store_true", help="the walk sees the handed ranking only")
     parser.add_argument("--no-triples", action="store_true")
+    parser.add_argument("--no-words", action="store_true", help="the words of the query do not count")
     parser.add_argument("--names-only", action="store_true", help="no ranking handed over")
     options = parser.parse_args()
     for folder in options.folders:
@@ -56,6 +58,8 @@ def report(data: Dataset, options: argparse.Namespace) -> None:
     graph = build_graph(data.passages, triples=triples, embeddings=data.passage_vectors)
     building = perf_counter() - started
     vectors = {query.text: data.query_vectors[row] for row, query in enumerate(data.queries)}
+    if options.no_words:
+        graph = replace(graph, lexical=None)
     source = GraphSource(graph, embedder=None if options.no_embedder else vectors.__getitem__)
     ids = [passage.id for passage in data.passages]
     dense: list[tuple[str, ...]] = []
