@@ -52,6 +52,9 @@ def test_an_updated_index_is_a_new_one_to_the_bit(before, new, data):
 def test_words_of_other_scripts():
     assert split("東京都はどこ? Tokyo-2024") == ["東京", "京都", "都は", "はど", "どこ", "tokyo", "2024"]
     assert split("京") == ["京"]
+    assert split("佐々木・人々") == ["佐々", "々木", "人々"]
+    assert split("हिन्दी भाषा में लिखा") == ["हिन्दी", "भाषा", "में", "लिखा"]
+    assert split("Mu\u0308nchen") == split("München") == ["münchen"]
     assert TOKENIZERS["german"]("Die Straße ist naß") == ["straße", "naß"]
     assert TOKENIZERS["english"]("To be or not") == []
     assert TOKENIZERS["plain"]("To be or not") == ["to", "be", "or", "not"]
@@ -64,6 +67,9 @@ def test_a_tokenizer_of_ones_own_and_what_is_none():
         LexicalIndex.of(["a"], tokenizer="klingon")
     with pytest.raises(InvalidTypeError, match="tokenizer must give a list of words"):
         LexicalIndex.of(["a"], tokenizer=str.lower)
+    for wrong in (lambda text: None, lambda text: ["a", 1]):
+        with pytest.raises(InvalidTypeError, match="tokenizer must give a list of words"):
+            LexicalIndex.of(["a"], tokenizer=wrong)
 
 
 def test_what_the_words_of_a_query_know():

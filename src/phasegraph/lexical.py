@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -18,7 +19,7 @@ from phasegraph.ranking import Ranking, by_fields
 
 K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
-_CJK = "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(r"\w\w+")
 _WORDS_OR_RUNS = re.compile(rf"[{_CJK}]+|[^\W{_CJK}]{{2,}}")
 _RUN = re.compile(rf"[{_CJK}]")
@@ -43,8 +44,12 @@ def split(text: str) -> list[str]:
     (['who', 'met', 'ada', '東京', '京都'], [])
     """
     low = text.lower()
-    if low.isascii() or not _RUN.search(low):
+    if low.isascii():
         return _WORDS.findall(low)
+    low = unicodedata.normalize("NFC", low)
+    if not _RUN.search(low):
+        marked = _with_marks()
+        return (marked if marked.search(low) else _WORDS).findall(low)
     out: list[str] = []
     for found in _WORDS_OR_RUNS.findall(low):
         if len(found) > 1 and _RUN.match(found):
@@ -52,6 +57,14 @@ def split(text: str) -> list[str]:
         else:
             out.append(found)
     return out
+
+
+@cache
+def _with_marks() -> re.Pattern[str]:
+    """Words whose letters may carry marks that stand behind them, as in Hindi."""
+    marks = [chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code)) in ("Mn", "Mc")]
+    inside = f"[\\w{re.escape(''.join(marks))}]"
+    return re.compile(rf"\w{inside}+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +88,21 @@ def tokenizer_of(given: Tokenizer) -> Tokenize:
     """The function for a name of ``TOKENIZERS``, or the callable that was given."""
     if callable(given):
         return given
-    if given not in TOKENIZERS:
+    if not isinstance(given, str) or given not in TOKENIZERS:
         raise InvalidInputError(f"tokenizer must be a function or one of {', '.join(TOKENIZERS)}; got {given!r:.80}")
     return TOKENIZERS[given]
 
 
 def _tokens(tokenize: Tokenize, text: str) -> Sequence[str]:
     found = tokenize(text)
-    if isinstance(found, str) or (found and not isinstance(found[0], str)):
+    try:
+        words = found if isinstance(found, list) else list(found)
+        "".join(words)
+    except TypeError as error:
+        raise InvalidTypeError(f"tokenizer must give a list of words; got {found!r:.80}") from error
+    if isinstance(found, str):
         raise InvalidTypeError(f"tokenizer must give a list of words; got {found!r:.80}")
-    return found
+    return words
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +273,7 @@ def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float
     picked: list[int] = []
     worth: list[float] = []
     for _ in range(min(count, len(values))):
-        total = left + weight * (held @ uncovered)
+        total = left + weight * np.where(held, uncovered, 0.0).sum(axis=1)  # a product would not let equal rows tie
         place = int(np.argmax(total))
         picked.append(place)
         worth.append(float(total[place]))
@@ -334,6 +352,7 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
     idf = np.where(frequency > 0, idf, 0.0)
     lengths = np.array([len(found) for found in words.values()], dtype=np.float64)
     norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
-    scores = (times / (times + norms[:, None] + (norms[:, None] == 0))) @ (idf * np.array(list(asked.values()), float))
+    weights = idf * np.array(list(asked.values()), float)
+    scores = (times / (times + norms[:, None] + (norms[:, None] == 0)) * weights).sum(axis=1)
     order = np.argsort(-scores, kind="stable")
     return HitWords(tuple(ids[row] for row in order.tolist() if scores[row] > 0)[:WITNESS_DEPTH], covers)

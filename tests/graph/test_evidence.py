@@ -7,10 +7,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.graph import GraphIndex, GraphSource, LinkSettings, WalkSettings, build_graph, load_graph, save_graph
-from phasegraph.graph.evidence import WordSettings, blended, covering, effective_number, seeds_by_words
+from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, Ranking
+from phasegraph.graph import (
+    EdgeWeights,
+    Extraction,
+    GraphIndex,
+    GraphSource,
+    LinkSettings,
+    WalkSettings,
+    build_graph,
+    graph_from_extractions,
+    load_graph,
+    save_graph,
+)
+from phasegraph.graph.evidence import WordSettings, blended, covering, effective_number, published, seeds_by_words
+from phasegraph.graph.storage import graph_from_parts, graph_parts
 from phasegraph.lexical import LexicalIndex
+from phasegraph.retrieval.provenance import plain_evidence
 
 PASSAGES = [
     {"id": "film", "title": "Vertigo", "text": "Vertigo is a film by Alfred Hitchcock with James Stewart."},
@@ -49,7 +62,7 @@ def test_nothing_to_start_from_says_so():
     found = GraphSource(GRAPH).search("zork?", 5, {})
     assert len(found) == 0
     assert found.reason == (
-        "the query names no entity of the graph, has no word of a passage, and no passage is known to be near it"
+        "the query names no entity of the graph, has no word of a passage, and no ranking was handed over"
     )
 
 
@@ -200,3 +213,55 @@ def test_a_query_that_stands_in_one_passage_looks_for_it():
     assert int(np.argmax(blended(logs, cosines, short, 1.0, WordSettings()))) == 1, "two words are a name, perhaps"
     unknown = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo"]).look_up("ada met bo zork")
     assert int(np.argmax(blended(logs, cosines, unknown, 1.0, WordSettings()))) == 1
+
+
+THINGS = [{"id": f"p{row:02d}", "text": f"Note on thing{row}."} for row in range(30)]
+
+
+def test_passages_of_which_nothing_is_known_are_no_seeds():
+    source = GraphSource(build_graph(THINGS))
+    strange = source.search("Where is the zebra?", 10, {"vector": Ranking("vector", ["uuid"], [0.9])})
+    assert (len(strange), strange.reason.rpartition("and ")[2]) == (0, "the ranking holds no passage of the graph")
+    assert source.search("Where is the zebra?", 10, {"vector": Ranking("vector", ["p20"], [0.9])}).ids == ("p20",)
+
+
+def test_a_walk_is_kept_where_plain_relevance_says_nothing():
+    ids = [f"p{row:02d}" for row in range(40)]
+    records = [Extraction(name, ["ada"] * (row + 1) + [f"x{row}"]) for row, name in enumerate(ids)]
+    graph = graph_from_extractions(ids, records, texts=["text"] * 40, weights=EdgeWeights(common_share=1.0))
+    assert GraphSource(graph).search("Who is Ada?", 3, {}).ids == ("p39", "p38", "p37")
+
+
+def test_scores_stay_finite_and_in_order_however_far_one_stands_out():
+    values = np.array([800.0, 700.0, 60.0, 50.0, 0.0, -5.0])
+    assert np.isfinite(published(values)).all()
+    assert (np.diff(published(values)) < 0).all()
+    np.testing.assert_array_equal(published(values[4:]), np.exp(values[4:]))
+
+
+def test_equal_passages_stand_in_the_order_of_their_ids():
+    query = " ".join(f"word{row}" for row in range(14))
+    graph = graph_from_extractions([f"p{row}" for row in range(8)], [], texts=[query + " x"] * 3 + ["other y"] * 5)
+    assert GraphSource(graph).search(query + " nope", 3, {}).ids == ("p0", "p1", "p2")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays | {"lexical_rows": arrays["lexical_rows"].astype(float)},
+        lambda arrays: arrays | {"lexical_rows": arrays["lexical_rows"][::-1].copy()},
+        lambda arrays: arrays | {"lexical_counts": -arrays["lexical_counts"]},
+        lambda arrays: arrays | {"lexical_lengths": -arrays["lexical_lengths"]},
+        lambda arrays: arrays | {"lexical_starts": arrays["lexical_starts"] - 1},
+        lambda arrays: arrays | {"lexical_starts": arrays["lexical_starts"][:, None]},
+    ],
+)
+def test_words_that_do_not_fit_are_refused(change):
+    body, arrays = graph_parts(GRAPH)
+    with pytest.raises(IntegrityError, match="do not fit"):
+        graph_from_parts(body, change(arrays), "there")
+
+
+def test_the_evidence_names_the_words_of_a_hit():
+    found = GraphSource(GRAPH).search("what lies on the Seine", 3, {})
+    assert plain_evidence(found.payloads["city"])["words"] == ["lies", "seine"]

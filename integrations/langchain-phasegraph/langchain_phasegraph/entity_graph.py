@@ -52,7 +52,7 @@ class EntityGraphRetriever(CheckedRetriever):
     embeddings : Embeddings, optional
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
     score_key : str, optional
-        Metadata key for the score, the mass in (0, 1].
+        Metadata key for the score: positive, higher is better, of no fixed range.
     metadata_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came.
     filter : mapping of str to value, optional
@@ -63,7 +63,7 @@ class EntityGraphRetriever(CheckedRetriever):
     -----
     The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
     Within a ``PhaseGraphRetriever`` it declares that it depends on ``vector`` (the names in ``graph.depends_on``): the
-    dense ranking seeds the walk. Asked alone, only the entities that the query names do.
+    dense ranking seeds the walk. Asked alone, what the query names and the passages with its words do.
 
     Examples
     --------

@@ -175,10 +175,10 @@ class BackgroundCalibrator:
 
 
 def _bounded(values: FloatArray) -> FloatArray:
-    """Strictly increasing, the identity up to 6 from 0, below 12 beyond."""
+    """The identity up to 6 from 0; beyond, increasing as far as a float can tell, and below 12."""
     if not len(values) or (values[0] <= LINEAR and values[-1] >= -LINEAR):
         return values
-    beyond = np.maximum(np.abs(values) - LINEAR, 0.0)
+    beyond = np.minimum(np.maximum(np.abs(values) - LINEAR, 0.0), 1e15)
     squeezed = np.minimum(np.abs(values), LINEAR) + beyond / (1.0 + beyond / (BOUND - LINEAR))
     bounded: FloatArray = np.copysign(squeezed, values)
     return bounded

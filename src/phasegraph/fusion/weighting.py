@@ -53,8 +53,8 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     Returns
     -------
     (m,) array of float
-        >= 0, summing to 1. All equal unless a source named ``graph`` states its background and either knows the query's
-        words or stands beside one named ``vector``.
+        >= 0, summing to 1. All equal unless a source named ``graph`` knows the query's words, or states its background
+        beside one named ``vector``.
 
     Notes
     -----

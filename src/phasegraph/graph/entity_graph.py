@@ -504,10 +504,10 @@ def replace_passages(
     """The graph of other `passages`, most of which are those of `graph`, to the bit as if built from all records.
 
     `before` holds the records that the passages which leave or change had in `graph`, `after` those of the passages
-    that come or change; `embeddings` has one row per new passage; `texts` are those of the passages that come, needed
-    where the graph has words. Python works on these records, array operations copy
-    the rest. A graph with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex``
-    updates both, for embedded names).
+    that come or change; `embeddings` has one row per new passage; `texts` are those of the passages that come or
+    change, needed where the graph has words. Python works on these records, array operations copy the rest. A graph
+    with synonyms is refused: their similarities belong to names that may come and go (``GraphIndex`` updates both, for
+    embedded names).
     """
     if graph.synonyms.nnz:
         raise InvalidInputError(

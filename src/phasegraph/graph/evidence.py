@@ -15,6 +15,10 @@ from phasegraph.ranking import top_order
 
 _TOP = 20
 """How many of the best scores say whether a walk points anywhere."""
+NO_SPREAD = 1e-9
+"""A deviation up to which scores are equal but for rounding."""
+_STEEP = 50.0
+"""Logarithm of a score beyond which it grows more slowly: one passage among millions may stand 1,000 deviations out."""
 _SENTENCE = 3
 """Words from which on a query that stands in one passage as a whole looks for that passage."""
 
@@ -98,6 +102,8 @@ def blended(
     doubt = 1.0 if whole == 1.0 else doubt
     dense, words = settings.dense_share * (1 - whole) * _standardised(cosines), _standardised(terms.scores)
     plain = dense + (1 - settings.dense_share * (1 - whole)) * words
+    if not plain.any():
+        return logs
     return (1 - doubt) * logs + doubt * float(logs.std()) * plain
 
 
@@ -138,4 +144,10 @@ def effective_number(logs: FloatArray) -> float:
 
 def _standardised(values: FloatArray) -> FloatArray:
     spread = float(values.std())
-    return (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
+    return (values - values.mean()) / spread if spread > NO_SPREAD else np.zeros(len(values))
+
+
+def published(values: FloatArray) -> FloatArray:
+    """Positive scores in the order of these logarithms, finite whatever they are."""
+    beyond = np.maximum(values - _STEEP, 0.0)
+    return np.asarray(np.exp(np.minimum(values, _STEEP) + np.log1p(beyond)))

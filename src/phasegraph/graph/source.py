@@ -16,7 +16,15 @@ from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import Csr, EntityGraph, check_kind
-from phasegraph.graph.evidence import WordSettings, blended, covering, relevance_by_words, seeds_by_words
+from phasegraph.graph.evidence import (
+    NO_SPREAD,
+    WordSettings,
+    blended,
+    covering,
+    published,
+    relevance_by_words,
+    seeds_by_words,
+)
 from phasegraph.graph.linking import (
     FLOOR,
     NO_FACTS,
@@ -97,7 +105,8 @@ class WalkPath:
     `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
     the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it,
     back to a seed that restarting brought more. It starts elsewhere only where no seed is within six edges.
-    `words` are those of the query that the passage has.
+    `words` are those of the query that the passage has: it may stand here for them or for its cosine, unreached by the
+    walk, and is then its own path.
     """
 
     seeds: tuple[tuple[PathNode, float], ...]
@@ -121,13 +130,20 @@ class WalkPaths(Mapping[str, WalkPath]):
     terms: QueryTerms | None = field(default=None, repr=False)
 
     def __getitem__(self, passage_id: str) -> WalkPath:
-        if passage_id not in self.ids:
+        if passage_id not in self:
             raise KeyError(passage_id)
         row = self.graph.passage_rows[passage_id]
         words: tuple[str, ...] = ()
         if self.terms is not None:
             words = tuple(compress(self.terms.words, self.terms.held_by(np.array([row]))[0].tolist()))
         return WalkPath(self._seeds(), self._path(row), words)
+
+    def __contains__(self, passage_id: object) -> bool:
+        return passage_id in self._known
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.ids)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -245,14 +261,15 @@ class GraphSource(GraphWalker):
     name : str, default "graph"
     depends_on : sequence of str, default ("vector",)
         Dense rankings to take seeds from, the first of them that there is; without any, the entities named in
-        the query are the only seeds.
+        the query, and passages that have its words, are the only seeds.
     embedder : callable, optional
         ``embedder(query) -> (d,) vector``. With `graph.embeddings`, passages nearer to the query are preferred
         along the way; without, the upstream ranking's similarities serve instead.
     linking : LinkSettings
     walk : WalkSettings
     words : WordSettings, optional
-        How the words of the query count, where the graph has those of its passages; None: they do not.
+        How the words of the query count, where the graph has those of its passages; None: they do not, nor under
+        a `reset` or ``WalkSettings(relevance=False)``.
     facts : FactIndex, optional
         Embedded facts of the graph, names or both (``FactIndex.of``, ``of_names``, ``plus``); with an embedder, the
         entities of those nearest to the query are seeds, too.
@@ -327,6 +344,8 @@ class GraphSource(GraphWalker):
         query_entities(graph, graph.passages[0])
         if self.reset is None:
             self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
+        if self.words is not None and graph.lexical is not None:
+            graph.lexical.look_up(graph.passages[0])
         first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
         self._walk(first, None)
         if self.walk.relevance:  # where a query has neither a vector nor a ranking the walk is the other one
@@ -374,11 +393,19 @@ class GraphSource(GraphWalker):
         """The walk with what the query's words say."""
         graph, size, link_by = self.graph, len(self.graph.passages), self.linking
         terms, named = lexical.look_up(query), named_seeds(graph, query, link_by)
-        known = relevance(graph, ranking, vector, floor=-1.0)
+        listed = [row for one in (ranking.ids if ranking else ()) if (row := graph.passage_rows.get(one)) is not None]
+        known = relevance(graph, ranking if listed else None, vector, floor=-1.0)
         cosines = np.zeros(size) if known is None else known[:size]
         near = relevance_by_words(cosines, terms, settings)
-        seeds = seeds_by_words(near, terms, graph.passages, link_by.seed_passages, link_by.sharpness, settings)
-        lost = "the query names no entity of the graph, has no word of a passage, and no passage is known to be near it"
+        heard = np.ones(size, dtype=np.bool_)  # of which passages anything is known
+        if vector is None or graph.embeddings is None:
+            heard = terms.scores > 0
+            heard[listed] = True
+        seeds = seeds_by_words(
+            np.where(heard, near, 0.0), terms, graph.passages, link_by.seed_passages, link_by.sharpness, settings
+        )
+        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+        lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
         seeding = self._with_facts(both_seeds(Seeding(*seeds), named, lost), vector)
         share = float(named.masses[graph.anchored[named.nodes - size]].sum())
         stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
@@ -390,21 +417,14 @@ class GraphSource(GraphWalker):
         mass = walked.mass[:size]
         logs = np.log(mass + self.walk.floor) + self.walk.closeness * np.log(gains)
         scores = blended(logs, cosines, terms, stated.named, settings)
-        rows = np.arange(size)
-        if vector is None or graph.embeddings is None:
-            held = (mass > 0) | (terms.scores > 0)
-            held[
-                [row for one in (ranking.ids if ranking else ()) if (row := graph.passage_rows.get(one)) is not None]
-            ] = True
-            rows = np.flatnonzero(held)
-        order, values = covering(scores, rows, graph.passages, terms, limit, settings)
+        order, values = covering(scores, np.flatnonzero(heard | (mass > 0)), graph.passages, terms, limit, settings)
         ids = tuple(graph.passages[row] for row in order.tolist())
         spread = float(scores.std())
-        behind = Background(float(scores.mean()), spread, "log") if spread > 0 else None
+        behind = Background(float(scores.mean()), spread, "log") if spread > NO_SPREAD else None
         paths = WalkPaths(graph, walked, seeding, node_weights, ids, self.walk.follow_probability, terms)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(
-            self.name, ids, np.exp(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
+            self.name, ids, published(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
         )
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None) -> Ranking:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -175,12 +176,20 @@ def unpacked(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
 def _lexical(tokenizer: str, arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex:
     tokenizer_of(tokenizer)
     parts: list[Any] = [arrays[f"lexical_{part}"] for part in _LEXICAL]
+    if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
+        raise InvalidInputError("the arrays of the words must be flat and of integers")
     starts, rows, counts, lengths = parts
     words = unpacked("vocabulary", arrays)
     if len(starts) != len(words) + 1 or int(starts[-1]) != len(rows) or len(rows) != len(counts):
         raise InvalidInputError("the arrays of the words must describe one run of passages for each")
-    if (np.diff(starts) < 1).any() or (len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths))):
-        raise InvalidInputError(f"each word must have passages, with rows below {len(lengths)}")
+    if starts[0] != 0 or (np.diff(starts) < 1).any() or any(one >= other for one, other in pairwise(words)):
+        raise InvalidInputError("each word must stand once, in order, and have passages")
+    if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
+        raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts from 1")
+    falls = np.diff(rows.astype(np.int64)) <= 0
+    falls[starts[1:-1] - 1] = False  # from one word's passages to the next one's
+    if falls.any() or (len(lengths) and int(lengths.min()) < 0):
+        raise InvalidInputError("a word's passages must ascend, and lengths be 0 or more")
     return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
 
 

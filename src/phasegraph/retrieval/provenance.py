@@ -187,11 +187,12 @@ def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[Evidenc
 
 
 def plain_evidence(evidence: Any) -> object:
-    """A walk's path as names and kinds, with the seeds it came from; anything else as plain JSON types."""
+    """A walk's path as names and kinds, with its seeds and the query's words; anything else as plain JSON types."""
     steps = getattr(evidence, "path", None)
     if not isinstance(steps, tuple) or not all(hasattr(node, "kind") and hasattr(node, "name") for node in steps):
         return plain(evidence)
     path = [[node.kind, node.name] for node in steps]
     seeds = [[node.kind, node.name, share] for node, share in getattr(evidence, "seeds", ())]
     edges = {"edges": plain(evidence.kinds)} if hasattr(evidence, "kinds") else {}
-    return {"path": path, "seeds": seeds, **edges, "text": str(evidence)}
+    words = {"words": list(evidence.words)} if getattr(evidence, "words", ()) else {}
+    return {"path": path, "seeds": seeds, **edges, **words, "text": str(evidence)}

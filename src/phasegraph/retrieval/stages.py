@@ -92,7 +92,7 @@ class HitAccess:
             for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
                 held, title = self.text(hit), self.metadata(hit).get("title")
                 if held:
-                    return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(title) else held
+                    return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(f"{title}\n") else held
             return ""
 
         return read_hits(query, rankings, text)

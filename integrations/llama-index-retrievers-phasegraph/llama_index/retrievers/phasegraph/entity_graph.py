@@ -66,9 +66,9 @@ class EntityGraphRetriever(OwnRetriever):
     Notes
     -----
     The graph is made ready at construction (edges weighed, the walk compiled): no search waits for it.
-    Scores are masses in (0, 1]. Within a ``CalibratedFusionRetriever`` it declares that it depends on ``vector`` (the
-    names in ``graph.depends_on``): the dense ranking seeds the walk. Asked alone and without `seeds`, only the
-    entities that the query names do.
+    Scores are positive and of no fixed range. Within a ``CalibratedFusionRetriever`` it declares that it depends on
+    ``vector`` (the names in ``graph.depends_on``): the dense ranking seeds the walk. Asked alone and without `seeds`,
+    what the query names and the passages with its words do.
 
     Examples
     --------
