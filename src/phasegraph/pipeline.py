@@ -244,6 +244,18 @@ def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
     )
 
 
+def without_rescorer(pipeline: FusionPipeline) -> FusionPipeline:
+    """The pipeline that is calibrated anew: its re-scorer was fitted on other calibrated values, and is left out."""
+    if pipeline.rescorer is None:
+        return pipeline
+    warnings.warn(
+        "the pipeline's re-scorer was fitted on the calibration it had and is left out: tune again after calibrating",
+        PhasegraphWarning,
+        stacklevel=3,
+    )
+    return replace(pipeline, rescorer=None)
+
+
 def left_out(rescorer: Rescorer | None, candidates: Candidates) -> tuple[str, ...]:
     """A line where a re-scorer is not used, since other sources answered than it was fitted on."""
     if rescorer is None or candidates.sources == rescorer.sources or not candidates.ids:
@@ -745,6 +757,11 @@ class FusionPipeline(KnownFields):
         put(self, "priors", check_priors(self.priors))
         if self.weights is not None and self._exact_match is not None and EXACT_MATCH in self.weights:
             raise InvalidInputError(f"weights must not name {EXACT_MATCH!r}: its weight is that of ExactMatchBonus")
+        if self.rescorer is not None and self._exact_match is not None:
+            raise InvalidInputError(
+                "rescorer and ExactMatchBonus cannot be used together: a re-scorer is fitted on the sources that "
+                "answer, and exact matches are one more in some queries only"
+            )
         if isinstance(self.accept, Confidence):
             put(self, "accept", AcceptancePolicy(confidence=self.accept))
         if not isinstance(self.confidence, ConfidenceModel):
@@ -1007,14 +1024,19 @@ class FusionPipeline(KnownFields):
         if self.pool_caps:
             fused = apply_caps(fused, self.pool_caps, self.pool_cap_mode)
         readings: tuple[FieldReading, ...] = ()
-        if self.priors and fused:
+        scaled, failed = calibrate_all(fused, self.calibrators, self.calibrator)
+        if failed:  # what a source cannot be calibrated on counts for nothing, as a candidate of a prior either
+            fused = [ranking for ranking in fused if ranking.source in scaled]
+        if self.priors:
             context = replace(context, rankings=tuple(sorted(fused, key=_SOURCE)))
-            if (exact := self._exact_match) is not None and all(one.source != EXACT_MATCH for one in fused):
+            exact = self._exact_match
+            if fused and exact is not None and all(one.source != EXACT_MATCH for one in fused):
                 made, reading = exact.ranking(pool(fused).ids, context)
                 rankings, readings = [*rankings, made], (reading,)
-                fused += [made] if made.ids else []
-        scaled, failed = calibrate_all(fused, self.calibrators, self.calibrator)
-        candidates = pool([ranking for ranking in fused if ranking.source in scaled] if failed else fused)
+                if made.ids:
+                    fused = [*fused, made]
+                    scaled, _ = calibrate_all(fused, self.calibrators, self.calibrator)
+        candidates = pool(fused)
         found = list(map(scaled.__getitem__, candidates.sources))
         settled = _settle_reports(rankings, reports, scaled, failed)
         if self.strict:
@@ -1404,8 +1426,9 @@ def fit_confidence(
     0.51
     """
     plain = replace(
-        pipeline, accept=None, strict=False, confidence=replace(pipeline.confidence, slope=None, intercept=None)
-    )
+        pipeline, accept=None, strict=False, priors=(), rescorer=None, consensus_bonus=0.0,
+        confidence=replace(pipeline.confidence, slope=None, intercept=None),
+    )  # fmt: skip
 
     def judged(question: str, rankings: Sequence[Ranking]) -> ConfidenceEvidence:
         said = None if words is None else words(question, rankings)

@@ -26,7 +26,7 @@ from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.lexical import HitWords
-from phasegraph.pipeline import FusionPipeline, features_of, fit_confidence, fit_min_agreement
+from phasegraph.pipeline import FusionPipeline, features_of, fit_confidence, fit_min_agreement, without_rescorer
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
 from phasegraph.rescoring import Rescorer, fit_rescorer, require_lightgbm
@@ -80,7 +80,7 @@ def calibrated_pipeline(
                 f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries that found something; "
                 f"got {answered}"
             )
-    base = FusionPipeline() if pipeline is None else pipeline
+    base = FusionPipeline() if pipeline is None else without_rescorer(pipeline)
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
     answers = list(zip(*(rankings[name] for name in sorted(rankings)), strict=False))
     calibrators = {**base.calibrators, **fitted}

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from time import time
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -377,10 +378,16 @@ class Dataset:
         """Title and text of each passage, by id."""
         return {passage.id: passage.content for passage in self.passages}
 
+    @cached_property
+    def attributes(self) -> Mapping[str, Mapping[str, object]]:
+        """What priors may read of each passage, by id: the fields of its line, and its title and text."""
+        return {passage.id: {**passage.extra, "text": passage.content} for passage in self.passages}
+
     def context(self, row: int, rankings: Sequence[Ranking]) -> Context:
-        """What deciding on these rankings of a query may look at: its text, and its words in the hits."""
+        """What deciding on these rankings of a query may look at: texts, fields, the time, its words in the hits."""
         query, contents = self.queries[row].text, self.contents
-        return Context(query=query, words=read_hits(query, rankings, lambda passage: contents.get(passage, "")))
+        words = read_hits(query, rankings, lambda passage: contents.get(passage, ""))
+        return Context(query=query, now=time(), attributes=self.attributes, words=words)
 
     def subset(self, rows: Sequence[int] | IntArray) -> Dataset:
         """The same corpus with the queries at `rows` only."""

@@ -77,12 +77,10 @@ def pipeline_system(
     """
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-        texts = {one.id: {"text": one.content} for one in dataset.passages} if pipeline.priors else {}
         found = []
         for row in range(len(dataset.queries)):
             rankings = [batch[source][row] for source in sources]
-            context = replace(dataset.context(row, rankings), attributes=texts)
-            found.append(tuple(pipeline.decide(rankings, context, k=k).ids))
+            found.append(tuple(pipeline.decide(rankings, dataset.context(row, rankings), k=k).ids))
         return found
 
     def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:

@@ -30,7 +30,7 @@ from phasegraph.errors import (
     PhasegraphWarning,
 )
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement
+from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement, without_rescorer
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
 from phasegraph.retrieval.reading import join_by_text
@@ -304,7 +304,8 @@ class FusionEngine:
         floors = fit_min_agreement([rankings for _, rankings in answers], self.pipeline)
         fitted = {**self.base.calibrators, **calibrators}
         confidence = fit_confidence(answers, self.pipeline, self.access.words, relevant)
-        return self.with_pipeline(replace(self.base, calibrators=fitted, min_agreement=floors, confidence=confidence))
+        base = without_rescorer(self.base)
+        return self.with_pipeline(replace(base, calibrators=fitted, min_agreement=floors, confidence=confidence))
 
 
 def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
