@@ -175,7 +175,8 @@ NOTES = """\
 - A declared direction is believed. Where the order of an answer says the opposite, a warning says so once and the
   source's report every time.
 - A source of the core that is given as it is names passages and holds no texts: they come from what the other sources
-  found, then from their stores by id. LanceDB hands back no ids and LlamaIndex's `BM25Retriever` looks none up: there
+  found, then from their stores by id. LanceDB hands back no ids; LlamaIndex's `BM25Retriever` and both frameworks'
+  Neo4jVector look none up: there
   give the texts yourself (`documents=`, `nodes=` or `HitFields(resolve=...)`), or a warning says that they are missing.
 - LlamaIndex's `CypherTemplateRetriever` refuses a store that speaks no Cypher, `SimplePropertyGraphStore` among them,
   when it is made.

@@ -137,7 +137,7 @@ OWN_SYSTEMS: Mapping[str, System] = MappingProxyType(_own())
 
 def _named() -> dict[str, System]:
     """Every preset and rule that is not there under its own name, over vector and graph; the record's over three."""
-    others = [name for name in PIPELINE_NAMES if name not in (*OWN_SYSTEMS, "reciprocal_rank", "adr")]
+    others = [name for name in PIPELINE_NAMES if name not in (*OWN_SYSTEMS, "adr")]
     systems = {name: pipeline_system(name, FusionPipeline.named(name), TWO, "by its name") for name in others}
     adr = FusionPipeline.adr({"vector": 1.0, "graph": 0.35, "bm25": 1.0})
     return {**systems, "adr": pipeline_system("adr", adr, THREE, "the design record's, exact matches included")}
