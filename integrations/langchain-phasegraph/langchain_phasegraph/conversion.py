@@ -85,8 +85,15 @@ def unpack(answer: object) -> ScoredDocuments:
     if isinstance(answer, Mapping) and "result" in answer:
         answer = answer["result"]  # a question-answering chain's: its words, or the rows of a database
     items = answer_items(answer, _HITS)
-    if set(map(type, items)) == {Document}:
+    kinds = set(map(type, items))
+    if kinds == {Document}:
         return ScoredDocuments(cast("list[Document]", items))
+    if kinds == {tuple} and set(map(len, items)) == {2}:  # what nearly every store returns, read at once
+        heads, scores = zip(*items, strict=True)
+        if set(map(type, heads)) == {Document}:
+            found = ScoredDocuments(heads)
+            found.scores = list(scores)
+            return found
     pairs = [head_and_score(item) for item in items]
     documents = ScoredDocuments(_document(head, row) for row, (head, _) in enumerate(pairs))
     scored = [isinstance(item, tuple | list) and len(item) == 2 for item in items]
@@ -131,7 +138,8 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
         return limited(replace(documents.ranking, source=reader.name), limit, notes)
     own = [document.id for document in documents]
     ids = reader.ids(documents, own, notes)
-    held = [None if isinstance(one, NamedDocument) else one for one in documents]
+    named = NamedDocument in set(map(type, documents))
+    held = [None if isinstance(one, NamedDocument) else one for one in documents] if named else documents
     payloads = Payloads(ids, held, documents.evidence, from_text=None in own)
     scores, order, key = reader.scores(documents), None, reader.fields.score
     if scores is None and documents.searched is not None:
