@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
+from llama_index.core.schema import TextNode
 
 from phasegraph import CallableSource, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
@@ -227,3 +229,11 @@ def test_a_neo4j_graphrag_object_that_cannot_be_asked_is_refused_when_built(grap
 
     with pytest.raises(InvalidTypeError, match="GraphRAG cannot be a source"):
         adapted(GraphRAG.__new__(GraphRAG))
+
+
+@pytest.mark.parametrize("hit", [Document("real text", id="a"), TextNode(text="real text", id_="a")])
+def test_a_dict_around_a_hit_is_refused_and_not_read_as_its_repr(hit):
+    with pytest.raises(
+        MalformedAnswerError, match=f"one that holds a {type(hit).__name__} at 3: return hits, or pairs"
+    ):
+        plain_hit({"document": hit, "score": 0.9}, "hits", 3)

@@ -118,6 +118,14 @@ def plain_hit(item: object, hits: str, row: int) -> PlainHit:
     if isinstance(item, str):
         return PlainHit(item)
     if isinstance(item, Mapping) and item:
+        inner = next(
+            (one for one in item.values() if hasattr(one, "page_content") or hasattr(one, "get_content")), None
+        )
+        if inner is not None:
+            raise MalformedAnswerError(
+                f"a dict must hold a text and its metadata; got one that holds a {type(inner).__name__} at {row}: return "
+                f"{hits}, or pairs of one and its score"
+            )
         return _of_row(item)
     if isinstance(item, tuple | list) and len(item) == 3 and all(isinstance(part, str) for part in item):
         return PlainHit(" -> ".join(item))
