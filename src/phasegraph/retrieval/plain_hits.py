@@ -123,8 +123,8 @@ def plain_hit(item: object, hits: str, row: int) -> PlainHit:
         )
         if inner is not None:
             raise MalformedAnswerError(
-                f"a dict must hold a text and its metadata; got one that holds a {type(inner).__name__} at {row}: return "
-                f"{hits}, or pairs of one and its score"
+                f"a dict must hold a text and its metadata; got one that holds a {type(inner).__name__} at {row}: "
+                f"return {hits}, or pairs of one and its score"
             )
         return _of_row(item)
     if isinstance(item, tuple | list) and len(item) == 3 and all(isinstance(part, str) for part in item):
