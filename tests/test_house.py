@@ -22,7 +22,7 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "confidence",
+    "_typing", "_names", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "confidence",
     "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval", "graph",
     "neo4j",
     "evaluation", "tuning", "testing", "cli",
@@ -30,7 +30,7 @@ ORDER = [
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
     "graph": [
-        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "index", "linking", "evidence",
+        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking", "evidence",
         "source", "experimental", "chunk_graph",
     ],
     "neo4j": [

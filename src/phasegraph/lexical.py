@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from phasegraph._names import NameRows, merged_names
 from phasegraph._typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking, by_fields
@@ -165,35 +166,56 @@ class LexicalIndex:
         >>> index.vocabulary, index.rows.tolist()
         (('bo', 'cy', 'sang'), [0, 1, 0, 1])
         """
-        moved = np.full(len(self.lengths), -1, dtype=np.int32)
         stay = kept >= 0
+        moved = np.full(len(self.lengths), -1, dtype=np.int32)
         moved[kept[stay]] = np.flatnonzero(stay)
         lengths = np.zeros(len(kept), dtype=np.int32)
         lengths[stay] = self.lengths[kept[stay]]
-        terms = np.repeat(np.arange(len(self.vocabulary)), np.diff(self.starts))
-        left = moved[self.rows] >= 0
-        terms, rows, counts = terms[left], moved[self.rows[left]], self.counts[left]
-        place: dict[str, int] = {}
-        own: tuple[list[int], list[int], list[int]] = [], [], []
+        new, own = self._counted(texts, lengths)
+        terms, rows, counts = (
+            np.repeat(np.arange(len(self.vocabulary)), np.diff(self.starts)),
+            moved[self.rows],
+            self.counts,
+        )
+        left = rows >= 0
+        if not left.all():
+            terms, rows, counts = terms[left], rows[left], counts[left]
+        alive = np.bincount(terms, minlength=len(self.vocabulary)) > 0
+        vocabulary, again = merged_names(self.vocabulary, alive, new)
+        at = NameRows(vocabulary)
+        fresh = np.array([at[word] for word in new], dtype=np.int64)[own[0]]
+        keys, more = again[terms] * len(kept) + rows, fresh * len(kept) + own[1]
+        order = np.argsort(more)
+        more = more[order]
+        if (np.diff(kept[stay]) < 0).any():
+            resorted = np.argsort(keys)
+            keys, counts = keys[resorted], counts[resorted]
+        places = np.searchsorted(keys, more)
+        keys = np.insert(keys, places, more)
+        counts = np.insert(counts, places, own[2][order])
+        terms, rows = np.divmod(keys, max(len(kept), 1))
+        starts = np.zeros(len(vocabulary) + 1, dtype=np.int64)
+        np.cumsum(np.bincount(terms, minlength=len(vocabulary)), out=starts[1:])
+        return LexicalIndex(vocabulary, starts, rows.astype(np.int32), counts, lengths, self.tokenizer)
+
+    def _counted(self, texts: Mapping[int, str], lengths: Int32Array) -> tuple[dict[str, int], tuple[IntArray, ...]]:
+        """The words of the texts, and of each entry its word's place among them, its row and its count.
+
+        Writes the texts' `lengths`.
+        """
         tokenize = tokenizer_of(self.tokenizer)
+        place: dict[str, int] = {}
+        words: list[int] = []
+        rows: list[int] = []
+        counts: list[int] = []
         for row, text in texts.items():
             found = _tokens(tokenize, text)
             lengths[row] = len(found)
-            for word, count in Counter(found).items():
-                for values, value in zip(own, (place.setdefault(word, len(place)), row, count), strict=True):
-                    values.append(value)
-        held = {self.vocabulary[term] for term in np.unique(terms).tolist()}
-        vocabulary = tuple(sorted(held.union(place)))
-        at = {word: term for term, word in enumerate(vocabulary)}
-        again = np.array([at.get(word, -1) for word in self.vocabulary], dtype=np.int64)
-        fresh = np.array([at[word] for word in place], dtype=np.int64)
-        terms = np.concatenate([again[terms], fresh[own[0]]]) if own[0] else again[terms]
-        rows = np.concatenate([rows, np.array(own[1], dtype=np.int32)])
-        counts = np.concatenate([counts, np.array(own[2], dtype=np.int32)])
-        order = np.lexsort((rows, terms))
-        starts = np.zeros(len(vocabulary) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(terms, minlength=len(vocabulary)), out=starts[1:])
-        return LexicalIndex(vocabulary, starts, rows[order], counts[order], lengths, self.tokenizer)
+            counted = Counter(found)
+            words += [place.setdefault(word, len(place)) for word in counted]
+            rows += [row] * len(counted)
+            counts += counted.values()
+        return place, (np.array(words, np.int64), np.array(rows, np.int64), np.array(counts, np.int32))
 
     def look_up(self, query: str) -> QueryTerms:
         """The query's words in this collection."""
@@ -212,9 +234,22 @@ class LexicalIndex:
         known = dict(zip(found, idf.tolist(), strict=True))
         return QueryTerms(scores, tuple(found), idf, rows, {word: known.get(word, unseen) for word in asked})
 
+    def passages_with(self, words: Iterable[str]) -> Int32Array:
+        """Rows of the passages that have all of these words, ascending.
+
+        >>> LexicalIndex.of(["Ada met Bo.", "Bo sang."]).passages_with(["bo", "sang"])
+        array([1], dtype=int32)
+        """
+        rows: Int32Array | None = None
+        for word in words:
+            term = self._places.get(word)
+            entries = self.rows[:0] if term is None else self.rows[self.starts[term] : self.starts[term + 1]]
+            rows = entries if rows is None else np.intersect1d(rows, entries, assume_unique=True)
+        return np.empty(0, dtype=np.int32) if rows is None else rows
+
     @cached_property
-    def _places(self) -> dict[str, int]:
-        return {word: term for term, word in enumerate(self.vocabulary)}
+    def _places(self) -> NameRows:
+        return NameRows(self.vocabulary)
 
     @cached_property
     def _norms(self) -> FloatArray:

@@ -102,7 +102,7 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     seen: dict[str, int] = {}
     for number, passage in enumerate(check_rows("passages", passages)):
-        identity, title, text = (_field(passage, name) for name in ("id", "title", "text"))
+        identity, title, text = (passage_field(passage, name) for name in ("id", "title", "text"))
         title = "" if title is None else title
         if not isinstance(identity, str) or not identity:
             raise InvalidTypeError(f"passage {number} must have an id that is a non-empty string; got {identity!r}")
@@ -121,7 +121,8 @@ def read_passages(passages: Iterable[Any]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _field(passage: Any, name: str) -> Any:
+def passage_field(passage: Any, name: str) -> Any:
+    """A key or an attribute of a passage; None where it has none."""
     return passage.get(name) if isinstance(passage, Mapping) else getattr(passage, name, None)
 
 

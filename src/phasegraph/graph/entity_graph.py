@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain
+from operator import lt
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from scipy import sparse
 
+from phasegraph._names import NameRows, merged_names
 from phasegraph._typing import Float32Array, Int32Array
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -246,6 +248,8 @@ class EntityGraph:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:
             raise InvalidInputError("passages must hold at least one; got none")
+        if not all(map(lt, self.entities, self.entities[1:])):
+            raise InvalidInputError("entities must be unique and ascend")
         types = {"mentions": np.int32, "homes": np.int8, "facts": np.int32, "synonyms": np.float32}
         for name, dtype in types.items():
             size = shape if name in ("mentions", "homes") else square
@@ -297,7 +301,7 @@ class EntityGraph:
     @cached_property
     def entity_rows(self) -> Mapping[str, int]:
         """Row of each entity name."""
-        return MappingProxyType({name: row for row, name in enumerate(self.entities)})
+        return NameRows(self.entities)
 
 
 def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int]) -> Csr:
@@ -439,13 +443,18 @@ Records = Mapping[str, Sequence[Extraction]]
 
 def _counted(
     ids: Sequence[str], records: Records
-) -> tuple[list[Counter[str]], list[dict[str, int]], Counter[tuple[str, str]]]:
+) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
     """Mentions and homes of each passage, and facts; nothing for a passage without records."""
-    mentioned: list[Counter[str]] = [Counter() for _ in ids]
-    at_home: list[dict[str, int]] = [{} for _ in ids]
+    none: dict[str, int] = {}
+    mentioned: list[Mapping[str, int]] = [none] * len(ids)
+    at_home: list[Mapping[str, int]] = [none] * len(ids)
     facts: Counter[tuple[str, str]] = Counter()
-    for counts, homes, name in zip(mentioned, at_home, ids, strict=True):
-        for record in records.get(name, ()):
+    for row, name in enumerate(ids):
+        if name not in records:
+            continue
+        counts: Counter[str] = Counter()
+        homes: dict[str, int] = {}
+        for record in records[name]:
             counts.update(record.entities)
             for subject, _, obj in record.triples:
                 ends = normalise_name(subject), normalise_name(obj)
@@ -459,6 +468,7 @@ def _counted(
         # What the passage only states a fact of, or only is about, it mentions once.
         for end in (*homes, *(end for end, count in counts.items() if count == 0)):
             counts[end] = max(counts[end], 1)
+        mentioned[row], at_home[row] = counts, homes
     return mentioned, at_home, facts
 
 
@@ -523,7 +533,7 @@ def replace_passages(
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
     mentioned, at_home, gained = _counted(ids, after)
     entities, moved = _entities(graph, kept, mentioned)
-    place = {name: row for row, name in enumerate(entities)}
+    place = NameRows(entities)
     shape = (len(ids), len(entities))
     _, _, lost = _counted(tuple(before), before)
     return EntityGraph(
@@ -556,12 +566,8 @@ def _entities(
     """Names of the new graph, ascending, and the new row of each old one (-1 where it is gone)."""
     held = np.zeros(len(graph.entities), dtype=np.bool_)
     held[graph.mentions[kept[kept >= 0]].indices] = True
-    stays = [graph.entities[row] for row in np.flatnonzero(held).tolist()]
-    fresh = {name for counts in mentioned for name in counts}
-    entities = tuple(sorted(fresh.union(stays)))
-    place = {name: row for row, name in enumerate(entities)}
-    moved = np.array([place.get(name, -1) for name in graph.entities], dtype=np.int32)
-    return entities, moved
+    entities, moved = merged_names(graph.entities, held, {name for counts in mentioned for name in counts})
+    return entities, moved.astype(np.int32)
 
 
 def _merged(old: Csr, kept: np.ndarray[Any, Any], moved: Int32Array, changed: Csr) -> Csr:
@@ -589,7 +595,7 @@ def _facts(
     lost: Counter[tuple[str, str]],
 ) -> Csr:
     """Fact counts in the new columns, with what the changed records gain and lose."""
-    place = {name: row for row, name in enumerate(entities)}
+    place = NameRows(entities)
     square = (len(entities), len(entities))
     old = graph.facts.tocoo()
     rows, columns, counts = moved[old.row], moved[old.col], old.data

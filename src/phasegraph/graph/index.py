@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import chain
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
-from phasegraph._validation import check_names
-from phasegraph.errors import IntegrityError, InvalidInputError
-from phasegraph.graph.building import Triples, by_passage, read_passages, texts_of
+from phasegraph._typing import IntArray
+from phasegraph._validation import check_names, check_rows
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
+from phasegraph.graph.building import Triples, by_passage, passage_field, read_passages, texts_of
 from phasegraph.graph.entity_graph import (
+    HOME_TITLE,
     EdgeWeights,
     EntityGraph,
     Extraction,
@@ -24,16 +26,16 @@ from phasegraph.graph.entity_graph import (
     graph_from_extractions,
     replace_passages,
 )
+from phasegraph.graph.records import PassageRecord, PassageRecords
 from phasegraph.graph.rules import RuleExtractor, title_names
-from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed, unpacked
+from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed_words, unpacked_words
 from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
-from phasegraph.graph.words import Gazetteer, normalise_name, split_words
-from phasegraph.lexical import Tokenizer
+from phasegraph.graph.words import Gazetteer, normalise_name, word_texts
+from phasegraph.lexical import LexicalIndex, Tokenizer
 from phasegraph.ranking import by_fields
 from phasegraph.serialization import read_bundle, write_bundle
 
 Row = tuple[str, str, str]
-_FIELDS = ("entities", "triples", "titles", "lead")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,14 +44,13 @@ class GraphIndex:
 
     Parameters
     ----------
-    rows : tuple of (id, title, text)
-    found : mapping of str to Extraction
-        What the rules found, by passage id.
-    given : mapping of str to sequence of Extraction
-        What was handed over (triples of a language model, say), by passage id.
+    records : PassageRecords
+        Title, text, metadata and extractions by passage id.
     gazetteer : frozenset of str
         The user's own names, normalised.
     graph : EntityGraph
+    words : LexicalIndex
+        Which passages have which words, as names are made of them.
     synonyms : NameSynonyms, optional
         Embedded names of the entities, from which the graph's synonym edges follow.
 
@@ -68,11 +69,10 @@ class GraphIndex:
     ('bo', 'cy')
     """
 
-    rows: tuple[Row, ...]
-    found: Mapping[str, Extraction] = field(repr=False)
-    given: Mapping[str, tuple[Extraction, ...]] = field(repr=False)
+    records: PassageRecords = field(repr=False)
     gazetteer: frozenset[str] = field(repr=False)
     graph: EntityGraph = field(repr=False)
+    words: LexicalIndex = field(repr=False)
     synonyms: NameSynonyms | None = field(default=None, repr=False)
 
     __reduce__ = by_fields
@@ -93,20 +93,37 @@ class GraphIndex:
 
         `synonyms` is kept, with the names' embeddings, so that updates embed and compare new names only.
         """
-        rows = tuple(read_passages(passages))
+        listed = list(check_rows("passages", passages))
+        rows = read_passages(listed)
         names = frozenset(name for name in map(normalise_name, check_names("gazetteer", gazetteer)) if name)
         extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
-        found = {row[0]: extract(*row) for row in rows}
-        given = by_passage(triples, found)
-        ids = [row[0] for row in rows]
-        records = [one for name in ids for one in (found[name], *given.get(name, ()))]
+        known = {name: None for name, _, _ in rows}
+        given = by_passage(triples, known)
+        held = _recorded(rows, listed, extract, given)
         graph = graph_from_extractions(
-            ids, records, embeddings=embeddings, weights=weights, texts=texts_of(rows), tokenizer=tokenizer
-        )
+            list(held), chain.from_iterable(map(_extractions, held.values())),
+            embeddings=embeddings, weights=weights, texts=texts_of(rows), tokenizer=tokenizer,
+        )  # fmt: skip
         if synonyms is not None:
             synonyms = synonyms.knowing(graph.entities)
             graph = replace(graph, synonyms=synonyms.edges(graph.entities))
-        return cls(rows, found, given, names, graph, synonyms)
+        words = LexicalIndex.of((text for _, _, text in rows), word_texts)
+        return cls(PassageRecords(graph.passage_rows, held), names, graph, words, synonyms)
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Id, title and text of each passage."""
+        return tuple((one.id, one.title, one.text) for one in self.records.values())
+
+    @property
+    def found(self) -> dict[str, Extraction]:
+        """What the rules found, by passage id."""
+        return {name: one.found for name, one in self.records.items()}
+
+    @property
+    def given(self) -> dict[str, tuple[Extraction, ...]]:
+        """What was handed over (triples of a language model, say), by the ids of the passages that were given some."""
+        return {name: one.given for name, one in self.records.items() if one.given}
 
     def add(
         self,
@@ -122,13 +139,7 @@ class GraphIndex:
         index has embeddings. `name_embeddings` of new names are as for :meth:`NameSynonyms.of`, where the index has
         synonyms: one that was built with a callable goes on with that; after loading, it has to be given again once.
         """
-        new = tuple(read_passages(passages))
-        clash = next((name for name, _, _ in new if name in self.found), None)
-        if clash is not None:
-            raise InvalidInputError(f"passage {clash!r} is already in the index")
-        given = by_passage(triples, {name: None for name, _, _ in new})
-        vectors = self._joined(embeddings, len(new))
-        return self._changed((*self.rows, *new), new, (), {**self.given, **given}, vectors, name_embeddings)
+        return self.replace([], passages, triples=triples, embeddings=embeddings, name_embeddings=name_embeddings)
 
     def remove(self, ids: Iterable[str], *, name_embeddings: NameVectors | None = None) -> GraphIndex:
         """A new index without these passages, its graph equal to the bit to that of the others built at once.
@@ -136,26 +147,71 @@ class GraphIndex:
         At least one passage stays. `name_embeddings` as for :meth:`add`: without a title, other names may be found
         where it stood.
         """
+        return self.replace(ids, None, name_embeddings=name_embeddings)
+
+    def replace(
+        self,
+        ids: Iterable[str],
+        passages: Iterable[Any] | None,
+        *,
+        triples: Triples | None = None,
+        embeddings: Any = None,
+        name_embeddings: NameVectors | None = None,
+    ) -> GraphIndex:
+        """A new index without the passages of these ids, and with others (None: no others), in one step.
+
+        Parameters as for :meth:`add` and :meth:`remove`; a passage may leave and come again, changed.
+
+        >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+        >>> index.replace(["a"], [{"id": "a", "title": "Ada", "text": "Ada met Cy."}]).graph.entities
+        ('ada', 'cy')
+        """
         gone = dict.fromkeys(check_names("ids", ids))
-        unknown = next((name for name in gone if name not in self.found), None)
+        unknown = next((name for name in gone if name not in self.records), None)
         if unknown is not None:
             raise InvalidInputError(f"passage {unknown!r} is not in the index")
-        rows = tuple(row for row in self.rows if row[0] not in gone)
-        if not rows:
+        listed = [] if passages is None else list(check_rows("passages", passages))
+        new = [] if passages is None else read_passages(listed)
+        came = {name: None for name, _, _ in new}
+        clash = next((name for name in came if name in self.records and name not in gone), None)
+        if clash is not None:
+            raise InvalidInputError(f"passage {clash!r} is already in the index")
+        given = by_passage(triples, came)
+        if self.synonyms is None and name_embeddings is not None:
+            raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
+        kept = np.array([row for name, row in self.graph.passage_rows.items() if name not in gone], dtype=np.int64)
+        if not len(kept) and not new:
             raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
-        vectors = self.graph.embeddings
-        if vectors is not None:
-            vectors = vectors[[row for row, one in enumerate(self.rows) if one[0] not in gone]]
-        given = {name: records for name, records in self.given.items() if name not in gone}
-        went = [row for row in self.rows if row[0] in gone]
-        return self._changed(rows, (), went, given, vectors, name_embeddings)
+        vectors = self._vectors(kept, embeddings, len(new))
+        stay = kept.tolist() if gone else range(len(self.graph.passages))
+        ids_now = [*(self.graph.passages[row] for row in stay), *came]
+        again, extract = self._read_again(gone, new)
+        after = _recorded(new, listed, extract, given)
+        after |= {one.id: replace(one, found=extract(one.id, one.title, one.text)) for one in again}
+        graph = replace_passages(
+            self.graph if self.synonyms is None else replace(self.graph, synonyms=None),
+            ids_now,
+            before={one.id: _extractions(one) for one in [*again, *(self.records[name] for name in gone)]},
+            after={name: _extractions(one) for name, one in after.items()},
+            embeddings=vectors,
+            texts=dict(zip(came, texts_of(new), strict=True)),
+        )
+        synonyms = self.synonyms
+        if synonyms is not None:
+            synonyms = synonyms.knowing(graph.entities, name_embeddings)
+            graph = replace(graph, synonyms=synonyms.edges(graph.entities, graph=self.graph, earlier=self.synonyms))
+        words = self.words.replaced(
+            np.concatenate([kept, np.full(len(new), -1)]),
+            {len(kept) + place: text for place, (_, _, text) in enumerate(new)},
+        )
+        return GraphIndex(self.records.replaced(graph.passage_rows, after), self.gazetteer, graph, words, synonyms)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it."""
         body, arrays = graph_parts(self.graph)
-        lines = [json.dumps(self._line(row), ensure_ascii=True) for row in self.rows]
-        arrays |= packed("records", lines)
+        arrays |= self.records.packed() | packed_words("name_words", "name_word", self.words)
         body["gazetteer"] = sorted(self.gazetteer)
+        body["retitled"] = sorted(self.records.retitled)
         if self.synonyms is not None:
             body["synonyms"], vectors = synonym_parts(self.synonyms)
             arrays |= vectors
@@ -170,95 +226,102 @@ class GraphIndex:
             raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
         graph = graph_from_parts(body, arrays, name)
         try:
-            lines = [json.loads(line) for line in unpacked("records", arrays)]
-            rows = tuple((one["id"], one["title"], one["text"]) for one in lines)
-            found = {one["id"]: _record(one["id"], one["found"]) for one in lines}
-            given = {
-                one["id"]: tuple(_record(one["id"], each) for each in one["given"]) for one in lines if one["given"]
-            }
+            records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"))
+            if "name_word_rows" in arrays:
+                words = unpacked_words("name_words", "name_word", arrays, word_texts)
+            else:  # saved by an older version
+                words = LexicalIndex.of((one.text for one in records.values()), word_texts)
+            if len(words.lengths) != len(records):
+                raise InvalidInputError("the words of names must be those of the passages")
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
-            return cls(rows, found, given, names, graph, synonyms_from_parts(body.get("synonyms"), arrays))
+            return cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
         except (KeyError, TypeError, ValueError) as error:
             raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
 
-    def _line(self, row: Row) -> dict[str, object]:
-        name, title, text = row
-        found, *given = ({key: getattr(one, key) for key in _FIELDS} for one in self._records_of(name))
-        return {"id": name, "title": title, "text": text, "found": found, "given": given}
-
-    def _records_of(self, name: str) -> tuple[Extraction, ...]:
-        return (self.found[name], *self.given.get(name, ()))
-
-    @cached_property
-    def _forms(self) -> Counter[str]:
-        """How many titles give each name."""
-        return Counter(form for _, title, _ in self.rows if title for form in title_names(title))
-
-    @cached_property
-    def _words(self) -> dict[str, list[str]]:
-        """Each passage's words, in lower case."""
-        return _split(self.rows)
-
-    def _changed(
-        self,
-        rows: tuple[Row, ...],
-        came: Sequence[Row],
-        gone: Sequence[Row],
-        given: Mapping[str, tuple[Extraction, ...]],
-        vectors: Any,
-        name_embeddings: NameVectors | None,
-    ) -> GraphIndex:
-        if self.synonyms is None and name_embeddings is not None:
-            raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
-        forms = self._forms.copy()
-        forms.update(form for _, title, _ in came if title for form in title_names(title))
-        forms.subtract(form for _, title, _ in gone if title for form in title_names(title))
-        forms += Counter()
-        left = {name for name, _, _ in gone}
-        # Passages in which a name that came or went stands as words are read again.
-        wanted = Gazetteer((set(forms) ^ set(self._forms)) - self.gazetteer, normalised=True)
-        touched = [name for name, texts in self._words.items() if name not in left and wanted.stands_in(texts)]
-        again = [*came, *(row for row in self.rows if row[0] in touched)]
-        known = {name: texts for name, texts in self._words.items() if name not in left} | _split(came)
-        words = {word for name, _, _ in again for word in known[name]}
-        extract = RuleExtractor(name for name in {*self.gazetteer, *forms} if name.partition(" ")[0] in words)
-        fresh = {row[0]: extract(*row) for row in again}
-        found = {name: fresh.get(name) or self.found[name] for name, _, _ in rows}
-        dropped = [*touched, *(name for name, _, _ in gone)]
-        graph = replace_passages(
-            self.graph if self.synonyms is None else replace(self.graph, synonyms=None),
-            [name for name, _, _ in rows],
-            before={name: self._records_of(name) for name in dropped},
-            after={name: (record, *given.get(name, ())) for name, record in fresh.items()},
-            embeddings=vectors,
-            texts=dict(zip((name for name, _, _ in came), texts_of(came), strict=True)),
+    def _read_again(self, gone: Collection[str], came: Sequence[Row]) -> tuple[list[PassageRecord], RuleExtractor]:
+        """Passages that stay and are read again, as names came or went in them, and what reads them and the new."""
+        titles = _Titles(self)
+        fresh = {form for _, title, _ in came for form in title_names(title)}
+        lost = {form for name in gone for form in title_names(self.records[name].title)}
+        went = {form for form in lost - fresh if not titles.give(form, without=gone)}
+        wanted = Gazetteer(
+            (went | {form for form in fresh if not titles.give(form)}) - self.gazetteer,
+            matcher="python",
+            normalised=True,
         )
-        synonyms = self.synonyms
-        if self.synonyms is not None:
-            synonyms = self.synonyms.knowing(graph.entities, name_embeddings)
-            graph = replace(graph, synonyms=synonyms.edges(graph.entities, graph=self.graph, earlier=self.synonyms))
-        changed = GraphIndex(rows, found, given, self.gazetteer, graph, synonyms)
-        object.__setattr__(changed, "_words", known)
-        object.__setattr__(changed, "_forms", forms)
-        return changed
+        rows = {row for name in wanted.names for row in self.words.passages_with(set(name.split())).tolist()}
+        held = (self.records[self.graph.passages[row]] for row in sorted(rows))
+        again = [one for one in held if one.id not in gone and wanted.stands_in(word_texts(one.text))]
+        texts = [*(one.text for one in again), *(text for _, _, text in came)]
+        known = titles.beginning_with({word for text in texts for word in word_texts(text)})
+        return again, RuleExtractor({*self.gazetteer, *known, *fresh} - (went - self.gazetteer))
 
-    def _joined(self, embeddings: Any, count: int) -> Any:
+    def _vectors(self, kept: IntArray, embeddings: Any, count: int) -> Any:
+        """Embeddings of the passages that stay and of the `count` new ones; None for an index without."""
         old = self.graph.embeddings
-        if (old is None) != (embeddings is None):
+        if count and (old is None) != (embeddings is None):
             said = "has none" if old is None else "has them"
             raise InvalidInputError(f"embeddings= must be given exactly where the index has embeddings; it {said}")
         if old is None:
             return None
+        stay = old if len(kept) == len(old) else old[kept]
+        if not count:
+            return stay
         new = np.asarray(embeddings)
         if new.shape != (count, old.shape[1]):
             raise InvalidInputError(f"embeddings must have shape {(count, old.shape[1])}; got {new.shape}")
-        return np.concatenate([old, checked_embeddings("embeddings", new, count)])
+        return np.concatenate([stay, checked_embeddings("embeddings", new, count)])
 
 
-def _split(rows: Iterable[Row]) -> dict[str, list[str]]:
-    """Words of each text, in lower case."""
-    return {name: split_words(text).texts for name, _, text in rows}
+class _Titles:
+    """Which names the titles of an index give: read from the homes, so that no passage is."""
+
+    def __init__(self, index: GraphIndex) -> None:
+        self._index = index
+        homes = index.graph.homes
+        given = homes.data == HOME_TITLE
+        columns = homes.indices[given]
+        order = np.argsort(columns, kind="stable")
+        self._columns = columns[order]
+        self._rows = np.repeat(np.arange(homes.shape[0]), np.diff(homes.indptr))[given][order]
+
+    def give(self, name: str, *, without: Collection[str] = ()) -> bool:
+        """Whether a title gives the name, those of the passages `without` left out."""
+        column = self._index.graph.entity_rows.get(name)
+        return column is not None and self._gives(column, name, without)
+
+    def beginning_with(self, words: Iterable[str]) -> list[str]:
+        """Names that titles give whose first word is one of these."""
+        entities = self._index.graph.entities
+        ends = [(bisect_left(entities, word), bisect_left(entities, f"{word}!")) for word in words]  # "!" follows " "
+        titled = np.unique(self._columns)
+        spans = np.searchsorted(titled, np.array(ends, dtype=np.int64).reshape(-1, 2)).tolist()
+        found = (column for first, last in spans for column in titled[first:last].tolist())
+        return [entities[column] for column in found if self._gives(column, entities[column], ())]
+
+    def _gives(self, column: int, name: str, without: Collection[str]) -> bool:
+        first, last = np.searchsorted(self._columns, [column, column + 1]).tolist()
+        passages, records = self._index.graph.passages, self._index.records
+        held = (passages[row] for row in self._rows[first:last].tolist())
+        return any(
+            one not in without and (one not in records.retitled or name in title_names(records[one].title))
+            for one in held
+        )
 
 
-def _record(name: str, state: Mapping[str, Any]) -> Extraction:
-    return Extraction(name, *(state[key] for key in _FIELDS))
+def _recorded(
+    rows: Sequence[Row], listed: Sequence[Any], extract: RuleExtractor, given: Mapping[str, tuple[Extraction, ...]]
+) -> dict[str, PassageRecord]:
+    """The records of passages; `listed` are these as they were given, with their metadata."""
+    held = {}
+    for (name, title, text), passage in zip(rows, listed, strict=True):
+        metadata = passage_field(passage, "metadata")
+        if not isinstance(metadata, Mapping | NoneType):
+            raise InvalidTypeError(f"metadata of passage {name!r} must be a mapping; got {metadata!r:.80}")
+        found = extract(name, title, text)
+        held[name] = PassageRecord(name, title, text, found, given.get(name, ()), metadata or {})
+    return held
+
+
+def _extractions(record: PassageRecord) -> tuple[Extraction, ...]:
+    return (record.found, *record.given)

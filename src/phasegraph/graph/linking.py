@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from phasegraph._names import NameRows
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -24,7 +24,6 @@ from phasegraph.ranking import Ranking, by_fields
 
 _UNKNOWN_SCALE = 0.7
 """What the last seed's score is taken for, the first one's being 1, where scores are no cosines."""
-_gazetteers: WeakKeyDictionary[EntityGraph, Gazetteer] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +102,11 @@ def query_entities(graph: EntityGraph, query: str) -> IntArray:
     >>> [graph.entities[row] for row in query_entities(graph, "who was ada lovelace?")]
     ['ada lovelace']
     """
-    gazetteer = _gazetteers.get(graph)
-    if gazetteer is None:
-        gazetteer = _gazetteers[graph] = Gazetteer(graph.entities, matcher="python", normalised=True)
     places = graph.entity_rows
+    if isinstance(places, NameRows):
+        gazetteer = Gazetteer.of_rows(places)
+    else:  # of a part of a stored graph
+        gazetteer = Gazetteer(graph.entities, matcher="python", normalised=True)
     names = dict.fromkeys(find_names(query, gazetteer, query=True))
     whole = normalise_name(query)
     if whole in places:

@@ -15,7 +15,7 @@ from scipy import sparse
 
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind
-from phasegraph.lexical import TOKENIZERS, LexicalIndex, tokenizer_of
+from phasegraph.lexical import TOKENIZERS, LexicalIndex, Tokenizer, tokenizer_of
 from phasegraph.serialization import read_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
@@ -96,16 +96,14 @@ def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArra
     body: dict[str, object] = {
         "passages": len(graph.passages), "entities": len(graph.entities), "weights": asdict(graph.weights)
     }  # fmt: skip
-    lexical = graph.lexical
-    if lexical is not None:
-        if not isinstance(lexical.tokenizer, str):
+    if graph.lexical is not None:
+        if not isinstance(graph.lexical.tokenizer, str):
             raise InvalidInputError(
                 f"a graph is saved with a tokenizer that has a name ({', '.join(TOKENIZERS)}), not a function: save it "
                 "with dataclasses.replace(graph, lexical=None), and count the words again after loading"
             )
-        arrays |= packed("vocabulary", lexical.vocabulary)
-        arrays |= {f"lexical_{part}": getattr(lexical, part) for part in _LEXICAL}
-        body["tokenizer"] = lexical.tokenizer
+        arrays |= packed_words("vocabulary", "lexical", graph.lexical)
+        body["tokenizer"] = graph.lexical.tokenizer
     return body, arrays
 
 
@@ -149,7 +147,7 @@ def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[An
         embeddings: Any = arrays.get("embeddings")
         return EntityGraph(
             passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings,
-            lexical=_lexical(str(body["tokenizer"]), arrays) if "tokenizer" in body else None,
+            lexical=_words_of(body, arrays),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
@@ -162,24 +160,45 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
     return {f"{name}_text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
 
 
+def offsets(name: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Where each of the texts of :func:`packed` ends."""
+    ends = arrays[f"{name}_ends"]
+    if len(ends) and (int(ends[-1]) != len(arrays[f"{name}_text"]) or (np.diff(ends) < 0).any() or ends[0] < 0):
+        raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")
+    return ends
+
+
 def unpacked(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
     """The texts of :func:`packed`."""
-    text, ends = arrays[f"{name}_text"].tobytes(), arrays[f"{name}_ends"]
-    if len(ends) and (int(ends[-1]) != len(text) or (np.diff(ends) < 0).any() or ends[0] < 0):
-        raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")
+    text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays)
     starts = [0, *ends[:-1].tolist()]
     return tuple(
         text[start:end].decode("utf-8", "surrogatepass") for start, end in zip(starts, ends.tolist(), strict=False)
     )
 
 
-def _lexical(tokenizer: str, arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex:
+def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex | None:
+    if "tokenizer" not in body:
+        return None
+    tokenizer = str(body["tokenizer"])
     tokenizer_of(tokenizer)
-    parts: list[Any] = [arrays[f"lexical_{part}"] for part in _LEXICAL]
+    return unpacked_words("vocabulary", "lexical", arrays, tokenizer)
+
+
+def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, NDArray[Any]]:
+    """An index of words as plain arrays, those of its vocabulary under a name of their own."""
+    return packed(vocabulary, words.vocabulary) | {f"{name}_{part}": getattr(words, part) for part in _LEXICAL}
+
+
+def unpacked_words(
+    vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer
+) -> LexicalIndex:
+    """The index of :func:`packed_words`; InvalidInputError where its arrays do not fit together."""
+    parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
         raise InvalidInputError("the arrays of the words must be flat and of integers")
     starts, rows, counts, lengths = parts
-    words = unpacked("vocabulary", arrays)
+    words = unpacked(vocabulary, arrays)
     if len(starts) != len(words) + 1 or int(starts[-1]) != len(rows) or len(rows) != len(counts):
         raise InvalidInputError("the arrays of the words must describe one run of passages for each")
     if starts[0] != 0 or (np.diff(starts) < 1).any() or any(one >= other for one, other in pairwise(words)):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
+from phasegraph._names import NameRows
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 
@@ -78,6 +80,11 @@ def split_words(text: str) -> Words:
     return words
 
 
+def word_texts(text: str) -> list[str]:
+    """Words of a text in lower case."""
+    return split_words(text).texts
+
+
 def _composed(text: str) -> str:
     """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
     return unicodedata.normalize("NFC", text).replace("i" + _DOT_ABOVE, "i")
@@ -142,14 +149,25 @@ class Gazetteer:
     [(1, 3), (4, 5)]
     """
 
+    names: Collection[str]
+
     def __init__(self, names: Iterable[str] = (), *, matcher: Matcher = "auto", normalised: bool = False) -> None:
         if matcher not in ("auto", "automaton", "python"):
             raise InvalidInputError(f'matcher must be "auto", "automaton" or "python"; got {matcher!r}')
         forms = check_rows("names", names) if normalised else map(normalise_name, check_names("names", names))
         self.names = frozenset(name for name in forms if name and name.count(" ") < MAX_WORDS)
-        self.matcher = _chosen(matcher)
+        self.matcher: str = _chosen(matcher)
+
+    @classmethod
+    def of_rows(cls, rows: NameRows) -> Gazetteer:
+        """The gazetteer of normalised names in ascending order, which are searched where they are."""
+        made = object.__new__(cls)
+        made.names, made.matcher = rows, "bisection"
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if isinstance(self.names, NameRows):
+            return Gazetteer.of_rows, (self.names,)
         matcher: Matcher = "python" if self.matcher == "python" else "auto"
         return partial(Gazetteer, matcher=matcher, normalised=True), (self.names,)
 
@@ -185,7 +203,23 @@ class Gazetteer:
         """Every start at which a name matches, with the lengths, longest first."""
         if not self.names:
             return iter(())
+        if isinstance(self.names, NameRows):
+            return self._by_bisection(texts, self.names.names)
         return self._by_automaton(texts) if self.matcher == "automaton" else self._by_prefix(texts)
+
+    def _by_bisection(self, texts: Sequence[str], names: tuple[str, ...]) -> Iterator[tuple[int, list[int]]]:
+        for start in range(len(texts)):
+            lengths: list[int] = []
+            row = 0
+            for length in range(1, min(MAX_WORDS, len(texts) - start) + 1):
+                begun = " ".join(texts[start : start + length])
+                row = bisect_left(names, begun, row)
+                if row == len(names) or not names[row].startswith(begun):
+                    break
+                if names[row] == begun:
+                    lengths.insert(0, length)
+            if lengths:
+                yield start, lengths
 
     def _by_prefix(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         longest, names, count = self._longest, self.names, len(texts)

@@ -1,0 +1,172 @@
+"""What is known of each passage: parsed when it is asked for, so that a large corpus is opened without reading it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.graph.entity_graph import Extraction
+from phasegraph.graph.storage import offsets
+
+_FIELDS = ("entities", "triples", "titles", "lead")
+
+
+@dataclass(frozen=True, slots=True)
+class PassageRecord:
+    """One passage of an index.
+
+    Parameters
+    ----------
+    id, title, text : str
+    found : Extraction
+        What the rules found.
+    given : tuple of Extraction
+        What was handed over (triples of a language model, say).
+    metadata : mapping of str to value
+        The document's own.
+    """
+
+    id: str
+    title: str
+    text: str
+    found: Extraction
+    given: tuple[Extraction, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+    def line(self) -> bytes:
+        """The record as a line of JSON.
+
+        Raises
+        ------
+        InvalidInputError
+            If the metadata hold what JSON has no word for.
+        """
+        found, *given = ({key: getattr(one, key) for key in _FIELDS} for one in (self.found, *self.given))
+        state: dict[str, Any] = {"id": self.id, "title": self.title, "text": self.text, "found": found, "given": given}
+        if self.metadata:
+            state["metadata"] = check_plain(self.id, self.metadata)
+        return json.dumps(state, ensure_ascii=True).encode()
+
+    @classmethod
+    def of_line(cls, line: bytes) -> PassageRecord:
+        """The record of :meth:`line`."""
+        state = json.loads(line)
+        name = state["id"]
+        found, *given = (Extraction(name, *(one[key] for key in _FIELDS)) for one in (state["found"], *state["given"]))
+        return cls(name, state["title"], state["text"], found, tuple(given), state.get("metadata", {}))
+
+
+def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata that JSON gives back as they are, or an InvalidInputError that names passage and key."""
+    for key, value in metadata.items():
+        try:
+            same = isinstance(key, str) and json.loads(json.dumps(value)) == value
+        except (TypeError, ValueError):
+            same = False
+        if not same:
+            raise InvalidInputError(
+                f"metadata {key!r} of passage {name!r} must be plain (text, numbers, lists and dicts of these) to be "
+                f"saved; got {value!r:.80}"
+            )
+    return dict(metadata)
+
+
+class PassageRecords(Mapping[str, PassageRecord]):
+    """Records by passage id, in the order of the passages.
+
+    Parameters
+    ----------
+    ids : collection of str
+        In order; with a row for each if it is a mapping.
+    held : mapping of str to PassageRecord
+        Records in memory, which count before the packed ones.
+    packed : (array of bytes, array of int, mapping of str to int), optional
+        Lines of records in one run, where each of them ends, and the row of each passage among them.
+    retitled : frozenset of str, optional
+        Passages of which what was handed over names titles, too; of `held` by default.
+    """
+
+    def __init__(
+        self,
+        ids: Collection[str],
+        held: Mapping[str, PassageRecord],
+        packed: tuple[NDArray[Any], NDArray[Any], Mapping[str, int]] | None = None,
+        retitled: frozenset[str] | None = None,
+    ) -> None:
+        self._ids, self._held, self._packed = ids, held, packed
+        self.retitled = _retitled(held.values()) if retitled is None else retitled
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        packed = None if self._packed is None else (*self._packed[:2], dict(self._packed[2]))
+        return PassageRecords, (dict.fromkeys(self._ids), dict(self._held), packed, self.retitled)
+
+    def __getitem__(self, name: str) -> PassageRecord:
+        if name not in self._ids:
+            raise KeyError(name)
+        held = self._held.get(name)
+        return self._parsed(name) if held is None else held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ids
+
+    def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
+        """The records of other passages: those of `changed`, and the ones there are."""
+        kept = {name: record for name, record in self._held.items() if name in ids and name not in changed}
+        again = frozenset(name for name in self.retitled if name in ids and name not in changed)
+        return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """The lines in one run, and where each of them ends."""
+        lines = [self._line(name) for name in self._ids]
+        return {
+            "records_text": np.frombuffer(b"".join(lines), dtype=np.uint8),
+            "records_ends": np.cumsum([len(line) for line in lines], dtype=np.int64),
+        }
+
+    @classmethod
+    def unpacked(cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object) -> PassageRecords:
+        """The records of :meth:`packed`; InvalidInputError where there are not as many as `rows`."""
+        text, ends = arrays["records_text"], offsets("records", arrays)
+        if len(ends) != len(rows):
+            raise InvalidInputError(f"{len(ends)} records do not match {len(rows)} passages")
+        packed = text, ends, rows
+        if isinstance(retitled, list):
+            return cls(rows, {}, packed, frozenset(map(str, retitled)))
+        return cls(rows, {}, packed, _retitled(cls(rows, {}, packed).values()))  # saved by an older version
+
+    def _line(self, name: str) -> bytes:
+        held = self._held.get(name)
+        return self._packed_line(name) if held is None else held.line()
+
+    def _packed_line(self, name: str) -> bytes:
+        if self._packed is None:
+            raise KeyError(name)
+        text, ends, rows = self._packed
+        row = rows[name]
+        return text[int(ends[row - 1]) if row else 0 : int(ends[row])].tobytes()
+
+    def _parsed(self, name: str) -> PassageRecord:
+        try:
+            record = PassageRecord.of_line(self._packed_line(name))
+        except (KeyError, TypeError, ValueError) as error:
+            raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
+        if record.id != name:
+            raise IntegrityError(f"the record of passage {name!r} in the saved index is that of {record.id!r}")
+        return record
+
+
+def _retitled(records: Iterable[PassageRecord]) -> frozenset[str]:
+    return frozenset(one.id for one in records if any(each.titles for each in one.given))
