@@ -206,11 +206,15 @@ class GraphIndex:
         )
         return GraphIndex(self.records.replaced(graph.passage_rows, after), self.gazetteer, graph, words, synonyms)
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it."""
+    def save(self, directory: str | os.PathLike[str], *, change: int = 0) -> None:
+        """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it.
+
+        `change` is the number of the last change it holds, where changes are numbered.
+        """
         body, arrays = graph_parts(self.graph)
         arrays |= self.records.packed() | packed_words("name_words", "name_word", self.words)
         body["gazetteer"] = sorted(self.gazetteer)
+        body["change"] = change
         body["retitled"] = sorted(self.records.retitled)
         if self.synonyms is not None:
             body["synonyms"], vectors = synonym_parts(self.synonyms)

@@ -1,0 +1,128 @@
+"""Sources beside the walk, over the same passages: by words alone, and by vectors alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from phasegraph._typing import Float32Array, FloatArray
+from phasegraph._validation import check_count, check_query
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.source import Embedder, best_passages, restrict_graph
+from phasegraph.ranking import Ranking, by_fields
+from phasegraph.sources.protocol import Upstream
+
+
+@dataclass(frozen=True, eq=False)
+class _FlatSource:
+    """A source that scores the passages of a graph one by one."""
+
+    graph: EntityGraph
+    name: str = ""
+
+    __reduce__ = by_fields
+
+    def passage_ids(self) -> tuple[str, ...]:
+        """Ids of the passages that :meth:`within` may be given."""
+        return self.graph.passages
+
+    def within(self, allowed: Collection[str]) -> Any:
+        """The same source for one who may see only these passages."""
+        part = restrict_graph(self.graph, allowed)
+        return _Nothing(self.name) if part is None else replace(self, graph=part)
+
+    def _ranked(self, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
+        limit = None if limit is None else check_count("limit", limit, minimum=1)
+        ids, best = best_passages(self.graph, rows, scores[rows], limit)
+        return Ranking(self.name, ids, best, size=len(self.graph.passages), reason="" if ids else reason)
+
+
+@dataclass(frozen=True, eq=False)
+class LexicalSource(_FlatSource):
+    """Passages by BM25, with the words that the graph counts.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        With words (``lexical``).
+    name : str, default "lexical"
+
+    Notes
+    -----
+    Scores as of :class:`~phasegraph.lexical.LexicalIndex`; a passage without a word of the query is not ranked.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy sang."}])
+    >>> LexicalSource(graph).search("Who sang?", 10, {}).ids
+    ('b',)
+    """
+
+    name: str = "lexical"
+
+    def __post_init__(self) -> None:
+        if self.graph.lexical is None:
+            raise InvalidInputError("graph must have the words of its passages; it was built without")
+
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        lexical: Any = self.graph.lexical
+        scores = lexical.look_up(check_query(query)).scores
+        return self._ranked(scores, np.flatnonzero(scores > 0), limit, "no passage has a word of the query")
+
+
+@dataclass(frozen=True, eq=False)
+class VectorSource(_FlatSource):
+    """Passages by cosine, each compared with the query: exact, and as quick as memory is read.
+
+    Parameters
+    ----------
+    graph : EntityGraph
+        With embeddings.
+    name : str, default "vector"
+    embedder : callable
+        ``embedder(query) -> (d,) vector``.
+
+    Examples
+    --------
+    >>> from phasegraph.graph import build_graph
+    >>> passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy sang."}]
+    >>> graph = build_graph(passages, embeddings=[[1.0, 0.0], [0.6, 0.8]])
+    >>> VectorSource(graph, embedder=lambda query: [0.0, 2.0]).search("Who sang?", 1, {}).ids
+    ('b',)
+    """
+
+    name: str = "vector"
+    embedder: Embedder | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.embedder):
+            raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
+        if self.graph.embeddings is None:
+            raise InvalidInputError("graph must have embeddings; it was built without")
+
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        held: Any = self.graph.embeddings
+        embed: Any = self.embedder
+        vector: Float32Array = np.asarray(embed(check_query(query)), dtype=np.float32)
+        if vector.shape != held.shape[1:]:
+            raise InvalidInputError(f"the query's embedding must have shape {held.shape[1:]}; got {vector.shape}")
+        length = float(np.linalg.norm(vector))
+        scores = (held @ (vector / length if length else vector)).astype(np.float64)
+        return self._ranked(scores, np.arange(len(scores)), limit, "there is no passage")
+
+
+@dataclass(frozen=True, slots=True)
+class _Nothing:
+    """A source for one who may see no passage."""
+
+    name: str
+
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
