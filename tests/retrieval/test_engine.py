@@ -19,7 +19,7 @@ from phasegraph import (
 )
 from phasegraph.retrieval import FusionEngine, HitAccess, HitFields, Payloads, SourceSpec, with_progress
 from phasegraph.retrieval.engine import calibration_queries, fit_calibrators
-from phasegraph.retrieval.reading import text_id
+from phasegraph.retrieval.identity import text_id
 from phasegraph.retrieval.source_config import fingerprint_of
 from phasegraph.selection import SelectionPolicy
 
@@ -193,7 +193,7 @@ def test_hits_without_an_id_are_joined_before_deciding_and_the_report_says_so():
     engine = engine_of(a={}, b={})
     named = Ranking("a", ["x", "y"], [2.0, 1.0], payloads=Payloads(["x", "y"], ["one", "two"]))
     ids = [text_id("two"), text_id("three")]
-    nameless = Ranking("b", ids, [2.0, 1.0], payloads=Payloads(ids, ["two", "three"], from_text=True))
+    nameless = Ranking("b", ids, [2.0, 1.0], payloads=Payloads(ids, ["two", "three"]))
     sources = {one.source: CallableSource(one.source, lambda query, limit, one=one: one) for one in (named, nameless)}
     result, hits = engine.retrieve("who?", sources)
     assert set(result.ids) == {"x", "y", text_id("three")}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phasegraph import PhasegraphWarning, Ranking
 from phasegraph.retrieval import Payloads, resolve_id
-from phasegraph.retrieval.reading import Identities, join_by_text, text_id
+from phasegraph.retrieval.identity import Identities, join_by_text, text_id
 
 
 def details(*rows):
@@ -57,15 +57,15 @@ def test_hits_that_carry_their_ids_are_not_looked_into():
     assert Identities("v").read(["a", "b"], lambda row: pytest.fail("looked"), []) == ["a", "b"]
 
 
-def ranking(source, hits, from_text=False):
+def ranking(source, hits):
     ids = [text_id(text) if one is None else one for one, text in hits]
-    payloads = Payloads(ids, [text for _, text in hits], from_text=from_text)
+    payloads = Payloads(ids, [text for _, text in hits])
     return Ranking(source, ids, range(len(hits), 0, -1), payloads=payloads)
 
 
 def test_hits_without_an_id_take_that_of_another_source_with_the_same_text():
     named = ranking("a", [("x", "one  text"), ("y", "two"), ("w", "one text")])
-    nameless = ranking("b", [(None, "two"), (None, "one text"), (None, "three")], from_text=True)
+    nameless = ranking("b", [(None, "two"), (None, "one text"), (None, "three")])
     for order in ([named, nameless], [nameless, named]):
         joined, notes = join_by_text(order, str)
         by_name = {one.source: one for one in joined}
@@ -78,10 +78,10 @@ def test_hits_without_an_id_take_that_of_another_source_with_the_same_text():
 def test_ids_are_left_alone_where_every_source_has_some_or_none_has_any():
     named = [ranking("a", [("x", "same")]), ranking("b", [("y", "same")])]
     assert join_by_text(named, str) == (tuple(named), {})
-    nameless = [ranking(name, [(None, "same")], from_text=True) for name in "ab"]
+    nameless = [ranking(name, [(None, "same")]) for name in "ab"]
     assert [one.ids for one in join_by_text(nameless, str)[0]] == [(text_id("same"),)] * 2
 
 
 def test_payloads_survive_pickle():
-    held = pickle.loads(pickle.dumps(Payloads(["a"], [1], {"a": "path"}, from_text=True)))  # noqa: S301
-    assert (dict(held), held.evidence, held.from_text) == ({"a": 1}, {"a": "path"}, True)
+    held = pickle.loads(pickle.dumps(Payloads(["a"], [1], {"a": "path"})))  # noqa: S301
+    assert (dict(held), held.evidence) == ({"a": 1}, {"a": "path"})

@@ -111,7 +111,7 @@ def _document(item: object, row: int) -> Document:
     hit = plain_hit(item, _HITS, row)
     if hit.text is None:
         return NamedDocument(page_content="", metadata=dict(hit.metadata))
-    return Document(page_content=hit.text, metadata=dict(hit.metadata))
+    return Document(page_content=hit.text, metadata=dict(hit.metadata), id=hit.id)
 
 
 def check_documents(name: str, documents: object) -> ScoredDocuments:
@@ -140,7 +140,7 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
     ids = reader.ids(documents, own, notes)
     named = NamedDocument in set(map(type, documents))
     held = [None if isinstance(one, NamedDocument) else one for one in documents] if named else documents
-    payloads = Payloads(ids, held, documents.evidence, from_text=None in own)
+    payloads = Payloads(ids, held, documents.evidence)
     scores, order, key = reader.scores(documents), None, reader.fields.score
     if scores is None and documents.searched is not None:
         found = [document for document, _ in documents.searched]

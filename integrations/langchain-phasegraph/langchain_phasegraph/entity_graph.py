@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count
-from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of
+from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
 from langchain_phasegraph.filters import check_filter, joined, matches
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
 from phasegraph.retrieval import (
@@ -22,7 +22,10 @@ from phasegraph.retrieval import (
     Payloads,
     Upstream,
     check_count,
+    corpus_ids,
     in_thread,
+    is_text_id,
+    named_by_text,
     plain_evidence,
     resolve_id,
 )
@@ -88,6 +91,7 @@ class EntityGraphRetriever(CheckedRetriever):
 
     _source: Source = PrivateAttr()
     _lookup: Lookup = PrivateAttr()
+    _without_id: frozenset[str] = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Make the graph ready and check where documents come from."""
@@ -102,11 +106,13 @@ class EntityGraphRetriever(CheckedRetriever):
         else:
             raise InvalidTypeError(not_a_graph(self.graph))
         self._lookup = Lookup.of(self.documents)
+        passages = getattr(getattr(self._source, "graph", None), "passages", ())
+        self._without_id = frozenset(filter(is_text_id, passages))
         check_filter(self.filter)
         prepare(self._source)
 
     def _follow(self, checked: Self, name: str) -> None:
-        self._source, self._lookup = checked._source, checked._lookup
+        self._source, self._lookup, self._without_id = checked._source, checked._lookup, checked._without_id
 
     @classmethod
     def from_documents(
@@ -143,7 +149,7 @@ class EntityGraphRetriever(CheckedRetriever):
         """
         from phasegraph.graph import graph_of_documents
 
-        held = {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in documents}
+        held = held_by_id(documents)
         graph = graph_of_documents(
             ((name, one.metadata, one.page_content) for name, one in held.items()),
             title_key=title_key, embed=None if embeddings is None else embeddings.embed_documents, vectors=vectors,
@@ -231,7 +237,8 @@ class EntityGraphRetriever(CheckedRetriever):
         wanted = check_count("k", self.k if k is None else k)
         if wanted == 0:
             return []
-        ranking = self._within(narrower).search(query, wanted, upstream or {})
+        seeds = named_by_text(upstream or {}, self._without_id, text_of)
+        ranking = self._within(narrower).search(query, wanted, seeds)
         held = self._lookup(ranking.ids) if len(ranking) else {}
         documents = [held.get(one) for one in ranking.ids]
         found = ScoredDocuments(
@@ -289,6 +296,15 @@ class EntityGraphRetriever(CheckedRetriever):
         return made
 
 
+def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
+    """Documents by id, the first of those that have the same text and no id of their own."""
+    listed, held = list(documents), dict[str, Document]()
+    ids = corpus_ids(((one.id, one.metadata, one.page_content) for one in listed), "documents")
+    for name, document in zip(ids, listed, strict=True):
+        held.setdefault(name, document)
+    return held
+
+
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """Documents by passage id, from wherever they are.
@@ -322,7 +338,7 @@ class Lookup:
         wrong = next((one for one in listed if not isinstance(one, Document)), None)
         if wrong is not None:
             raise InvalidTypeError(f"documents must hold documents; got {type(wrong).__name__}")
-        return cls("mapping", {resolve_id(one.id, one.metadata, one.page_content)[0]: one for one in listed})
+        return cls("mapping", held_by_id(listed))
 
     def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
         """The documents that there are; a text becomes a document."""

@@ -171,7 +171,7 @@ def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runn
     if isinstance(runnable, RunnableBindingBase):
         inner = bm25_within(runnable.bound, wanted)
         return None if inner is None else runnable.model_copy(update={"bound": inner})
-    if not _is_bm25(runnable):
+    if not is_bm25(runnable):
         return None
     retriever: Any = runnable
     kept = _kept.setdefault(retriever.vectorizer, {})
@@ -201,7 +201,8 @@ class _Nothing:
         return []
 
 
-def _is_bm25(runnable: object) -> bool:
+def is_bm25(runnable: object) -> bool:
+    """Whether it is the framework's BM25 itself, whose documents and words are known."""
     kind = type(runnable)
     index = type(getattr(runnable, "vectorizer", None))
     return (kind.__module__.partition(".")[0], kind.__name__, index.__module__, index.__name__) == (

@@ -24,7 +24,15 @@ from pydantic import PrivateAttr
 
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
-from langchain_phasegraph.filters import bm25_within, check_filter, filter_of, joined, only_matching, store_settings
+from langchain_phasegraph.filters import (
+    bm25_within,
+    check_filter,
+    filter_of,
+    is_bm25,
+    joined,
+    only_matching,
+    store_settings,
+)
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
@@ -306,6 +314,8 @@ class RetrieverSource:
             isinstance(one, EntityGraphRetriever | FunctionRetriever) for one in asked
         )
         self._has_own_ids = spec.fields.id is None
+        for leaf in filter(is_bm25, asked) if self._has_own_ids else ():
+            self.reader.identities.learn((one.id, one.metadata, one.page_content) for one in leaf.docs)  # type: ignore[attr-defined]
         awaited = inspect.iscoroutinefunction(self.resolve)
         blocks = all(map(_blocks, asked)) and not awaited
         awaits = all(map(_awaits, asked)) and (self.resolve is None or awaited)

@@ -101,7 +101,10 @@ def test_a_retriever_that_shows_a_part_of_its_index_gives_no_texts(index, part):
         found = CalibratedFusionRetriever(vector=vector, graph=named("4")).retrieve("prices?")
     assert texts_of(found)["4"] == ""
     own_ids = SourceSpec(retriever=index, fields=HitFields(id="tenant"))
-    with pytest.warns(PhasegraphWarning, match="no source holds"):
+    with (
+        pytest.warns(PhasegraphWarning, match="no source holds"),
+        pytest.warns(PhasegraphWarning, match="different texts under one id"),
+    ):
         CalibratedFusionRetriever(vector=own_ids, graph=named("4")).retrieve("prices?")
 
 

@@ -18,18 +18,17 @@ from phasegraph.retrieval.engine import (
     with_progress,
     without_text,
 )
+from phasegraph.retrieval.identity import Payloads, corpus_ids, is_text_id, named_by_text, resolve_id
 from phasegraph.retrieval.plain_hits import SCORE_KEYS, adapted, answer_items, head_and_score, is_number, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
     Direction,
     HitReader,
     LookUps,
-    Payloads,
     completed,
     known_direction,
     limited,
     parameters_of,
-    resolve_id,
     with_passages,
 )
 from phasegraph.retrieval.source_config import (
@@ -73,15 +72,18 @@ __all__ = [
     "check_flag",
     "check_query",
     "completed",
+    "corpus_ids",
     "decide_lists",
     "describe_type",
     "evidence_blocks",
     "head_and_score",
     "in_thread",
     "is_number",
+    "is_text_id",
     "known_direction",
     "limited",
     "list_pipeline",
+    "named_by_text",
     "parameters_of",
     "plain_evidence",
     "plain_hit",

@@ -33,7 +33,7 @@ from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement, without_rescorer
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
-from phasegraph.retrieval.reading import join_by_text
+from phasegraph.retrieval.identity import FirstMeetings, join_by_text
 from phasegraph.retrieval.source_config import (
     SourceSpec,
     check_fingerprints,
@@ -133,6 +133,8 @@ class FusionEngine:
         By source, what to note of a calibrator that was fitted to scores of something else.
     watch : FirstAnswers
         Of the thresholds in force.
+    meetings : FirstMeetings
+        Of the sources' ids.
 
     Examples
     --------
@@ -152,6 +154,7 @@ class FusionEngine:
     asked: tuple[str, ...]
     mismatched: Mapping[str, str] = field(default_factory=dict)
     watch: FirstAnswers = field(default_factory=FirstAnswers, repr=False, compare=False)
+    meetings: FirstMeetings = field(default_factory=FirstMeetings, repr=False, compare=False)
 
     __reduce__ = by_fields
 
@@ -254,6 +257,7 @@ class FusionEngine:
         self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
     ) -> tuple[Shortlist, Sequence[Ranking]]:
         rankings, joined = join_by_text(found.rankings, self.access.text)
+        self.meetings.see(rankings, self.access.text)
         reports = self._noted(found.reports, sources, joined)
         context = self.access.context(query)
         if read or needs_words(self.pipeline, rankings):

@@ -10,7 +10,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from phasegraph.errors import InvalidTypeError
-from phasegraph.retrieval.reading import ID_KEYS, drained, parameters_of, resolve_id
+from phasegraph.retrieval.identity import ID_KEYS, resolve_id
+from phasegraph.retrieval.reading import drained, parameters_of
 from phasegraph.sources.protocol import MalformedAnswerError
 
 TEXT_KEYS = ("text", "page_content", "content")

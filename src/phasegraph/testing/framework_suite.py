@@ -1045,6 +1045,40 @@ class FrameworkSuite:
             assert all(one == other for one, other in shared)
             assert any(dict(one["phasegraph"]) != dict(other["phasegraph"]) for one, other in shared)
 
+    # Ids: repeated ones and different schemes are never passed over in silence.
+
+    def test_a_repeated_id_in_one_corpus_is_an_error_that_names_it(self) -> None:
+        corpus = [self.document(name, f"text {row}") for row, name in enumerate("abcb")]
+        for make in (self.graph, lambda given: self.over(self.entities(), given)):
+            with pytest.raises(InvalidInputError, match="each must have an id of its own; 'b' is that of 2"):
+                make(corpus)
+
+    def test_sources_that_return_one_text_under_two_ids_are_warned_about_at_once(self) -> None:
+        def other(query: str) -> Any:
+            return [(self.document("uuid-1", "Text  of a"), 1.0)]
+
+        retriever = self.retriever(
+            retrievers={"one": lambda query: [(self.document("a", "Text of a"), 2.0)], "two": other}
+        )
+        with pytest.warns(PhasegraphWarning, match=r"'one' and 'two' share no id.* \('a' and 'uuid-1'\)") as said:
+            assert len(self.ask(retriever)) == 2
+        assert len(said) == 1
+        assert len(self.ask(retriever)) == 2
+
+    def test_sources_that_shared_no_id_in_three_answers_are_warned_about_once(self) -> None:
+        other = {f"uuid-{name}": score for name, score in GOOD.items()}
+        answers = {"one": lambda query: self.pairs(**GOOD), "two": lambda query: self.pairs(**other)}
+        retriever = self.retriever(retrievers=answers)
+        for _ in range(2):
+            self.ask(retriever)
+        with pytest.warns(PhasegraphWarning, match="'one' and 'two' shared no id in their first 3 answers"):
+            self.ask(retriever)
+        self.ask(retriever)
+        answers["two"] = lambda query: self.pairs(**{**other, "a": 0.1})
+        met = self.retriever(retrievers=answers)
+        for _ in range(4):
+            self.ask(met)
+
     # Filters reach every source, or the call fails.
 
     def test_filters_of_the_constructor_and_of_a_call_reach_every_source(self) -> None:

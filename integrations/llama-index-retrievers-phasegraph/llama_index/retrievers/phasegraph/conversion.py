@@ -40,6 +40,7 @@ from phasegraph.retrieval import (
     Payloads,
     SelectedHit,
     answer_items,
+    corpus_ids,
     evidence_blocks,
     head_and_score,
     plain_hit,
@@ -254,12 +255,11 @@ def ranking_of(
     `own` are the ids that hits carry where they are not their nodes', ``evidence(ids)`` says by id how the source found
     them, and `ranks` that their scores are none.
     """
-    if own is None:
-        own = [own_id(hit.node) for hit in hits]
-    ids = reader.ids(hits, own, notes)
+    parts = own is not None
+    ids = reader.ids(hits, [own_id(hit.node) for hit in hits] if own is None else own, notes, parts=parts)
     found = {} if evidence is None else evidence(ids)
     held = [None if isinstance(hit.node, NamedNode) else hit.node for hit in hits]
-    payloads = Payloads(ids, held, found, from_text=not all(own))
+    payloads = Payloads(ids, held, found)
     scores = reader.scores(hits)
     if scores is None and not ranks:
         scores = [hit.score for hit in hits]
@@ -314,6 +314,13 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
     return node.model_copy(update=update)
 
 
+def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
+    """Nodes by id; InvalidInputError where one is repeated."""
+    listed = list(nodes)
+    ids = corpus_ids(((node.id_, node.metadata, "") for node in listed), "nodes")
+    return dict(zip(ids, listed, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """Nodes by passage id, from wherever they are: an index's docstore, or its vector store where that holds texts."""
@@ -343,7 +350,7 @@ class Lookup:
             raise InvalidTypeError(
                 f"nodes must be a mapping, nodes, a docstore, an index or a function of ids; got {type(nodes).__name__}"
             )
-        return cls("mapping", {node.node_id: node for node in found})
+        return cls("mapping", held_by_id(found))
 
     def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
         """The nodes that there are."""

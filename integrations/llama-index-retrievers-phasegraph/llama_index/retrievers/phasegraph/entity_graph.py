@@ -16,7 +16,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNo
 from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of
+from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id
 from llama_index.retrievers.phasegraph.filters import allowed_ids, check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
@@ -158,7 +158,7 @@ class EntityGraphRetriever(OwnRetriever):
         """
         from phasegraph.graph import graph_of_documents
 
-        held, embedder = {node.node_id: node for node in nodes}, Embedder.of(embed_model)
+        held, embedder = held_by_id(nodes), Embedder.of(embed_model)
         graph = graph_of_documents(
             ((name, node.metadata, node.get_content()) for name, node in held.items()),
             title_key=title_key, embed=None if embedder is None else embedder.texts, vectors=vectors,

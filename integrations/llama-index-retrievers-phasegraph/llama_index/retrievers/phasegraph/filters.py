@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -55,7 +56,7 @@ def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]
 
 def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
     """A copy that searches within the filters and its own; an error if it cannot: no answer rather than too much."""
-    if _is_bm25(retriever):
+    if is_bm25(retriever):
         return _bm25_within(retriever, filters)
     if _is_faiss(retriever):
         return _faiss_within(retriever, filters)
@@ -88,10 +89,16 @@ class Nothing(BaseRetriever):
         return []
 
 
-def _is_bm25(retriever: object) -> bool:
+def is_bm25(retriever: object) -> bool:
     """Whether it is the framework's BM25 itself: a class of one's own may read its index in another way."""
     kind = type(retriever)
     return kind.__name__ == "BM25Retriever" and kind.__module__.startswith("llama_index.retrievers.bm25")
+
+
+def bm25_ids(retriever: Any) -> list[str]:
+    """Ids of the nodes that it holds, as the framework writes nodes down."""
+    contents = (row.get("_node_content") for row in retriever.corpus or ())
+    return [str(json.loads(one)["id_"]) for one in contents if one is not None]
 
 
 def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:

@@ -31,7 +31,7 @@ from llama_index.retrievers.phasegraph.conversion import (
     unpack,
     with_own_chunks,
 )
-from llama_index.retrievers.phasegraph.filters import joined, matching_rows, narrowed, only_matching
+from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
     AnySource,
@@ -234,6 +234,8 @@ class RetrieverSource:
         named = self.core or isinstance(self.whole, FunctionRetriever) or getattr(self.whole, "walks", False) is True
         self.names_only = named and self.resolve is None
         self._has_own_ids = spec.fields.id is None
+        if self._has_own_ids and is_bm25(self.whole):
+            self.reader.identities.learn((one, {}, "") for one in bm25_ids(self.whole))
         self.knowledge = is_knowledge(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)

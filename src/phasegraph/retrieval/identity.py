@@ -1,0 +1,472 @@
+"""Which hit is which: ids, texts in their place, passages that meet by text, and ids that cannot be told apart."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from phasegraph.errors import InvalidInputError, PhasegraphWarning
+from phasegraph.ranking import Ranking
+from phasegraph.sources.protocol import Upstream
+
+_logger = logging.getLogger("phasegraph")
+
+ID_KEYS = ("_id", "id", "pk", "chunk_id", "doc_id", "source_id")
+_HASH_LENGTH = 32
+_TEXT_ID = re.compile(f"text-[0-9a-f]{{{_HASH_LENGTH}}}")
+
+
+def text_id(text: str, /) -> str:
+    """A stable id for a text that has none: ``text-`` and 32 hexadecimal digits.
+
+    Texts are compared after Unicode normalisation (NFC) and with every run of white space as one blank.
+
+    Examples
+    --------
+    >>> text_id("one  two ") == text_id("one two")
+    True
+    """
+    normal = " ".join(unicodedata.normalize("NFC", text).split())
+    digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"text-{digest[:_HASH_LENGTH]}"
+
+
+def is_text_id(identifier: str, /) -> bool:
+    """Whether an id is made from a text.
+
+    >>> is_text_id(text_id("one two")), is_text_id("text-book")
+    (True, False)
+    """
+    return identifier.startswith("text-") and _TEXT_ID.fullmatch(identifier) is not None
+
+
+def resolve_id(
+    own: object, metadata: Mapping[str, object], text: str, /, refused: Collection[str] = ()
+) -> tuple[str, str]:
+    """The id of one hit, and where it came from.
+
+    Parameters
+    ----------
+    own : object
+        The id that the document or node carries, or None.
+    metadata : mapping
+        Looked through for :data:`ID_KEYS`, in their order.
+    text : str
+        Hashed where nothing else is there.
+    refused : collection of str
+        Keys that are not looked for: they name more than one passage.
+
+    Returns
+    -------
+    (str, str)
+        The id, and ``"own"``, the metadata key, or ``"text"``.
+
+    Examples
+    --------
+    >>> resolve_id(None, {"pk": 7}, "some text")
+    ('7', 'pk')
+    """
+    for origin, value in (("own", own), *((key, metadata.get(key)) for key in ID_KEYS if key not in refused)):
+        if value is None or isinstance(value, bool | float):
+            continue
+        if (isinstance(value, str | int) or hasattr(value, "hex")) and str(value).strip():
+            return str(value), origin
+    return text_id(text), "text"
+
+
+class Payloads(Mapping[str, Any]):
+    """The framework's own hits by id, the first of each, and what the source says of how it found them.
+
+    Parameters
+    ----------
+    ids : (n,) sequence of str
+    hits : (n,) sequence
+        None for one of which the source names the id alone: it counts as not there.
+    evidence : mapping of str to object
+        By id.
+
+    Examples
+    --------
+    >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
+    1
+    """
+
+    __slots__ = ("_hits", "_ids", "_index", "_ranking", "evidence")
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        hits: Sequence[Any],
+        evidence: Mapping[str, object] | None = None,
+    ) -> None:
+        self._ids = ids
+        self._hits = hits
+        self._index: dict[str, Any] | None = None
+        self._ranking: Ranking | None = None
+        self.evidence: Mapping[str, object] = {} if evidence is None else evidence
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Payloads, (list(self._ids), list(self._hits), dict(self.evidence))
+
+    def follow(self, ranking: Ranking) -> None:
+        """Find the hits by the rows of `ranking`, whose order is theirs: no index of their own is needed."""
+        self._ranking = ranking
+
+    def get(self, identifier: str, default: Any = None, /) -> Any:
+        """The hit, or `default`."""
+        if self._ranking is None:
+            return self.by_id.get(identifier, default)
+        row = self._ranking.row_of(identifier)
+        hit = None if row is None else self._hits[row]
+        return default if hit is None else hit
+
+    @property
+    def by_id(self) -> dict[str, Any]:
+        """The hits as a plain dictionary."""
+        if self._index is None:
+            pairs = zip(reversed(self._ids), reversed(self._hits), strict=True)
+            self._index = {name: hit for name, hit in pairs if hit is not None}
+        return self._index
+
+    def __getitem__(self, identifier: str) -> Any:
+        return self.by_id[identifier]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_id)
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+
+class Identities:
+    """Reads the ids of one source's hits, and says once when it has to fall back on their text.
+
+    Parameters
+    ----------
+    source : str
+        Name of the source, for the warning.
+
+    Examples
+    --------
+    >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
+    ['a', 'b']
+    >>> notes
+    ["ids of 1 of 2 hits from metadata key 'pk'"]
+    """
+
+    __slots__ = ("_refused", "_repeated", "_source", "_warned")
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._warned = False
+        self._refused: set[str] = set()
+        self._repeated = False
+
+    def read(
+        self,
+        own: Sequence[object],
+        details: Callable[[int], tuple[Mapping[str, object], str]],
+        notes: list[str],
+    ) -> list[str]:
+        """Ids of the hits; what those that carry none were given is added to `notes`.
+
+        Parameters
+        ----------
+        own : (n,) sequence of object
+            The id each hit carries, or None.
+        details : callable
+            ``details(row) -> (metadata, text)``; only called for hits that carry no id.
+        notes : list of str
+
+        Warns
+        -----
+        PhasegraphWarning
+            Once per source, when an id is made from a text, and once per metadata key that gave one id to different
+            texts: a loader's id of a whole document, which is no passage's.
+        """
+        if set(map(type, own)) == {str} and "" not in own:
+            return list(own)  # type: ignore[arg-type]
+        hits = [
+            (value, *(({}, "") if resolve_id(value, {}, "")[1] == "own" else details(row)))
+            for row, value in enumerate(own)
+        ]
+        found = self._resolved(hits)
+        ids = [identifier for identifier, _ in found]
+        counts = Counter(origin for _, origin in found if origin != "own")
+        if counts.get("text") and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"source {self._source!r} returns hits without an id: they are told apart, and joined with those of "
+                "other sources, by their text; give them ids, or fields=HitFields(id=...)",
+                PhasegraphWarning,
+                stacklevel=3,
+            )
+        for origin, count in counts.items():
+            where = "their text" if origin == "text" else f"metadata key {origin!r}"
+            notes.append(f"ids of {count} of {len(ids)} hits from {where}")
+        return ids
+
+    def learn(self, corpus: Iterable[Held]) -> None:
+        """Read the ids of a source's whole corpus, so that no answer is needed to see which keys are no ids.
+
+        InvalidInputError where an id of their own is repeated.
+        """
+        rows = list(corpus)
+        _refuse_repeated(f"source {self._source!r}", rows)
+        self._resolved(rows)
+
+    def _resolved(self, hits: Sequence[Held]) -> list[tuple[str, str]]:
+        return _resolved(f"source {self._source!r}", hits, self._refused)
+
+    def repeated(self, ids: Sequence[str], text: Callable[[int], str], notes: list[str]) -> None:
+        """Say so, once, where an answer holds several texts under one id, of which all but the best are lost."""
+        first: dict[str, str] = {}
+        for row, identifier in enumerate(ids):
+            held = first.setdefault(identifier, text(row))
+            if held is not text(row) and text_id(held) != text_id(text(row)):
+                said = f"different texts under one id ({identifier!r}), of which the best is kept"
+                notes.append(said)
+                if not self._repeated:
+                    self._repeated = True
+                    _warn(f"source {self._source!r} returns {said}; give each passage an id of its own")
+                return
+
+
+def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
+    """The id of each passage of a corpus; those that carry none are read from a metadata key, or made from their text.
+
+    Parameters
+    ----------
+    corpus : iterable of (id or None, metadata, text)
+    what : str
+        What the caller calls them, for messages.
+
+    Returns
+    -------
+    list of str
+        A passage without an id whose text was there before has the same id.
+
+    Raises
+    ------
+    InvalidInputError
+        If two passages carry the same id of their own; it is named.
+
+    Warns
+    -----
+    PhasegraphWarning
+        Where a metadata key gives one id to different texts (a loader's id of a whole document, repeated over what was
+        split from it): it is read for none of them. And where passages without an id have the same text: they are one.
+
+    Examples
+    --------
+    >>> corpus_ids([("a", {}, "one"), (None, {"pk": 2}, "two")], "documents")
+    ['a', '2']
+    """
+    rows = list(corpus)
+    _refuse_repeated(what, rows)
+    found = _resolved(what, rows, set())
+    ids = [identifier for identifier, _ in found]
+    twice = len(ids) - len(set(ids))
+    if twice:
+        _warn(f"{what}: {twice} of {len(ids)} have no id of their own and the text of another; they are kept once")
+    return ids
+
+
+Held: TypeAlias = tuple[object, Mapping[str, object], str]
+"""An id of its own or None, metadata and text."""
+
+
+def _refuse_repeated(what: str, rows: Iterable[Held]) -> None:
+    """Raise where two carry the same id."""
+    counts = Counter(found for found, origin in (resolve_id(own, {}, "") for own, _, _ in rows) if origin == "own")
+    repeated = [one for one, count in counts.items() if count > 1]
+    if repeated:
+        raise InvalidInputError(
+            f"{what}: each must have an id of its own; {repeated[0]!r} is that of {counts[repeated[0]]}"
+            + (f", and {len(repeated) - 1} other ids are repeated" if len(repeated) > 1 else "")
+        )
+
+
+def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[str, str]]:
+    """Ids and where they are from; a metadata key that gives one to different texts is added to `refused`, and said."""
+    found = [resolve_id(*row, refused) for row in rows]
+    first: dict[tuple[str, str], str] = {}
+    repeated: dict[str, str] = {}
+    for (identifier, origin), (_, _, text) in zip(found, rows, strict=True):
+        if origin in ("own", "text") or origin in repeated:
+            continue
+        held = first.setdefault((identifier, origin), text)
+        if held is not text and text_id(held) != text_id(text):
+            repeated[origin] = identifier
+    if not repeated:
+        return found
+    for key, example in repeated.items():
+        _warn(
+            f"{what}: metadata {key!r} gives one id to different texts ({example!r}): it names what they were split "
+            "from, so they are told apart by their text; give each an id of its own"
+        )
+    refused.update(repeated)
+    return _resolved(what, rows, refused)
+
+
+def _warn(text: str) -> None:
+    _logger.warning("%s", text)
+    warnings.warn(text, PhasegraphWarning, stacklevel=4)
+
+
+def join_by_text(
+    rankings: Sequence[Ranking], text: Callable[[Any], str]
+) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
+    """Hits whose id is made from their text take the id of another source's hit that has the same text.
+
+    Parameters
+    ----------
+    rankings : sequence of Ranking
+    text : callable
+        Text of a payload.
+
+    Returns
+    -------
+    (tuple of Ranking, dict of str to list of str)
+        The rankings in their order, and what to note of each source. Where several ids have the same text, the first
+        of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
+    """
+    if len(rankings) < 2 or not any(is_text_id(one) for ranking in rankings for one in ranking.ids):
+        return tuple(rankings), {}
+    named: dict[str, str] = {}
+    for ranking in rankings:
+        for identifier, hit in ranking.payloads.items() if isinstance(ranking.payloads, Payloads) else ():
+            held = "" if is_text_id(identifier) else text(hit)
+            made = text_id(held) if held else identifier
+            if made != identifier and identifier < named.get(made, "\U0010ffff"):
+                named[made] = identifier
+    out, notes = [], {}
+    for ranking in rankings:
+        taken = {one: named[one] for one in ranking.ids if one in named}
+        if not taken:
+            out.append(ranking)
+            continue
+        out.append(_renamed(ranking, taken))
+        notes[ranking.source] = [
+            f"{len(taken)} of {len(ranking)} hits without an id joined to other sources' by their text"
+        ]
+    return tuple(out), notes
+
+
+def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[Any], str]) -> Upstream:
+    """The rankings under the ids of a source that knows its passages by their text.
+
+    Parameters
+    ----------
+    upstream : mapping of str to Ranking or None
+        Whose hits have ids of their own.
+    known : collection of str
+        Ids made from texts; nothing is done where there are none.
+    text : callable
+        Text of a payload.
+    """
+    if not known:
+        return upstream
+    out: dict[str, Ranking | None] = {}
+    for name, ranking in upstream.items():
+        held = {} if ranking is None or not isinstance(ranking.payloads, Payloads) else ranking.payloads
+        made = {one: text_id(text(hit)) for one, hit in held.items() if one not in known}
+        taken = {one: other for one, other in made.items() if other in known}
+        out[name] = _renamed(ranking, taken) if ranking is not None and taken else ranking
+    return out
+
+
+def _renamed(ranking: Ranking, taken: Mapping[str, str]) -> Ranking:
+    """The ranking with some hits under other ids."""
+    ids = [taken.get(one, one) for one in ranking.ids]
+    payloads = ranking.payloads
+    held = payloads if isinstance(payloads, Payloads) else Payloads((), ())
+    evidence = getattr(payloads, "evidence", payloads)
+    old = dict(zip(reversed(ids), reversed(ranking.ids), strict=True))
+    return replace(
+        ranking,
+        ids=tuple(ids),
+        payloads=Payloads(ids, [held.get(one) for one in ranking.ids], _Evidence(evidence, old)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Evidence(Mapping[str, object]):
+    """Evidence by other ids than its source's, looked up where it is asked for: a path is worked out then."""
+
+    held: Mapping[str, object]
+    old: Mapping[str, str]
+
+    def __getitem__(self, identifier: str) -> object:
+        return self.held[self.old[identifier]]
+
+    def __contains__(self, identifier: object) -> bool:
+        return identifier in self.old and self.old[str(identifier)] in self.held
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self.__contains__, self.old)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_FIRST_ANSWERS, _FEWEST = 3, 5
+
+
+class FirstMeetings:
+    """Watches whether sources meet in their first answers, and warns once of a pair that never shares an id.
+
+    That is the sign of different ids for the same passages, which could then neither agree nor be joined: at once where
+    two sources return one text under two ids, else after three answers of at least five hits each.
+
+    Examples
+    --------
+    >>> FirstMeetings().see([Ranking("v", ["a"], [0.1]), Ranking("w", ["a"], [0.1])], str)
+    """
+
+    __slots__ = ("_apart",)
+
+    def __init__(self) -> None:
+        self._apart: dict[tuple[str, str], int | None] = {}
+
+    def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
+        """Look at one answer of all sources, until each pair has met or is warned about."""
+        for row, one in enumerate(rankings):
+            for other in rankings[:row]:
+                pair = (other.source, one.source)
+                count = self._apart.get(pair, 0)
+                if count is None or not len(one) or not len(other):
+                    continue
+                if not one.positions.keys().isdisjoint(other.positions):
+                    self._apart[pair] = None
+                    continue
+                twice = _one_text(one, other, text)
+                count += min(len(one), len(other)) >= _FEWEST
+                self._apart[pair] = None if twice or count == _FIRST_ANSWERS else count
+                if twice:
+                    _warn(
+                        f"sources {pair[0]!r} and {pair[1]!r} share no id, and return one text under two ids "
+                        f"({twice[0]!r} and {twice[1]!r}): what both find counts as two passages; give them the same "
+                        "ids, or fields=HitFields(id=...) of what they share"
+                    )
+                elif count == _FIRST_ANSWERS:
+                    _warn(
+                        f"sources {pair[0]!r} and {pair[1]!r} shared no id in their first {count} answers: if they "
+                        f"search the same passages, give them the same ids ({other.ids[0]!r} and {one.ids[0]!r})"
+                    )
+
+
+def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
+    """The ids under which two sources hold the same text."""
+    if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
+        return None
+    named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}
+    found = ((named.get(text_id(text(hit))), identifier) for identifier, hit in one.payloads.items() if text(hit))
+    return next(((first, second) for first, second in found if first is not None), None)
