@@ -30,8 +30,8 @@ ORDER = [
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
     "graph": [
-        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking", "evidence",
-        "source", "experimental", "chunk_graph",
+        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
+        "evidence", "source", "flat", "corpus", "chroma", "experimental", "chunk_graph",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
@@ -54,8 +54,8 @@ PUBLIC = {
     ),
     "phasegraph.graph": (
         "ChunkGraph ChunkGraphSource DirectoryStore EdgeWeights EntityGraph Extraction FactIndex FlowParameters "
-        "Gazetteer GraphIndex GraphSource LinkSettings ModelSettings NameSynonyms RuleExtractor SemFlowSource "
-        "WalkSettings "
+        "Gazetteer GraphIndex GraphSource LexicalSource LinkSettings ModelSettings NameSynonyms RuleExtractor "
+        "SemFlowSource VectorSource WalkSettings "
         "build_chunk_graph build_graph extract_with_model graph_from_extractions load_graph read_openie save_graph"
     ),
     "phasegraph.neo4j": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from pydantic import PrivateAttr
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
+from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, folder_settings, held_by_id, opened
 from langchain_phasegraph.filters import check_filter, joined, matches
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
 from phasegraph.retrieval import (
@@ -22,7 +24,6 @@ from phasegraph.retrieval import (
     Payloads,
     Upstream,
     check_count,
-    corpus_ids,
     in_thread,
     is_text_id,
     named_by_text,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]
 
 
-class EntityGraphRetriever(CheckedRetriever):
+class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     """Passages by personalised PageRank over an entity graph, with the path to each of them.
 
     Parameters
@@ -90,6 +91,9 @@ class EntityGraphRetriever(CheckedRetriever):
     filter: Mapping[str, Any] | None = None
 
     _source: Source = PrivateAttr()
+    _corpus: Any = PrivateAttr(default=None)
+    _title_key: str = PrivateAttr(default="title")
+    _embeds: Any = PrivateAttr(default=None)
     _lookup: Lookup = PrivateAttr()
     _without_id: frozenset[str] = PrivateAttr()
 
@@ -106,13 +110,20 @@ class EntityGraphRetriever(CheckedRetriever):
         else:
             raise InvalidTypeError(not_a_graph(self.graph))
         self._lookup = Lookup.of(self.documents)
-        passages = getattr(getattr(self._source, "graph", None), "passages", ())
-        self._without_id = frozenset(filter(is_text_id, passages))
+        self._find_missing_ids()
         check_filter(self.filter)
         prepare(self._source)
 
+    def _find_missing_ids(self) -> None:
+        passages = getattr(getattr(self._source, "graph", None), "passages", ())
+        self._without_id = frozenset(filter(is_text_id, passages))
+
     def _follow(self, checked: Self, name: str) -> None:
+        if self._corpus is not None and name not in ("graph", "embeddings"):
+            self._lookup = checked._lookup
+            return
         self._source, self._lookup, self._without_id = checked._source, checked._lookup, checked._without_id
+        self._corpus = None
 
     @classmethod
     def from_documents(
@@ -126,9 +137,10 @@ class EntityGraphRetriever(CheckedRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        progress: bool | None = True,
         **fields: Any,
     ) -> Self:
-        """Build the graph from documents.
+        """Build the graph from documents, which can be added to and deleted from later.
 
         Parameters
         ----------
@@ -139,23 +151,73 @@ class EntityGraphRetriever(CheckedRetriever):
             The passages' embeddings.
         extractions, extractor, gazetteer
             ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for LangChain's graph
-            documents see :func:`~langchain_phasegraph.extractions_of`.
+            documents see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
+            changed later.
         tokenizer : {"english", "german", "plain"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
+        progress : bool, default True
+            Show bars for many documents, where standard error is a terminal and tqdm is installed.
         **fields
             The other fields of the retriever.
         """
         from phasegraph.graph import graph_of_documents
 
         held = held_by_id(documents)
+        if extractor is None:
+            corpus = built(
+                held, embeddings, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+                tokenizer=tokenizer, progress=progress,
+            )  # fmt: skip
+            return cls._over(corpus, embeddings, title_key, fields)
         graph = graph_of_documents(
             ((name, one.metadata, one.page_content) for name, one in held.items()),
             title_key=title_key, embed=None if embeddings is None else embeddings.embed_documents, vectors=vectors,
             triples=extractions, extractor=extractor, gazetteer=gazetteer, tokenizer=tokenizer,
         )  # fmt: skip
         return cls(graph=graph, documents=held, embeddings=embeddings, **fields)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], embeddings: Embeddings | None = None, **fields: Any) -> Self:
+        """Open a folder that :meth:`save`, or ``PhaseGraphRetriever.from_documents``, made.
+
+        Parameters
+        ----------
+        path : path
+        embeddings : Embeddings, optional
+            The model that the passages were embedded with.
+        **fields
+            The other fields of the retriever.
+
+        Raises
+        ------
+        IntegrityError
+            If the folder is damaged, foreign or newer.
+        InvalidInputError
+            If it was made for another framework.
+        """
+        corpus, title_key, _ = opened(path, embeddings, vectors=False)
+        return cls._over(corpus, embeddings, title_key, fields)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write graph and documents to a folder that is new or empty; the tokenizer must be one with a name."""
+        self._changing().save(path, folder_settings(self._title_key, vectors=False))
+
+    @classmethod
+    def _over(
+        cls, corpus: phasegraph.graph.Corpus, embeddings: Embeddings | None, title_key: str, fields: Mapping[str, Any]
+    ) -> Self:
+        made = cls(**{
+            "graph": corpus.index.graph, "documents": CorpusDocuments(corpus), "embeddings": embeddings, **fields
+        })  # fmt: skip
+        made._corpus, made._title_key, made._embeds = corpus, title_key, embeddings
+        made._source = corpus.source("graph")
+        return made
+
+    def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
+        self.__dict__["graph"] = corpus.index.graph
+        self._find_missing_ids()
 
     @classmethod
     def from_neo4j(
@@ -294,15 +356,6 @@ class EntityGraphRetriever(CheckedRetriever):
         narrowed: Any = self._source
         made: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
         return made
-
-
-def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
-    """Documents by id, the first of those that have the same text and no id of their own."""
-    listed, held = list(documents), dict[str, Document]()
-    ids = corpus_ids(((one.id, one.metadata, one.page_content) for one in listed), "documents")
-    for name, document in zip(ids, listed, strict=True):
-        held.setdefault(name, document)
-    return held
 
 
 @dataclass(frozen=True, slots=True)

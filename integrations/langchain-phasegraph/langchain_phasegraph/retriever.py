@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Self
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.vectorstores import VectorStore
 from pydantic import Field, PrivateAttr
 
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
+from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, folder_settings, held_by_id, opened
+from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import check_filter, with_filter
 from langchain_phasegraph.sources import RetrieverSource
-from phasegraph import InvalidInputError, Result
+from phasegraph import InvalidInputError, InvalidTypeError, MissingDependencyError, Result
 from phasegraph.retrieval import (
+    PIPELINE,
     Calibrating,
     FusionEngine,
     HitAccess,
+    HitFields,
     ResultCallback,
     SelectedHit,
     Sources,
@@ -30,13 +37,16 @@ from phasegraph.retrieval import (
     evidence_blocks,
 )
 
+if TYPE_CHECKING:
+    import phasegraph.graph
+
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
 _SHOWN = frozenset({"k", "score_key", "metadata_key", "on_result", "filter", "name", "tags", "metadata"})
 """Fields whose change leaves the engine and the sources as they are."""
 
 
-class PhaseGraphRetriever(Calibrating, CheckedRetriever):
+class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     """Any retrievers, fused by calibrated scores.
 
     Parameters
@@ -116,6 +126,9 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
     metadata_key: str | None = None
 
     _engine: FusionEngine = PrivateAttr()
+    _corpus: Any = PrivateAttr(default=None)
+    _title_key: str = PrivateAttr(default="title")
+    _embeds: Any = PrivateAttr(default=None)
     _by_name: dict[str, RetrieverSource] = PrivateAttr()
     _callback: ResultCallback = PrivateAttr()
 
@@ -132,6 +145,127 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         )  # fmt: skip
         self._callback = ResultCallback(self.on_result)
         check_filter(self.filter)
+
+    @classmethod
+    def from_documents(
+        cls,
+        documents: Iterable[Document],
+        embeddings: Embeddings,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        gazetteer: Iterable[str] = (),
+        tokenizer: Any = "english",
+        title_key: str = "title",
+        progress: bool | None = True,
+        **fields: Any,
+    ) -> Self:
+        """Make vectors, an entity graph and a word index of documents, and a retriever of the three.
+
+        Parameters
+        ----------
+        documents : iterable of Document
+            A document without an id gets that of its metadata, where it names one of its own, or one made of its text.
+        embeddings : Embeddings
+            Embeds every document once, and each query.
+        path : path, optional
+            A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
+            (``phasegraph[folder]``, ``langchain-chroma``). :meth:`load` opens it again. Without, all is in memory, and
+            vectors are compared exactly.
+        extractions, gazetteer, tokenizer, title_key
+            As for :meth:`EntityGraphRetriever.from_documents`.
+        progress : bool, default True
+            Show bars for many documents, where standard error is a terminal and tqdm is installed.
+        **fields
+            The other fields of the retriever; `retriever.retrievers` beside ``lexical``.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no document, one has no text, an id repeats, or `path` holds files.
+        MissingDependencyError
+            If `path` is given and Chroma is not installed.
+
+        Examples
+        --------
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> documents = [Document("Ada met Bo.", id="a"), Document("Cy sang.", id="b")]
+        >>> retriever = PhaseGraphRetriever.from_documents(documents, DeterministicFakeEmbedding(size=8))
+        >>> retriever.add_documents([Document("Bo danced with Cy.", id="c")])
+        ['c']
+        >>> retriever.delete(["b"])
+        >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
+        ['a', 'c']
+        """
+        if not isinstance(embeddings, Embeddings):
+            raise InvalidTypeError(f"embeddings must be a model of LangChain's; got {type(embeddings).__name__}")
+        collection = None if path is None else chroma_class()
+        if path is not None:
+            from phasegraph.graph import check_new
+
+            check_new(Path(path))
+        corpus = built(
+            held_by_id(documents), embeddings, title_key=title_key, triples=extractions, gazetteer=gazetteer,
+            tokenizer=tokenizer, progress=progress,
+        )  # fmt: skip
+        if path is None or collection is None:
+            return cls._over(corpus, embeddings, title_key, fields)
+        corpus.save(path, folder_settings(title_key, vectors=True))
+        return cls.load(path, embeddings, **fields)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], embeddings: Embeddings, **fields: Any) -> Self:
+        """Open a folder that :meth:`from_documents` made, as it was after the last change.
+
+        Parameters
+        ----------
+        path : path
+        embeddings : Embeddings
+            The model that the documents were embedded with.
+        **fields
+            The other fields of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
+            `pipeline`, `weights`, `accept` or `selection` are given.
+
+        Raises
+        ------
+        IntegrityError
+            If the folder is damaged, foreign or newer.
+        InvalidInputError
+            If it was made for another framework, or without vectors.
+        """
+        chroma = chroma_class()
+        corpus, title_key, vectors = opened(path, embeddings, vectors=True)
+        store = chroma(client=vectors.client, collection_name=vectors.collection.name, embedding_function=embeddings)
+        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
+            fields = {**fields, "pipeline": Path(path) / PIPELINE}
+        return cls._over(corpus, embeddings, title_key, fields, store)
+
+    @classmethod
+    def _over(
+        cls,
+        corpus: phasegraph.graph.Corpus,
+        embeddings: Embeddings | None,
+        title_key: str,
+        fields: Mapping[str, Any],
+        store: VectorStore | None = None,
+    ) -> Self:
+        """The retriever of a corpus, its vectors in `store` or compared in memory."""
+        documents = CorpusDocuments(corpus)
+        names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
+        legs: dict[str, Any] = {
+            name: EntityGraphRetriever(graph=corpus.source(name), documents=documents, embeddings=embeddings, name=name)
+            for name in names
+        }
+        if store is not None:
+            legs["vector"] = SourceSpec(retriever=store, fields=HitFields(resolve=documents))
+        others = fields.get("retrievers") or {}
+        if not isinstance(others, Mapping):
+            raise InvalidTypeError("retrievers must be a mapping of names beside a corpus of one's own")
+        legs |= others
+        vector, graph = legs.pop("vector"), legs.pop("graph")
+        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": legs})
+        made._corpus, made._title_key, made._embeds = corpus, title_key, embeddings
+        return made
 
     def _follow(self, checked: Self, name: str) -> None:
         if any(holds(spec, self) for spec in checked._engine.specs.values()):
@@ -223,9 +357,20 @@ class PhaseGraphRetriever(Calibrating, CheckedRetriever):
         return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}
 
 
+def chroma_class() -> Any:
+    """LangChain's class over Chroma; MissingDependencyError where it is not installed."""
+    try:
+        from langchain_chroma import Chroma
+    except ImportError as error:
+        raise MissingDependencyError(
+            "path= keeps vectors in Chroma; pip install 'phasegraph[folder]' langchain-chroma"
+        ) from error
+    return Chroma
+
+
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:
     """How to look into documents, with the embedding model of the first vector store that has one."""
-    models = (getattr(source.store, "embeddings", None) for source in sources.values())
+    models = (getattr(source.store, "embeddings", None) or source.embeddings for source in sources.values())
     model = next((one for one in models if isinstance(one, Embeddings)), None)
     if model is None:
         return ACCESS

@@ -305,6 +305,7 @@ class RetrieverSource:
         self.runnable = as_runnable(spec.retriever)
         asked = leaves(self.runnable)
         self.store = getattr(asked[0], "vectorstore", None)
+        self.embeddings = asked[0].embeddings if isinstance(asked[0], EntityGraphRetriever) else None
         self.reader: HitReader = reader_of(name, spec.fields, known_direction(self.store))
         self.accepts = frozenset.intersection(*map(_accepts, asked))
         self._dynamic = isinstance(self.runnable, DynamicRunnable)

@@ -89,5 +89,5 @@ def test_a_number_of_nodes_that_was_assigned_is_saved_and_wins_over_a_file(tmp_p
     retriever.save(path)
     assert FusionPipeline.load(path).k == 2
     FusionPipeline(k=5).save(path)
-    assert len(retriever.load(path).retrieve("q")) == 2
-    assert CalibratedFusionRetriever(vector=source()).load(path).similarity_top_k == 5
+    assert len(retriever.load_pipeline(path).retrieve("q")) == 2
+    assert CalibratedFusionRetriever(vector=source()).load_pipeline(path).similarity_top_k == 5

@@ -5,12 +5,18 @@ What is imported as itself serves the integrations, which import nothing deeper.
 
 from phasegraph.graph.building import build_graph, read_openie
 from phasegraph.graph.building import graph_of_documents as graph_of_documents
+from phasegraph.graph.chroma import open_folder as open_folder
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
+from phasegraph.graph.corpus import Corpus as Corpus
+from phasegraph.graph.corpus import check_new as check_new
+from phasegraph.graph.corpus import fields_of as fields_of
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
+from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.linking import FactIndex, LinkSettings
+from phasegraph.graph.records import PassageRecord as PassageRecord
 from phasegraph.graph.rules import RuleExtractor
 from phasegraph.graph.source import GraphSource, WalkSettings
 from phasegraph.graph.source import not_a_graph as not_a_graph
@@ -33,11 +39,13 @@ __all__ = [
     "Gazetteer",
     "GraphIndex",
     "GraphSource",
+    "LexicalSource",
     "LinkSettings",
     "ModelSettings",
     "NameSynonyms",
     "RuleExtractor",
     "SemFlowSource",
+    "VectorSource",
     "WalkSettings",
     "build_chunk_graph",
     "build_graph",

@@ -10,24 +10,29 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from phasegraph._typing import Float32Array
 from phasegraph.errors import IntegrityError, InvalidInputError, StoreError
+from phasegraph.graph.building import Triples, by_passage
+from phasegraph.graph.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.records import PassageRecord, check_plain
 from phasegraph.graph.source import Embedder, GraphSource
+from phasegraph.graph.storage import KIND as INDEX
 from phasegraph.graph.storage import packed, unpacked
+from phasegraph.ranking import Ranking
 from phasegraph.serialization import MANIFEST, read_bundle, read_document, write_bundle, write_document
+from phasegraph.sources.protocol import Upstream
 
 KIND, CHANGE, VERSION = "passage-folder", "passage-change", 1
 STATE = "folder.json"
@@ -54,7 +59,7 @@ class VectorStore(Protocol):
 
 @dataclass(frozen=True)
 class Change:
-    """Passages that leave, then passages that come."""
+    """Passages that leave, then passages that come, with what was handed over of each under ``given``."""
 
     removed: tuple[str, ...]
     passages: tuple[Mapping[str, Any], ...] = ()
@@ -67,7 +72,8 @@ class Change:
 
     def made_in(self, index: GraphIndex) -> GraphIndex:
         """The index with the change."""
-        return index.replace(self.removed, self.passages or None, embeddings=self.embeddings)
+        given = [Extraction(one["id"], *parts) for one in self.passages for parts in one.get("given", ())]
+        return index.replace(self.removed, self.passages or None, triples=given, embeddings=self.embeddings)
 
     def write(self, directory: Path) -> None:
         """Write it, in one step."""
@@ -83,9 +89,26 @@ class Change:
         _, arrays = read_bundle(directory, CHANGE, VERSION)
         try:
             passages = tuple(json.loads(line) for line in unpacked("passages", arrays))
-            return cls(unpacked("removed", arrays), passages, arrays.get("embeddings"))
+            vectors: Any = arrays.get("embeddings")
+            return cls(unpacked("removed", arrays), passages, vectors)
         except (KeyError, TypeError, ValueError) as error:
             raise IntegrityError(f"{directory.name}: the parts of the change do not fit: {error}") from error
+
+
+def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, list[list[Any]]]:
+    """Extractions handed over, by passage, as lists of the fields beside it: entities, triples, titles, lead.
+
+    `known` holds the ids there are; InvalidInputError for any other.
+
+    >>> fields_of({"a": [("Ada", "met", "Bo")]}, {"a": None})
+    {'a': [[[], [['Ada', 'met', 'Bo']], [], '']]}
+    """
+    return {
+        name: [
+            [list(one.entities), [list(triple) for triple in one.triples], list(one.titles), one.lead] for one in each
+        ]
+        for name, each in by_passage(given, known).items()
+    }
 
 
 class Folder:
@@ -98,7 +121,7 @@ class Folder:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self.last = 0
+        self.last = self.pending = 0
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], index: GraphIndex, settings: Mapping[str, object]) -> Folder:
@@ -120,10 +143,8 @@ class Folder:
 
     def load(self) -> tuple[GraphIndex, frozenset[str]]:
         """The index with all changes, and the ids of passages that the store may not have as they are."""
-        state = self._state()
-        index = GraphIndex.load(self.path / "graph")
-        base = read_document(self.path / "graph" / MANIFEST, "entity-graph", VERSION)["content"]
-        self.last = int(base.get("change", 0)) if isinstance(base, dict) else 0
+        applied = _number(self._state()["applied"])
+        index, self.last = GraphIndex.load(self.path / "graph"), self._base()
         behind: frozenset[str] = frozenset()
         for number, directory in self._changes():
             if number <= self.last:
@@ -131,33 +152,35 @@ class Folder:
             if number != self.last + 1:
                 raise IntegrityError(f"changes: change {self.last + 1} is missing; {number} follows")
             change = Change.read(directory)
-            index, self.last = change.made_in(index), number
-            if number > _number(state["applied"]):
+            index, self.last, self.pending = change.made_in(index), number, self.pending + len(change.touched)
+            if number > applied:
                 behind |= change.touched
         return index, behind
 
-    def append(self, change: Change) -> int:
-        """Keep a change; returns its number."""
+    def append(self, change: Change) -> None:
+        """Keep a change."""
         number = self.last + 1
         change.write(self.path / "changes" / f"{number:08d}")
-        self.last = number
-        return number
+        self.last, self.pending = number, self.pending + len(change.touched)
 
-    def withdraw(self, number: int) -> None:
+    def withdraw(self, change: Change) -> None:
         """Forget the last change."""
-        shutil.rmtree(self.path / "changes" / f"{number:08d}")
-        self.last = number - 1
+        _forget(self.path / "changes" / f"{self.last:08d}")
+        self.last, self.pending = self.last - 1, self.pending - len(change.touched)
 
     def applied(self) -> None:
         """Note that the store is in step with the last change."""
         self._write_state(self.last, self.settings)
 
     def compact(self, index: GraphIndex) -> None:
-        """Take all changes into the bundle of the index, which has them."""
+        """Take all changes into the bundle of the index, which has them, where they have become many."""
+        if self.pending <= max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)):
+            return
         index.save(self.path / "graph", change=self.last)
         for number, directory in self._changes():
             if number <= self.last:
-                shutil.rmtree(directory)
+                _forget(directory)
+        self.pending = 0
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -171,7 +194,7 @@ class Folder:
                 pass
             except OSError as error:
                 raise StoreError(f"{self.path.name}: another process is changing the folder; try again") from error
-            there = max((number for number, _ in self._changes()), default=self.last)
+            there = max((number for number, _ in self._changes()), default=self._base())
             if there != self.last:
                 raise StoreError(f"{self.path.name}: another process has changed the folder; load it again")
             yield
@@ -180,6 +203,11 @@ class Folder:
         """Changes by number; what was begun and never complete is left out."""
         found = (self.path / "changes").glob("[0-9]*")
         return sorted((int(one.name), one) for one in found if (one / MANIFEST).is_file())
+
+    def _base(self) -> int:
+        """The last change in the index's bundle."""
+        content = read_document(self.path / "graph" / MANIFEST, INDEX, VERSION)["content"]
+        return _number(content.get("change")) if isinstance(content, dict) else 0
 
     def _state(self) -> dict[str, object]:
         if not (self.path / STATE).is_file():
@@ -192,6 +220,12 @@ class Folder:
 
 def _number(value: object) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _forget(directory: Path) -> None:
+    """Remove a change; without its manifest it counts as not there."""
+    (directory / MANIFEST).unlink()
+    shutil.rmtree(directory)
 
 
 def check_new(path: Path) -> None:
@@ -231,7 +265,6 @@ class Corpus:
     ) -> None:
         self._embedder, self._folder, self._store = embedder, folder, store
         self._changing = Lock()
-        self._listeners: list[Callable[[], None]] = []
         self.index = index
         self.graph = self._walk(index)
 
@@ -264,9 +297,9 @@ class Corpus:
         held = self.index.records
         return {name: held[name] for name in ids if name in held}
 
-    def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every change."""
-        self._listeners.append(listener)
+    def source(self, leg: Leg) -> LiveSource:
+        """A source over the passages that there are at every search."""
+        return LiveSource(self, leg)
 
     def reconcile(self, behind: Collection[str] = ()) -> None:
         """Bring the store in step: it gets the passages `behind` anew and those it lacks, and loses the others."""
@@ -290,7 +323,8 @@ class Corpus:
         ids : iterable of str
             Passages that leave.
         passages : iterable of mapping
-            Passages that come, with ``id``, ``title``, ``text`` and ``metadata``; in place of any with their ids.
+            Passages that come, with ``id``, ``title``, ``text``, ``metadata`` and perhaps ``given`` (see
+            :func:`fields_of`); in place of any with their ids.
         embeddings : (n, d) array_like, optional
             Theirs, for an index with embeddings.
 
@@ -301,38 +335,38 @@ class Corpus:
         StoreError
             If the store, or another process, is in the way; nothing is changed.
         """
+        if self._folder is not None and self._store is None and self._folder.settings.get("vectors"):
+            raise InvalidInputError(
+                f"{self._folder.path.name!r} keeps vectors, too: change it with a retriever that has them, not this one"
+            )
         came = tuple(passages)
         with self._changing:
             taken = [one["id"] for one in came if one["id"] in self.index.records]
             removed = tuple(dict.fromkeys([*ids, *taken]))
             vectors = None if embeddings is None or not came else np.asarray(embeddings, dtype=np.float32)
+            if not removed and not came:
+                return
             change = Change(removed, came, vectors)
             fresh = change.made_in(self.index)
             walk = self._walk(fresh)
             if self._folder is None:
                 self._follow(change, fresh)
+                self.index, self.graph = fresh, walk
             else:
                 with self._folder.changing():
-                    number = self._folder.append(change)
+                    self._folder.append(change)
                     try:
                         self._follow(change, fresh)
                     except BaseException:
-                        self._folder.withdraw(number)
+                        self._folder.withdraw(change)
                         raise
+                    self.index, self.graph = fresh, walk
                     self._folder.applied()
-                    self._compact(self._folder, fresh)
-            self.index, self.graph = fresh, walk
-        for listener in self._listeners:
-            listener()
+                    self._folder.compact(fresh)
 
-    def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> None:
+    def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
         """Write the corpus to a folder that is new or empty."""
-        Folder.create(path, self.index, settings)
-
-    def _compact(self, folder: Folder, index: GraphIndex) -> None:
-        pending = sum(len(Change.read(one).touched) for _, one in folder._changes())
-        if pending > max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)):
-            folder.compact(index)
+        return Folder.create(path, self.index, settings)
 
     def _follow(self, change: Change, fresh: GraphIndex) -> None:
         """Change the store; where that fails, restore what was there."""
@@ -349,7 +383,7 @@ class Corpus:
             try:
                 self._store.remove([one for one in came if one not in self.index.records])
                 self._write(self._store, self.index, change.removed)
-            except Exception as second:
+            except Exception as second:  # noqa: BLE001 - whatever a store raises
                 raise StoreError(
                     f"the vector store refused a change ({type(error).__name__}: {error}), and then to take it back "
                     f"({type(second).__name__}: {second}); load the folder again, which brings it in step"
@@ -365,3 +399,42 @@ class Corpus:
             raise InvalidInputError("a corpus with a vector store must have embeddings")
         if ids:
             store.write([index.records[one] for one in ids], vectors[[rows[one] for one in ids]])
+
+
+Leg = Literal["graph", "lexical", "vector"]
+
+
+class LiveSource:
+    """A source of a corpus that follows its changes.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    name : {"graph", "lexical", "vector"}
+    """
+
+    def __init__(self, corpus: Corpus, name: Leg) -> None:
+        self.corpus, self.name = corpus, name
+        self.depends_on = tuple(self._now.depends_on) if name == "graph" else ()
+
+    @property
+    def _now(self) -> Any:
+        return getattr(self.corpus, self.name)
+
+    @property
+    def graph(self) -> EntityGraph:
+        """The graph of the passages there are."""
+        return self.corpus.index.graph
+
+    def passage_ids(self) -> tuple[str, ...]:
+        """Ids of the passages there are."""
+        return self.graph.passages
+
+    def within(self, allowed: Collection[str]) -> Any:
+        """The source, as it is now, for one who may see only these passages."""
+        return self._now.within(allowed)
+
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        ranking: Ranking = self._now.search(query, limit, upstream)
+        return ranking

@@ -38,7 +38,7 @@ class _FlatSource:
     def _ranked(self, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
         limit = None if limit is None else check_count("limit", limit, minimum=1)
         ids, best = best_passages(self.graph, rows, scores[rows], limit)
-        return Ranking(self.name, ids, best, size=len(self.graph.passages), reason="" if ids else reason)
+        return Ranking(self.name, ids, best, reason="" if ids else reason)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -88,10 +88,12 @@ class GraphIndex:
         synonyms: NameSynonyms | None = None,
         weights: EdgeWeights | None = None,
         tokenizer: Tokenizer = "english",
+        progress: Callable[[Sequence[Row]], Iterable[Row]] = iter,
     ) -> GraphIndex:
         """Read a corpus and build its graph; parameters and errors as in :func:`phasegraph.graph.build_graph`.
 
-        `synonyms` is kept, with the names' embeddings, so that updates embed and compare new names only.
+        Passages are gone through as `progress`, ``tqdm`` for instance, gives them back. `synonyms` is kept, with the
+        names' embeddings, so that updates embed and compare new names only.
         """
         listed = list(check_rows("passages", passages))
         rows = read_passages(listed)
@@ -99,7 +101,7 @@ class GraphIndex:
         extract = RuleExtractor(names, titles=[title for _, title, _ in rows if title])
         known = {name: None for name, _, _ in rows}
         given = by_passage(triples, known)
-        held = _recorded(rows, listed, extract, given)
+        held = _recorded(progress(rows), listed, extract, given)
         graph = graph_from_extractions(
             list(held), chain.from_iterable(map(_extractions, held.values())),
             embeddings=embeddings, weights=weights, texts=texts_of(rows), tokenizer=tokenizer,
@@ -314,7 +316,7 @@ class _Titles:
 
 
 def _recorded(
-    rows: Sequence[Row], listed: Sequence[Any], extract: RuleExtractor, given: Mapping[str, tuple[Extraction, ...]]
+    rows: Iterable[Row], listed: Sequence[Any], extract: RuleExtractor, given: Mapping[str, tuple[Extraction, ...]]
 ) -> dict[str, PassageRecord]:
     """The records of passages; `listed` are these as they were given, with their metadata."""
     held = {}

@@ -15,6 +15,8 @@ from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.entity_graph import Extraction
 from phasegraph.graph.storage import offsets
 
+MOST_READ = 20_000
+"""Packed records that are kept when they were read."""
 _FIELDS = ("entities", "triples", "titles", "lead")
 
 
@@ -101,6 +103,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         retitled: frozenset[str] | None = None,
     ) -> None:
         self._ids, self._held, self._packed = ids, held, packed
+        self._read: dict[str, PassageRecord] = {}
         self.retitled = _retitled(held.values()) if retitled is None else retitled
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,8 +113,13 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def __getitem__(self, name: str) -> PassageRecord:
         if name not in self._ids:
             raise KeyError(name)
-        held = self._held.get(name)
-        return self._parsed(name) if held is None else held
+        held = self._held.get(name) or self._read.get(name)
+        if held is None:
+            held = self._parsed(name)
+            if len(self._read) >= MOST_READ:
+                self._read.clear()
+            self._read[name] = held
+        return held
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._ids)

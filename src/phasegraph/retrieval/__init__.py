@@ -6,6 +6,7 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 
 from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
 from phasegraph.retrieval.engine import (
+    PIPELINE,
     Accept,
     Calibrating,
     FirstAnswers,
@@ -43,6 +44,7 @@ from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.protocol import AnySource, MalformedAnswerError, Upstream, asearch_of, search_of
 
 __all__ = [
+    "PIPELINE",
     "SCORE_KEYS",
     "Accept",
     "AnySource",

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from time import monotonic
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
@@ -458,6 +459,9 @@ def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
     return tuple(sorted(wanted))
 
 
+PIPELINE = "pipeline.json"
+
+
 class Calibrating:
     """Part of a retriever that has an engine: calibrating it, saving and loading what was fitted.
 
@@ -518,10 +522,13 @@ class Calibrating:
         return self._engine.pipeline
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted pipeline, weights and number of results included, to one JSON file."""
-        self._engine.pipeline.save(path)
+        """Write the fitted pipeline, weights and number of results included, to one JSON file.
 
-    def load(self, path: str | os.PathLike[str]) -> Self:
+        Into the folder of a retriever that has one, it is taken when that is loaded.
+        """
+        self._engine.pipeline.save(Path(path) / PIPELINE if Path(path).is_dir() else path)
+
+    def load_pipeline(self, path: str | os.PathLike[str]) -> Self:
         """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer.
 
         What the constructor was given (weights, number of results, `accept`, `selection`) wins over the file.
@@ -620,7 +627,9 @@ def fit_calibrators(
     return fitted
 
 
-def with_progress(queries: Iterable[Item], /, show: bool | None, *, label: str = "calibrate") -> Iterable[Item]:
+def with_progress(
+    queries: Iterable[Item], /, show: bool | None, *, label: str = "calibrate", unit: str = "query"
+) -> Iterable[Item]:
     """`queries`, with a bar while they are gone through, if `show` and standard error is a terminal with tqdm."""
     if not show or not sys.stderr.isatty():
         return queries
@@ -628,7 +637,7 @@ def with_progress(queries: Iterable[Item], /, show: bool | None, *, label: str =
         from tqdm import tqdm
     except ImportError:
         return queries
-    return cast("Iterable[Item]", tqdm(queries, desc=label, unit="query"))
+    return cast("Iterable[Item]", tqdm(queries, desc=label, unit=unit))
 
 
 def calibration_queries(

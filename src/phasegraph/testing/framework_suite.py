@@ -396,14 +396,14 @@ class FrameworkSuite:
         assert ids_of(self.ask(again, "fruit")) == FRUIT[:3]
         kept = FusionPipeline(k=6, accept=AcceptancePolicy({"vector": 0.45}), weights={"vector": 2.0})
         kept.save(file)
-        assert self.retriever(vector=self.fruit).load(file).fitted_pipeline == kept
+        assert self.retriever(vector=self.fruit).load_pipeline(file).fitted_pipeline == kept
 
     def test_what_the_constructor_was_given_wins_over_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "pipeline.json"
         policy = AcceptancePolicy({"vector": 0.45})
         FusionPipeline(k=6, accept=policy, selection=SelectionPolicy("top"), weights={"vector": 2.0}).save(file)
         own: dict[str, Any] = {"accept": {"vector": 0.65}, "selection": "legacy_entropy", "weights": {"vector": 1}}
-        fitted = self.retriever(vector=self.fruit, k=3, **own).load(file).fitted_pipeline
+        fitted = self.retriever(vector=self.fruit, k=3, **own).load_pipeline(file).fitted_pipeline
         assert fitted.accept == AcceptancePolicy({"vector": 0.65})
         assert fitted.selection == SelectionPolicy("legacy_entropy")
         assert (fitted.k, dict(fitted.weights)) == (3, {"vector": 1.0})
@@ -430,7 +430,7 @@ class FrameworkSuite:
             self.retriever(vector=self.fruit, pipeline=pipeline)
         pipeline.save(tmp_path / "pipeline.json")
         with pytest.raises(InvalidInputError, match=f"{field}.*grph"):
-            self.retriever(vector=self.fruit).load(tmp_path / "pipeline.json")
+            self.retriever(vector=self.fruit).load_pipeline(tmp_path / "pipeline.json")
 
     # Calibrating, saving and loading.
 
@@ -446,12 +446,12 @@ class FrameworkSuite:
         assert retriever.fitted_pipeline.calibrators["vector"].fraction == 1.0
         retriever.save(file)
         again = self.retriever(vector=store, retrievers=ranked, pipeline=file, **self.shown)
-        loaded = self.retriever(vector=store, retrievers=ranked, **self.shown).load(file)
+        loaded = self.retriever(vector=store, retrievers=ranked, **self.shown).load_pipeline(file)
         assert again.fitted_pipeline.k == loaded.fitted_pipeline.k == 4
         assert self.ask(again, "p1") == self.ask(loaded, "p1") == self.ask(retriever, "p1")
         assert self.ask(self.retriever(vector=store, strict=True, pipeline=again.fitted_pipeline), "p1")
         file.write_text("{}", encoding="utf-8")
-        for damaged in (loaded.load, lambda path: self.retriever(vector=store, pipeline=path)):
+        for damaged in (loaded.load_pipeline, lambda path: self.retriever(vector=store, pipeline=path)):
             with pytest.raises(IntegrityError, match=r"fitted\.json"):
                 damaged(file)
 

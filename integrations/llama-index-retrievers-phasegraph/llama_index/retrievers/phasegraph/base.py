@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from llama_index.core import VectorStoreIndex
+from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.callbacks.base import CallbackManager
-from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, QueryType
+from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle, QueryType
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
-from llama_index.retrievers.phasegraph.conversion import access_of, check_key, nodes_of
+from llama_index.retrievers.phasegraph.conversion import access_of, check_key, held_by_id, nodes_of
+from llama_index.retrievers.phasegraph.corpus import CorpusNodes, KeptNodes, built, folder_settings, opened
+from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.filters import check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
-from phasegraph import FusionPipeline, InvalidInputError, Result
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, MissingDependencyError, Result
 from phasegraph.retrieval import (
+    PIPELINE,
     Accept,
     Calibrating,
     FusionEngine,
@@ -31,6 +37,9 @@ from phasegraph.retrieval import (
     parameters_of,
     unexpected_argument,
 )
+
+if TYPE_CHECKING:
+    import phasegraph.graph
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -49,7 +58,7 @@ def checked_query(query: object) -> QueryBundle:
     return QueryBundle(check_query(query))
 
 
-class CalibratedFusionRetriever(Calibrating, OwnRetriever):
+class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
     """Any retrievers, fused by calibrated scores.
 
     Parameters
@@ -150,8 +159,136 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
         self._metadata_key = check_key("metadata_key", metadata_key)
+        self._filters, self._whole = filters, self._by_name
         if filters is not None:
             self._by_name = self.within(filters)._by_name
+
+    @classmethod
+    def from_nodes(
+        cls,
+        nodes: Iterable[BaseNode],
+        embed_model: BaseEmbedding,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        gazetteer: Iterable[str] = (),
+        tokenizer: Any = "english",
+        title_key: str = "title",
+        progress: bool = True,
+        **fields: Any,
+    ) -> Self:
+        """Make vectors, an entity graph and a word index of nodes, and a retriever of the three.
+
+        Parameters
+        ----------
+        nodes : iterable of BaseNode
+        embed_model : BaseEmbedding
+            Embeds every node that carries no embedding, once, and each query.
+        path : path, optional
+            A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
+            (``phasegraph[folder]``, ``llama-index-vector-stores-chroma``). :meth:`load` opens it again. Without, all is
+            in memory, and vectors are compared exactly.
+        extractions, gazetteer, tokenizer, title_key
+            As for :meth:`EntityGraphRetriever.from_nodes`.
+        progress : bool, default True
+            Show bars for many nodes, where standard error is a terminal.
+        **fields
+            The other arguments of the retriever; `retrievers` beside ``lexical``.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no node, one has no text, an id repeats, or `path` holds files.
+        MissingDependencyError
+            If `path` is given and Chroma is not installed.
+
+        Examples
+        --------
+        >>> from llama_index.core import MockEmbedding
+        >>> from llama_index.core.schema import TextNode
+        >>> nodes = [TextNode(text="Ada met Bo.", id_="a"), TextNode(text="Cy sang.", id_="b")]
+        >>> retriever = CalibratedFusionRetriever.from_nodes(nodes, MockEmbedding(embed_dim=8))
+        >>> retriever.add_nodes([TextNode(text="Bo danced with Cy.", id_="c")])
+        ['c']
+        >>> retriever.delete(["b"])
+        >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
+        ['a', 'c']
+        """
+        if not isinstance(embed_model, BaseEmbedding):
+            raise InvalidTypeError(f"embed_model must be a model of LlamaIndex's; got {type(embed_model).__name__}")
+        if path is not None:
+            from phasegraph.graph import check_new
+
+            check_new(Path(path))
+            chroma_class()
+        corpus = built(
+            held_by_id(nodes), embed_model, title_key=title_key, triples=extractions, gazetteer=gazetteer,
+            tokenizer=tokenizer, progress=progress,
+        )  # fmt: skip
+        if path is None:
+            return cls._over(corpus, embed_model, title_key, fields)
+        corpus.save(path, folder_settings(title_key, vectors=True))
+        return cls.load(path, embed_model, **fields)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, **fields: Any) -> Self:
+        """Open a folder that :meth:`from_nodes` made, as it was after the last change.
+
+        Parameters
+        ----------
+        path : path
+        embed_model : BaseEmbedding
+            The model that the nodes were embedded with.
+        **fields
+            The other arguments of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
+            `pipeline`, `weights`, `accept` or `selection` are given.
+
+        Raises
+        ------
+        IntegrityError
+            If the folder is damaged, foreign or newer.
+        InvalidInputError
+            If it was made for another framework, or without vectors.
+        """
+        chroma = chroma_class()
+        corpus, title_key, vectors = opened(path, embed_model, vectors=True)
+        index = VectorStoreIndex.from_vector_store(
+            chroma(chroma_collection=vectors.collection), embed_model=embed_model
+        )
+        if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
+            fields = {**fields, "pipeline": Path(path) / PIPELINE}
+        return cls._over(corpus, embed_model, title_key, fields, index)
+
+    @classmethod
+    def _over(
+        cls,
+        corpus: phasegraph.graph.Corpus,
+        embed_model: BaseEmbedding | None,
+        title_key: str,
+        fields: Mapping[str, Any],
+        index: Any = None,
+    ) -> Self:
+        """The retriever of a corpus, its vectors in `index` or compared in memory."""
+        nodes = CorpusNodes(corpus)
+        names: tuple[Any, ...] = ("graph", "lexical") if index is not None else ("graph", "lexical", "vector")
+        legs: dict[str, Any] = {
+            name: EntityGraphRetriever(corpus.source(name), nodes, embed_model=embed_model) for name in names
+        }
+        if index is not None:
+            legs["vector"] = index
+        others = fields.get("retrievers") or {}
+        if not isinstance(others, Mapping):
+            raise InvalidTypeError("retrievers must be a mapping of names beside a corpus of one's own")
+        legs |= others
+        vector, graph = legs.pop("vector"), legs.pop("graph")
+        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": legs})
+        made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
+        return made
+
+    def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
+        if self._filters is not None:
+            self._by_name = self._whole
+            self._by_name = self.within(self._filters)._by_name
 
     @property
     def similarity_top_k(self) -> int:
@@ -253,6 +390,17 @@ class CalibratedFusionRetriever(Calibrating, OwnRetriever):
 
     def _wanted(self, k: int | None) -> int | None:
         return _count("k", k) if self.exchange is None else self.exchange.limit
+
+
+def chroma_class() -> Any:
+    """LlamaIndex's class over Chroma; MissingDependencyError where it is not installed."""
+    try:
+        from llama_index.vector_stores.chroma import ChromaVectorStore
+    except ImportError as error:
+        raise MissingDependencyError(
+            "path= keeps vectors in Chroma; pip install 'phasegraph[folder]' llama-index-vector-stores-chroma"
+        ) from error
+    return ChromaVectorStore
 
 
 def _count(name: str, value: int | None) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id
+from llama_index.retrievers.phasegraph.corpus import CorpusNodes, KeptNodes, built, folder_settings, opened
 from llama_index.retrievers.phasegraph.filters import allowed_ids, check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 _SEED_HITS = 50
 
 
-class EntityGraphRetriever(OwnRetriever):
+class EntityGraphRetriever(KeptNodes, OwnRetriever):
     """Passages by personalised PageRank over an entity graph, with the path to each of them.
 
     Parameters
@@ -102,7 +104,7 @@ class EntityGraphRetriever(OwnRetriever):
         for name in unknown:
             raise unexpected_argument(name, parameters_of(EntityGraphRetriever) - {"unknown"})
         super().__init__(callback_manager)
-        embedder = Embedder.of(embed_model)
+        embedder, self._embed_model = Embedder.of(embed_model), embed_model
         source = graph
         if isinstance(graph, EntityGraph):
             source = GraphSource(graph, embedder=None if embedder is None else embedder.query)
@@ -135,9 +137,10 @@ class EntityGraphRetriever(OwnRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        progress: bool = True,
         **fields: Any,
     ) -> Self:
-        """Build the graph from nodes.
+        """Build the graph from nodes, which can be added to and deleted from later.
 
         Parameters
         ----------
@@ -148,23 +151,66 @@ class EntityGraphRetriever(OwnRetriever):
             The passages' embeddings.
         extractions, extractor, gazetteer
             ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for a property graph
-            of the framework see :func:`read_property_graph`.
+            of the framework see :func:`read_property_graph`. What an `extractor` of yours built is not changed later.
         tokenizer : {"english", "german", "plain"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
+        progress : bool, default True
+            Show bars for many nodes, where standard error is a terminal.
         **fields
             The other arguments of the retriever.
         """
         from phasegraph.graph import graph_of_documents
 
         held, embedder = held_by_id(nodes), Embedder.of(embed_model)
+        if extractor is None:
+            corpus = built(
+                held, embed_model, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+                tokenizer=tokenizer, progress=progress,
+            )  # fmt: skip
+            return cls._over(corpus, embed_model, title_key, fields)
         graph = graph_of_documents(
             ((name, node.metadata, node.get_content()) for name, node in held.items()),
             title_key=title_key, embed=None if embedder is None else embedder.texts, vectors=vectors,
             triples=extractions, extractor=extractor, gazetteer=gazetteer, tokenizer=tokenizer,
         )  # fmt: skip
         return cls(graph, held, embed_model=embed_model, **fields)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], embed_model: BaseEmbedding | None = None, **fields: Any) -> Self:
+        """Open a folder that :meth:`save`, or ``CalibratedFusionRetriever.from_nodes``, made.
+
+        Parameters
+        ----------
+        path : path
+        embed_model : BaseEmbedding, optional
+            The model that the passages were embedded with.
+        **fields
+            The other arguments of the retriever.
+
+        Raises
+        ------
+        IntegrityError
+            If the folder is damaged, foreign or newer.
+        InvalidInputError
+            If it was made for another framework.
+        """
+        corpus, title_key, _ = opened(path, embed_model, vectors=False)
+        return cls._over(corpus, embed_model, title_key, fields)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write graph and nodes to a folder that is new or empty; the tokenizer must be one with a name."""
+        self._changing().save(path, folder_settings(self._title_key, vectors=False))
+
+    @classmethod
+    def _over(
+        cls, corpus: phasegraph.graph.Corpus, embed_model: BaseEmbedding | None, title_key: str,
+        fields: Mapping[str, Any],
+    ) -> Self:  # fmt: skip
+        made = cls(corpus.source("graph"), **{"nodes": CorpusNodes(corpus), "embed_model": embed_model, **fields})
+        made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
+        return made
 
     @classmethod
     def from_neo4j(

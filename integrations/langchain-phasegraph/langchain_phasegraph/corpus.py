@@ -1,0 +1,215 @@
+"""Retrievers over documents of one's own, which come and go in every source at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+
+import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.retrieval import corpus_ids, in_thread, with_progress
+
+if TYPE_CHECKING:
+    import phasegraph.graph
+
+FRAMEWORK = "langchain"
+_BATCH = 256
+_MOST_KEPT = 20_000
+
+
+def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
+    """Documents by id, the first of those that have the same text and no id of their own."""
+    listed, held = list(documents), dict[str, Document]()
+    wrong = next((one for one in listed if not isinstance(one, Document)), None)
+    if wrong is not None:
+        raise InvalidTypeError(f"documents must hold documents; got {type(wrong).__name__}")
+    ids = corpus_ids(((one.id, one.metadata, one.page_content) for one in listed), "documents")
+    for name, document in zip(ids, listed, strict=True):
+        held.setdefault(name, document)
+    return held
+
+
+def passages_of(
+    held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Documents as passages of the core, with the extractions handed over."""
+    return [
+        {
+            "id": name,
+            "title": str(one.metadata.get(title_key) or ""),
+            "text": one.page_content,
+            "metadata": one.metadata,
+            "given": [] if given is None else given.get(name, []),
+        }
+        for name, one in held.items()
+    ]
+
+
+def embedded(embeddings: Embeddings | None, texts: Sequence[str], progress: bool | None) -> list[list[float]] | None:
+    """The texts' embeddings, with a bar where there are many."""
+    if embeddings is None:
+        return None
+    starts = range(0, len(texts), _BATCH)
+    shown = with_progress(starts, progress if len(starts) > 1 else False, label="embed", unit="batch")
+    return [vector for first in shown for vector in embeddings.embed_documents(list(texts[first : first + _BATCH]))]
+
+
+def built(
+    held: Mapping[str, Document],
+    embeddings: Embeddings | None,
+    *,
+    title_key: str,
+    vectors: Any = None,
+    triples: Any = None,
+    gazetteer: Iterable[str] = (),
+    tokenizer: Any = "english",
+    progress: bool | None = True,
+) -> phasegraph.graph.Corpus:
+    """A corpus of documents, in memory."""
+    from phasegraph.graph import Corpus, GraphIndex
+
+    passages = passages_of(held, title_key)
+    if vectors is None:
+        vectors = embedded(embeddings, [one["text"] for one in passages], progress)
+    many = progress if len(passages) > _BATCH else False
+    index = GraphIndex.build(
+        passages, triples=triples, embeddings=vectors, gazetteer=gazetteer, tokenizer=tokenizer,
+        progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
+    )  # fmt: skip
+    return Corpus(index, None if embeddings is None else embeddings.embed_query)
+
+
+def described(record: phasegraph.graph.PassageRecord) -> tuple[str, Mapping[str, Any]]:
+    """Text and metadata to keep beside a passage's vector."""
+    return record.text, record.metadata
+
+
+class CorpusDocuments:
+    """The documents of a corpus by their ids, some of them kept."""
+
+    def __init__(self, corpus: phasegraph.graph.Corpus) -> None:
+        self.corpus = corpus
+        self._kept: dict[str, tuple[object, Document]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CorpusDocuments, (self.corpus,)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.corpus)} documents>"
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The documents that there are."""
+        found = {}
+        for name, record in self.corpus.records(ids).items():
+            metadata, document = self._kept.get(name, (None, None))
+            if document is None or metadata is not record.metadata:
+                document = Document(record.text, id=name, metadata=dict(record.metadata))
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                self._kept[name] = record.metadata, document
+            found[name] = document
+        return found
+
+
+class KeptDocuments:
+    """Part of a retriever that was made of documents, or opened from a folder: they come and go."""
+
+    if TYPE_CHECKING:  # of the model; a value here would hide it
+        _corpus: phasegraph.graph.Corpus | None
+        _title_key: str
+        _embeds: Embeddings | None
+
+    def add_documents(
+        self,
+        documents: Iterable[Document],
+        *,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        progress: bool | None = True,
+    ) -> list[str]:
+        """Add documents to every source at once; one with the id of a document that is there takes its place.
+
+        Parameters
+        ----------
+        documents : iterable of Document
+            Their ids are read as by ``from_documents``.
+        extractions : optional
+            Triples, as for ``from_documents``.
+        progress : bool, default True
+            Show a bar for many documents, where standard error is a terminal and tqdm is installed.
+
+        Returns
+        -------
+        list of str
+            The documents' ids.
+
+        Raises
+        ------
+        InvalidInputError
+            If the retriever was made of other retrievers, an id repeats, or a document has no text.
+        StoreError
+            If the folder or its vectors cannot be changed. Nothing is changed then.
+        """
+        from phasegraph.graph import fields_of
+
+        corpus, held = self._changing(), held_by_id(documents)
+        passages = passages_of(held, self._title_key, fields_of(extractions, held))
+        vectors = None
+        if corpus.index.graph.embeddings is not None:
+            vectors = embedded(self._embeds, [one["text"] for one in passages], progress)
+        corpus.replace((), passages, vectors)
+        self._changed(corpus)
+        return list(held)
+
+    async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
+        """As :meth:`add_documents`, without blocking the event loop."""
+        ids: list[str] = await in_thread(lambda given: self.add_documents(given, **options), documents)
+        return ids
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete documents from every source at once.
+
+        Raises
+        ------
+        InvalidInputError
+            If an id is not there, or no document would stay; nothing is deleted then.
+        """
+        corpus = self._changing()
+        corpus.replace(ids)
+        self._changed(corpus)
+
+    async def adelete(self, ids: Sequence[str]) -> None:
+        """As :meth:`delete`, without blocking the event loop."""
+        await in_thread(self.delete, ids)
+
+    def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
+        """What a retriever has to renew."""
+
+    def _changing(self) -> phasegraph.graph.Corpus:
+        if self._corpus is None:
+            raise InvalidInputError(
+                f"this {type(self).__name__} was made of sources of yours: change those. One made by from_documents, "
+                "from_vectorstore or load changes its own"
+            )
+        return self._corpus
+
+
+def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
+    """What a folder is to be opened with."""
+    return {"framework": FRAMEWORK, "title_key": title_key, "vectors": vectors}
+
+
+def opened(
+    path: str | os.PathLike[str], embeddings: Embeddings | None, *, vectors: bool
+) -> tuple[phasegraph.graph.Corpus, str, Any]:
+    """The corpus of a folder, its title key, and its Chroma collection where it has vectors that are wanted."""
+    from phasegraph.graph import open_folder
+
+    embed = None if embeddings is None else embeddings.embed_query
+    return open_folder(path, FRAMEWORK, embed, described if vectors else None)

@@ -1,0 +1,199 @@
+"""Retrievers over nodes of one's own, which come and go in every source at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_index.core.base.embeddings.base import BaseEmbedding
+from llama_index.core.indices.utils import embed_nodes
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+
+import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+from llama_index.retrievers.phasegraph.conversion import Embedder, held_by_id
+from phasegraph import InvalidInputError
+from phasegraph.retrieval import in_thread, with_progress
+
+if TYPE_CHECKING:
+    import phasegraph.graph
+
+FRAMEWORK = "llama_index"
+_MANY, _MOST_KEPT = 256, 20_000
+
+
+def passages_of(
+    held: Mapping[str, BaseNode], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
+) -> list[dict[str, Any]]:
+    """Nodes as passages of the core, with the extractions handed over; the metadata hold what else a node has."""
+    return [
+        {
+            "id": name,
+            "title": str(node.metadata.get(title_key) or ""),
+            "text": node.get_content(),
+            "metadata": node_to_metadata_dict(node, remove_text=True, flat_metadata=False),
+            "given": [] if given is None else given.get(name, []),
+        }
+        for name, node in held.items()
+    ]
+
+
+def embedded(embed_model: BaseEmbedding | None, held: Mapping[str, BaseNode], progress: bool) -> Any:
+    """The nodes' embeddings: those that they carry, else the model's, of what the framework embeds of a node."""
+    if embed_model is None:
+        return None
+    found = embed_nodes(list(held.values()), embed_model, show_progress=progress and len(held) > _MANY)
+    return [found[node.node_id] for node in held.values()]
+
+
+def built(
+    held: Mapping[str, BaseNode],
+    embed_model: BaseEmbedding | None,
+    *,
+    title_key: str,
+    vectors: Any = None,
+    triples: Any = None,
+    gazetteer: Iterable[str] = (),
+    tokenizer: Any = "english",
+    progress: bool = True,
+) -> phasegraph.graph.Corpus:
+    """A corpus of nodes, in memory."""
+    from phasegraph.graph import Corpus, GraphIndex
+
+    embedder = Embedder.of(embed_model)
+    index = GraphIndex.build(
+        passages_of(held, title_key), triples=triples,
+        embeddings=embedded(embed_model, held, progress) if vectors is None else vectors,
+        gazetteer=gazetteer, tokenizer=tokenizer,
+        progress=lambda rows: with_progress(rows, progress and len(held) > _MANY, label="index", unit="passage"),
+    )  # fmt: skip
+    return Corpus(index, None if embedder is None else embedder.query)
+
+
+def described(record: phasegraph.graph.PassageRecord) -> tuple[str, Mapping[str, Any]]:
+    """Text and metadata to keep beside a passage's vector."""
+    return record.text, record.metadata
+
+
+class CorpusNodes:
+    """The nodes of a corpus by their ids, some of them kept."""
+
+    def __init__(self, corpus: phasegraph.graph.Corpus) -> None:
+        self.corpus = corpus
+        self._kept: dict[str, tuple[object, BaseNode]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CorpusNodes, (self.corpus,)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.corpus)} nodes>"
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
+        """The nodes that there are."""
+        found = {}
+        for name, record in self.corpus.records(ids).items():
+            metadata, node = self._kept.get(name, (None, None))
+            if node is None or metadata is not record.metadata:
+                node = metadata_dict_to_node(dict(record.metadata), text=record.text)
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                self._kept[name] = record.metadata, node
+            found[name] = node
+        return found
+
+
+class KeptNodes:
+    """Part of a retriever that was made of nodes, or opened from a folder: they come and go."""
+
+    _corpus: phasegraph.graph.Corpus | None = None
+    _title_key: str = "title"
+    _embeds: BaseEmbedding | None = None
+
+    def add_nodes(
+        self,
+        nodes: Iterable[BaseNode],
+        *,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        progress: bool = True,
+    ) -> list[str]:
+        """Add nodes to every source at once; one with the id of a node that is there takes its place.
+
+        Parameters
+        ----------
+        nodes : iterable of BaseNode
+        extractions : optional
+            Triples, as for ``from_nodes``.
+        progress : bool, default True
+            Show a bar for many nodes, where standard error is a terminal.
+
+        Returns
+        -------
+        list of str
+            The nodes' ids.
+
+        Raises
+        ------
+        InvalidInputError
+            If the retriever was made of other retrievers, an id repeats, or a node has no text.
+        StoreError
+            If the folder or its vectors cannot be changed. Nothing is changed then.
+        """
+        from phasegraph.graph import fields_of
+
+        corpus, held = self._changing(), held_by_id(nodes)
+        passages = passages_of(held, self._title_key, fields_of(extractions, held))
+        has_vectors = corpus.index.graph.embeddings is not None
+        corpus.replace((), passages, embedded(self._embeds, held, progress) if has_vectors else None)
+        self._changed(corpus)
+        return list(held)
+
+    async def aadd_nodes(self, nodes: Iterable[BaseNode], **options: Any) -> list[str]:
+        """As :meth:`add_nodes`, without blocking the event loop."""
+        ids: list[str] = await in_thread(lambda given: self.add_nodes(given, **options), nodes)
+        return ids
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete nodes from every source at once.
+
+        Raises
+        ------
+        InvalidInputError
+            If an id is not there, or no node would stay; nothing is deleted then.
+        """
+        corpus = self._changing()
+        corpus.replace(ids)
+        self._changed(corpus)
+
+    async def adelete(self, ids: Sequence[str]) -> None:
+        """As :meth:`delete`, without blocking the event loop."""
+        await in_thread(self.delete, ids)
+
+    def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
+        """What a retriever has to renew."""
+
+    def _changing(self) -> phasegraph.graph.Corpus:
+        if self._corpus is None:
+            raise InvalidInputError(
+                f"this {type(self).__name__} was made of sources of yours: change those. One made by from_nodes, "
+                "from_index or load changes its own"
+            )
+        return self._corpus
+
+
+def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
+    """What a folder is to be opened with."""
+    return {"framework": FRAMEWORK, "title_key": title_key, "vectors": vectors}
+
+
+def opened(
+    path: str | os.PathLike[str], embed_model: BaseEmbedding | None, *, vectors: bool
+) -> tuple[phasegraph.graph.Corpus, str, Any]:
+    """The corpus of a folder, its title key, and its Chroma collection where it has vectors that are wanted."""
+    from phasegraph.graph import open_folder
+
+    embedder = Embedder.of(embed_model)
+    return open_folder(path, FRAMEWORK, None if embedder is None else embedder.query, described if vectors else None)

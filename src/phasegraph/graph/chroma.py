@@ -1,0 +1,101 @@
+"""Opening a folder, and its vectors: a Chroma collection, which both frameworks' own classes read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from phasegraph._typing import Float32Array
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.graph.corpus import Corpus, Folder
+from phasegraph.graph.records import PassageRecord
+from phasegraph.graph.source import Embedder
+
+COLLECTION = "passages"
+Described = Callable[[PassageRecord], tuple[str, Mapping[str, Any]]]
+
+
+class ChromaVectors:
+    """A persistent Chroma collection of cosines, kept by passage id.
+
+    Parameters
+    ----------
+    path : path
+        Made if missing.
+    described : callable
+        ``described(record) -> (text, metadata)``: what is kept beside a passage's vector. Of the metadata, what Chroma
+        can hold and filter by: text, numbers and booleans.
+
+    Raises
+    ------
+    MissingDependencyError
+        If chromadb is not installed.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], described: Described) -> None:
+        try:
+            import chromadb
+            from chromadb.config import Settings
+        except ImportError as error:
+            raise MissingDependencyError("path= keeps vectors in Chroma; pip install 'phasegraph[folder]'") from error
+        self.client = chromadb.PersistentClient(os.fspath(path), settings=Settings(anonymized_telemetry=False))
+        self.collection: Any = self.client.get_or_create_collection(
+            COLLECTION, configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
+        )
+        self._described = described
+
+    def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
+        """Keep these passages, in place of any with their ids."""
+        self.remove([one.id for one in records])
+        for first, last in self._batches(len(records)):
+            batch = records[first:last]
+            texts, metadata = zip(*map(self._described, batch), strict=True)
+            self.collection.add(
+                ids=[one.id for one in batch],
+                embeddings=vectors[first:last],
+                documents=list(texts),
+                metadatas=[_flat(one) or None for one in metadata],
+            )
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Forget passages; ids that are not there are passed over."""
+        for first, last in self._batches(len(ids)):
+            self.collection.delete(ids=list(ids[first:last]))
+
+    def ids(self) -> frozenset[str]:
+        """Ids of the passages there are."""
+        return frozenset(self.collection.get(include=[])["ids"])
+
+    def _batches(self, count: int) -> list[tuple[int, int]]:
+        most = self.client.get_max_batch_size()
+        return [(first, min(first + most, count)) for first in range(0, count, most)]
+
+
+def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in metadata.items() if isinstance(value, str | int | float)}
+
+
+def open_folder(
+    path: str | os.PathLike[str], framework: str, embedder: Embedder | None, described: Described | None
+) -> tuple[Corpus, str, ChromaVectors | None]:
+    """The corpus of a folder, its title key, and its vectors where they are wanted (`described` is given).
+
+    Raises
+    ------
+    InvalidInputError
+        If the folder was made for another framework, or lacks what is wanted.
+    IntegrityError
+        If it is damaged, foreign or newer.
+    """
+    folder = Folder(path)
+    settings = folder.settings
+    if settings.get("framework") != framework:
+        raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
+    if described is not None and not settings.get("vectors"):
+        raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
+    vectors = None if described is None else ChromaVectors(folder.path / "vectors", described)
+    index, behind = folder.load()
+    corpus = Corpus(index, embedder, folder=folder, store=vectors)
+    corpus.reconcile(behind)
+    return corpus, str(settings.get("title_key", "title")), vectors
