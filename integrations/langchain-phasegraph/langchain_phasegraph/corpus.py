@@ -68,8 +68,9 @@ def built(
     gazetteer: Iterable[str] = (),
     tokenizer: Any = "english",
     progress: bool | None = True,
+    store: Any = None,
 ) -> phasegraph.graph.Corpus:
-    """A corpus of documents, in memory."""
+    """A corpus of documents, in memory, with their vectors in a store if there is one."""
     from phasegraph.graph import Corpus, GraphIndex
 
     passages = passages_of(held, title_key)
@@ -80,7 +81,7 @@ def built(
         passages, triples=triples, embeddings=vectors, gazetteer=gazetteer, tokenizer=tokenizer,
         progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
     )  # fmt: skip
-    return Corpus(index, None if embeddings is None else embeddings.embed_query)
+    return Corpus(index, None if embeddings is None else embeddings.embed_query, store=store)
 
 
 def described(record: phasegraph.graph.PassageRecord) -> tuple[str, Mapping[str, Any]]:

@@ -241,6 +241,46 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         return cls._over(corpus, embeddings, title_key, fields, store)
 
     @classmethod
+    def from_vectorstore(
+        cls,
+        vectorstore: VectorStore,
+        *,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        gazetteer: Iterable[str] = (),
+        tokenizer: Any = "english",
+        title_key: str = "title",
+        progress: bool | None = True,
+        **fields: Any,
+    ) -> Self:
+        """Build the graph and the word index over what a vector store holds, under its ids, beside the store itself.
+
+        Parameters
+        ----------
+        vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
+            Its texts, metadata and vectors are read once, none is embedded again. :meth:`add_documents` and
+            :meth:`delete` change it too; it embeds by itself what is added.
+        extractions, gazetteer, tokenizer, title_key, progress, **fields
+            As for :meth:`from_documents`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
+            ``EntityGraphRetriever.load(folder)`` beside the store again.
+
+        Raises
+        ------
+        InvalidInputError
+            If the store is of another class, or empty.
+        """
+        from langchain_phasegraph.contents import StoreVectors, contents_of
+        from phasegraph.graph import check_kind
+
+        check_kind("vectorstore", vectorstore, VectorStore)
+        held, vectors = contents_of(vectorstore)
+        embeddings = vectorstore.embeddings
+        corpus = built(
+            held, embeddings, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+            tokenizer=tokenizer, progress=progress, store=StoreVectors(vectorstore),
+        )  # fmt: skip
+        return cls._over(corpus, embeddings, title_key, fields, vectorstore)
+
+    @classmethod
     def _over(
         cls,
         corpus: phasegraph.graph.Corpus,

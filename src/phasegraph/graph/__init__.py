@@ -11,12 +11,14 @@ from phasegraph.graph.corpus import Corpus as Corpus
 from phasegraph.graph.corpus import check_new as check_new
 from phasegraph.graph.corpus import fields_of as fields_of
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
+from phasegraph.graph.entity_graph import check_kind as check_kind
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.linking import FactIndex, LinkSettings
 from phasegraph.graph.records import PassageRecord as PassageRecord
+from phasegraph.graph.records import check_plain as check_plain
 from phasegraph.graph.rules import RuleExtractor
 from phasegraph.graph.source import GraphSource, WalkSettings
 from phasegraph.graph.source import not_a_graph as not_a_graph

@@ -44,8 +44,8 @@ FEWEST_CHANGED = 1000
 class VectorStore(Protocol):
     """Where a framework keeps the passages' vectors."""
 
-    def write(self, records: Sequence[PassageRecord], vectors: Float32Array, /) -> None:
-        """Keep these passages, in place of any with their ids."""
+    def write(self, records: Sequence[PassageRecord], vectors: Any, /) -> None:
+        """Keep these passages, in place of any with their ids; `vectors` are theirs, None where the index has none."""
         ...
 
     def remove(self, ids: Sequence[str], /) -> None:
@@ -395,10 +395,9 @@ class Corpus:
     @staticmethod
     def _write(store: VectorStore, index: GraphIndex, ids: Sequence[str]) -> None:
         vectors, rows = index.graph.embeddings, index.graph.passage_rows
-        if vectors is None:
-            raise InvalidInputError("a corpus with a vector store must have embeddings")
         if ids:
-            store.write([index.records[one] for one in ids], vectors[[rows[one] for one in ids]])
+            known = None if vectors is None else vectors[[rows[one] for one in ids]]
+            store.write([index.records[one] for one in ids], known)
 
 
 Leg = Literal["graph", "lexical", "vector"]

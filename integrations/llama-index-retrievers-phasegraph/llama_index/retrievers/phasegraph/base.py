@@ -16,7 +16,15 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
 from llama_index.retrievers.phasegraph.conversion import access_of, check_key, held_by_id, nodes_of
-from llama_index.retrievers.phasegraph.corpus import CorpusNodes, KeptNodes, built, folder_settings, opened
+from llama_index.retrievers.phasegraph.corpus import (
+    CorpusNodes,
+    IndexVectors,
+    KeptNodes,
+    built,
+    contents_of,
+    folder_settings,
+    opened,
+)
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.filters import check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
@@ -260,6 +268,44 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         return cls._over(corpus, embed_model, title_key, fields, index)
 
     @classmethod
+    def from_index(
+        cls,
+        index: VectorStoreIndex,
+        *,
+        extractions: Iterable[phasegraph.graph.Extraction] | Mapping[str, Sequence[tuple[str, str, str]]] | None = None,
+        gazetteer: Iterable[str] = (),
+        tokenizer: Any = "english",
+        title_key: str = "title",
+        progress: bool = True,
+        **fields: Any,
+    ) -> Self:
+        """Build the graph and the word index over the nodes of a vector index, under their ids, beside it.
+
+        Parameters
+        ----------
+        index : VectorStoreIndex
+            Its nodes are read once from its docstore, or from a vector store that holds texts; none is embedded again.
+            :meth:`add_nodes` and :meth:`delete` change it too; it embeds by itself what is added.
+        extractions, gazetteer, tokenizer, title_key, progress, **fields
+            As for :meth:`from_nodes`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
+            ``EntityGraphRetriever.load(folder)`` beside the index again.
+
+        Raises
+        ------
+        InvalidInputError
+            If the index holds no node.
+        """
+        if not isinstance(index, VectorStoreIndex):
+            raise InvalidTypeError(f"index must be a VectorStoreIndex; got {type(index).__name__}")
+        held, vectors = contents_of(index)
+        embed_model = index._embed_model
+        corpus = built(
+            held, embed_model, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+            tokenizer=tokenizer, progress=progress, store=IndexVectors(index),
+        )  # fmt: skip
+        return cls._over(corpus, embed_model, title_key, fields, index)
+
+    @classmethod
     def _over(
         cls,
         corpus: phasegraph.graph.Corpus,
@@ -274,6 +320,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         legs: dict[str, Any] = {
             name: EntityGraphRetriever(corpus.source(name), nodes, embed_model=embed_model) for name in names
         }
+        legs["graph"]._corpus, legs["graph"]._title_key = corpus, title_key
         if index is not None:
             legs["vector"] = index
         others = fields.get("retrievers") or {}

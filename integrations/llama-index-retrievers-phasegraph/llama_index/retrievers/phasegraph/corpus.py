@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.utils import embed_nodes
 from llama_index.core.schema import BaseNode
@@ -32,11 +33,21 @@ def passages_of(
             "id": name,
             "title": str(node.metadata.get(title_key) or ""),
             "text": node.get_content(),
-            "metadata": node_to_metadata_dict(node, remove_text=True, flat_metadata=False),
+            "metadata": _whole(name, node),
             "given": [] if given is None else given.get(name, []),
         }
         for name, node in held.items()
     ]
+
+
+def _whole(name: str, node: BaseNode) -> dict[str, Any]:
+    from phasegraph.graph import check_plain
+
+    try:
+        return node_to_metadata_dict(node, remove_text=True, flat_metadata=False)
+    except ValueError:
+        check_plain(name, node.metadata)  # says which key it is
+        raise
 
 
 def embedded(embed_model: BaseEmbedding | None, held: Mapping[str, BaseNode], progress: bool) -> Any:
@@ -57,23 +68,65 @@ def built(
     gazetteer: Iterable[str] = (),
     tokenizer: Any = "english",
     progress: bool = True,
+    store: Any = None,
 ) -> phasegraph.graph.Corpus:
-    """A corpus of nodes, in memory."""
+    """A corpus of nodes, in memory, with their vectors in a store if there is one."""
     from phasegraph.graph import Corpus, GraphIndex
 
     embedder = Embedder.of(embed_model)
     index = GraphIndex.build(
         passages_of(held, title_key), triples=triples,
-        embeddings=embedded(embed_model, held, progress) if vectors is None else vectors,
+        embeddings=embedded(embed_model, held, progress) if vectors is None else vectors or None,
         gazetteer=gazetteer, tokenizer=tokenizer,
         progress=lambda rows: with_progress(rows, progress and len(held) > _MANY, label="index", unit="passage"),
     )  # fmt: skip
-    return Corpus(index, None if embedder is None else embedder.query)
+    return Corpus(index, None if embedder is None else embedder.query, store=store)
 
 
 def described(record: phasegraph.graph.PassageRecord) -> tuple[str, Mapping[str, Any]]:
     """Text and metadata to keep beside a passage's vector."""
     return record.text, record.metadata
+
+
+def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
+    """Nodes by id that an index's docstore holds, or its vector store where that has texts, and their vectors.
+
+    The vectors are those of the framework's own store in memory; none for any other.
+
+    Raises
+    ------
+    InvalidInputError
+        If there are none.
+    """
+    vectors = index.vector_store
+    listed = vectors.get_nodes(node_ids=None) if vectors.stores_text else index.docstore.docs.values()
+    held = held_by_id(node for node in listed if isinstance(node, BaseNode))
+    if not held:
+        raise InvalidInputError("the index must hold nodes; its docstore is empty")
+    known = getattr(getattr(vectors, "data", None), "embedding_dict", {})
+    return held, [known[name] for name in held] if all(name in known for name in held) else []
+
+
+class IndexVectors:
+    """A vector index of the user's own, kept in step; it embeds what is added to it."""
+
+    def __init__(self, index: VectorStoreIndex) -> None:
+        self.index = index
+
+    def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
+        """Keep these passages, in place of any with their ids."""
+        there = self.ids()
+        self.remove([one.id for one in records if one.id in there])
+        self.index.insert_nodes([metadata_dict_to_node(dict(one.metadata), text=one.text) for one in records])
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Forget passages that it has."""
+        if ids:
+            self.index.delete_nodes(list(ids), delete_from_docstore=True)
+
+    def ids(self) -> frozenset[str]:
+        """Ids of the passages there are."""
+        return frozenset(contents_of(self.index)[0])
 
 
 class CorpusNodes:

@@ -1,0 +1,415 @@
+# ruff: noqa: D102 - the tests' names are their sentences
+"""What retrievers over documents of one's own promise in any framework, as tests to inherit.
+
+Derive :class:`CorpusSuite` in a test-suite and say how the framework's documents and retrievers are made. Needs pytest
+and chromadb.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phasegraph.errors import (
+    IntegrityError,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingDependencyError,
+    PhasegraphWarning,
+    StoreError,
+)
+from phasegraph.graph.chroma import ChromaVectors
+from phasegraph.graph.entity_graph import EntityGraph
+
+TITLES = ["Ada Lovelace", "Charles Babbage", "Analytical Engine", "London", "Byron", "Turin", "Luigi Menabrea", "Devon"]
+QUESTIONS = ["Who wrote about the engine of Charles Babbage?", "Where was Byron?", "London", "Menabrea in Turin"]
+
+
+def story(number: int) -> tuple[str, str]:
+    """Title and text of a passage that names others."""
+    one, other = TITLES[(number * 3 + 1) % 8], TITLES[(number * 5 + 2) % 8]
+    return TITLES[number % 8] if number < 8 else f"Letter {number}", f"{one} met {other} in Letter {number // 2}."
+
+
+def same_graph(one: EntityGraph, other: EntityGraph) -> None:
+    """Assert that two graphs are equal to the bit."""
+    assert one.passages == other.passages
+    assert one.entities == other.entities
+    for name in ("mentions", "homes", "facts", "adjacency"):
+        for part in ("data", "indices", "indptr"):
+            assert getattr(getattr(one, name), part).tobytes() == getattr(getattr(other, name), part).tobytes(), name
+    assert (one.embeddings is None) == (other.embeddings is None)
+    if one.embeddings is not None and other.embeddings is not None:
+        assert one.embeddings.tobytes() == other.embeddings.tobytes()
+    assert one.lexical is not None
+    assert other.lexical is not None
+    assert one.lexical.vocabulary == other.lexical.vocabulary
+    for name in ("starts", "rows", "counts", "lengths"):
+        assert getattr(one.lexical, name).tobytes() == getattr(other.lexical, name).tobytes(), name
+
+
+def dying(*arguments: Any) -> None:
+    """Stands for a store in whose midst the process is killed."""
+    os._exit(9)
+
+
+class CorpusSuite:
+    """Tests of one framework's retrievers over documents; derive, name it ``Test…`` and override what comes first."""
+
+    def document(self, name: str | None, text: str, **metadata: Any) -> Any:
+        """A document of the framework; without an id of its own where `name` is None."""
+        raise NotImplementedError
+
+    def made(self, documents: Sequence[Any], path: Path | None = None, **fields: Any) -> Any:
+        """The fused retriever of documents."""
+        raise NotImplementedError
+
+    def opened(self, path: Path, **fields: Any) -> Any:
+        """The fused retriever of a folder."""
+        raise NotImplementedError
+
+    def graph_of(self, documents: Sequence[Any]) -> Any:
+        """The graph retriever of documents, without vectors."""
+        raise NotImplementedError
+
+    def opened_graph(self, path: Path) -> Any:
+        """The graph retriever of a folder."""
+        raise NotImplementedError
+
+    def add(self, retriever: Any, documents: Sequence[Any]) -> list[str]:
+        """Add documents."""
+        raise NotImplementedError
+
+    def aadd(self, retriever: Any, documents: Sequence[Any]) -> Any:
+        """Add documents: an awaitable."""
+        raise NotImplementedError
+
+    def ask(self, retriever: Any, query: str, **only: Any) -> list[tuple[str, str, dict[str, Any]]]:
+        """Id, text and metadata of what is found, within a filter by equality."""
+        raise NotImplementedError
+
+    def documents(self, numbers: Sequence[int]) -> list[Any]:
+        """Passages of the tests."""
+        stories = ((number, *story(number)) for number in numbers)
+        return [
+            self.document(f"d{number}", text, title=title, team="red" if number % 2 else "blue")
+            for number, title, text in stories
+        ]
+
+    @pytest.fixture(params=["in memory", "in a folder"])
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+        """Where a corpus is kept."""
+        return None if request.param == "in memory" else tmp_path / "corpus"
+
+    def answers(self, retriever: Any) -> list[Any]:
+        """Everything that is found, for several questions."""
+        return [self.ask(retriever, question) for question in QUESTIONS]
+
+    def test_one_call_makes_a_retriever_of_vectors_graph_and_words(self, place: Path | None) -> None:
+        retriever = self.made(self.documents(range(12)), place)
+        result = retriever.explain(QUESTIONS[0])
+        assert {one.source for one in result.reports if one.status == "ok"} == {"vector", "graph", "lexical"}
+        assert result.ids[0] in {name for name, _, _ in self.ask(retriever, QUESTIONS[0])}
+        for name, text, metadata in self.ask(retriever, QUESTIONS[0]):
+            assert text == story(int(name[1:]))[1]
+            assert metadata["title"] == story(int(name[1:]))[0]
+
+    def test_changes_equal_a_rebuild_to_the_bit(self, place: Path | None, tmp_path: Path) -> None:
+        retriever = self.made(self.documents(range(12)), place)
+        assert self.add(retriever, self.documents(range(12, 15))) == ["d12", "d13", "d14"]
+        retriever.delete(["d3", "d13"])
+        changed = self.document("d4", "Turin, where Luigi Menabrea sang.", title="Byron", team="blue")
+        self.add(retriever, [changed])
+        kept = [number for number in range(15) if number not in (3, 4, 13)]
+        whole = self.made([*self.documents(kept), changed], None if place is None else tmp_path / "whole")
+        same_graph(retriever._corpus.index.graph, whole._corpus.index.graph)
+        assert self.answers(retriever) == self.answers(whole)
+        for question in QUESTIONS:
+            scores = [dict(zip(r.ids, r.scores, strict=True)) for r in map(self._all(question), (retriever, whole))]
+            assert scores[0] == pytest.approx(scores[1], abs=1e-9)
+        if place is not None:
+            again = self.opened(place)
+            same_graph(again._corpus.index.graph, whole._corpus.index.graph)
+            assert self.answers(again) == self.answers(retriever)
+
+    def _all(self, question: str) -> Any:
+        return lambda retriever: retriever.explain(question, k=50)
+
+    def test_many_changes_are_taken_into_the_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 3)
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(8)), path)
+        for number in range(8, 16):
+            self.add(retriever, self.documents([number]))
+            retriever.delete([f"d{number - 8}"])
+        assert len(list((path / "changes").iterdir())) <= 3
+        same_graph(self.opened(path)._corpus.index.graph, self.made(self.documents(range(8, 16)))._corpus.index.graph)
+
+    def test_what_was_deleted_stays_deleted(self, place: Path | None) -> None:
+        retriever = self.made(self.documents(range(12)), place)
+        before = {name for answer in self.answers(retriever) for name, _, _ in answer}
+        retriever.delete(sorted(before)[:4])
+        for again in [retriever] if place is None else [retriever, self.opened(place)]:
+            for question in QUESTIONS:
+                assert not {name for name, _, _ in self.ask(again, question)} & set(sorted(before)[:4])
+                found = {name for name, _, _ in self.ask(again, question, team="red")}
+                assert found
+                assert all(int(name[1:]) % 2 for name in found)
+
+    def test_metadata_that_the_store_cannot_hold_come_back_whole(self, place: Path | None) -> None:
+        document = self.document("n", "Ada met Bo.", title="Ada", tags=["a", 1], inner={"b": [None]}, none=None)
+        retriever = self.made([document, *self.documents([1])], place)
+        for again in [retriever] if place is None else [retriever, self.opened(place)]:
+            metadata = next(metadata for name, _, metadata in self.ask(again, "Ada") if name == "n")
+            assert (metadata["tags"], metadata["inner"], metadata["none"]) == (["a", 1], {"b": [None]}, None)
+
+    def test_metadata_that_cannot_be_saved_are_named_and_nothing_is_written(self, tmp_path: Path) -> None:
+        wrong = self.document("w", "Ada met Bo.", when=object())
+        with pytest.raises((InvalidInputError, InvalidTypeError), match="when"):
+            self.made([wrong], tmp_path / "corpus")
+        retriever = self.made(self.documents([1]), tmp_path / "other")
+        with pytest.raises((InvalidInputError, InvalidTypeError), match="when"):
+            self.add(retriever, [wrong])
+        assert retriever._corpus.index.graph.passages == ("d1",)
+        assert self.opened(tmp_path / "other")._corpus.index.graph.passages == ("d1",)
+
+    def test_a_repeated_id_is_named(self, place: Path | None) -> None:
+        with pytest.raises(InvalidInputError, match="'d1'"):
+            self.made([*self.documents([1, 2]), *self.documents([1])], place)
+        retriever = self.made(self.documents([1, 2]), place)
+        with pytest.raises(InvalidInputError, match="'d3'"):
+            self.add(retriever, self.documents([3, 3]))
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda suite, one: one.delete(["zz"]), "'zz'"),
+            (lambda suite, one: one.delete(["d1", "d2"]), "at least one"),
+            (lambda suite, one: suite.add(one, [suite.document("e", " ")]), r"'e'.*text"),
+        ],
+    )
+    def test_a_change_that_cannot_be_made_changes_nothing(self, place: Path | None, change: Any, message: str) -> None:
+        retriever = self.made(self.documents([1, 2]), place)
+        before = self.answers(retriever)
+        with pytest.raises(InvalidInputError, match=message):
+            change(self, retriever)
+        assert self.answers(retriever) == before
+
+    def test_a_vector_store_that_refuses_a_change_leaves_everything_as_it_was(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(6)), path)
+        before, write = self.answers(retriever), ChromaVectors.write
+
+        def refusing(store: ChromaVectors, records: Any, vectors: Any) -> None:
+            write(store, records, vectors)
+            if any(one.id == "d9" for one in records):
+                raise OSError("no space left")
+
+        monkeypatch.setattr(ChromaVectors, "write", refusing)
+        with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
+            self.add(retriever, [*self.documents([9]), self.document("d2", "Other words.", team="blue")])
+        for again in (retriever, self.opened(path)):
+            assert self.answers(again) == before
+            assert again._corpus._store.ids() == {f"d{n}" for n in range(6)}
+
+    @pytest.mark.parametrize("method", ["write", "remove"])
+    def test_a_process_killed_within_a_change_leaves_it_made_when_it_is_opened_again(
+        self, tmp_path: Path, method: str
+    ) -> None:
+        path = tmp_path / "corpus"
+        self.made(self.documents(range(6)), path)
+        program = (
+            "import importlib.util, pathlib, sys; "
+            "spec = importlib.util.spec_from_file_location('suite', sys.argv[1]); "
+            "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module); "
+            "getattr(module, sys.argv[2])().change_and_die(pathlib.Path(sys.argv[3]), sys.argv[4])"
+        )
+        file = str(sys.modules[type(self).__module__].__file__)
+        command = [sys.executable, "-c", program, file, type(self).__name__, str(path), method]
+        ended = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False, capture_output=True
+        )
+        assert ended.returncode == 9, ended.stderr.decode()
+        again = self.opened(path)
+        kept = [0, 1, 2, 3, 5, 9] if method == "write" else [0, 1, 2, 3, 5]
+        same_graph(again._corpus.index.graph, self.made(self.documents(kept))._corpus.index.graph)
+        assert again._corpus._store.ids() == {f"d{n}" for n in kept}
+
+    def change_and_die(self, path: Path, method: str) -> None:
+        """Change a folder, and be killed when the vectors are to be changed."""
+        retriever = self.opened(path)
+        if method == "write":
+            retriever.delete(["d4"])
+        setattr(ChromaVectors, method, dying)
+        if method == "write":
+            self.add(retriever, self.documents([9]))
+        else:
+            retriever.delete(["d4"])
+
+    def test_a_change_that_was_not_written_to_its_end_is_not_there(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(4)), path)
+        self.add(retriever, self.documents([5]))
+        torn = path / "changes" / "00000002"
+        torn.mkdir()
+        (torn / ".passages_text.1.partial").write_bytes(b"half")
+        assert self.opened(path)._corpus.index.graph.passages == ("d0", "d1", "d2", "d3", "d5")
+
+    def test_a_folder_that_another_changed_is_to_be_loaded_again(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        first = self.made(self.documents(range(4)), path)
+        second = self.opened(path)
+        second.delete(["d1"])
+        with pytest.raises(StoreError, match="load it again"):
+            first.delete(["d2"])
+        assert self.opened(path)._corpus.index.graph.passages == ("d0", "d2", "d3")
+
+    def test_a_damaged_folder_says_which_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        self.add(self.made(self.documents(range(4)), path), self.documents([5]))
+        file = next((path / "changes" / "00000001").glob("passages_text*"))
+        file.write_bytes(file.read_bytes()[:-1])
+        with pytest.raises(IntegrityError, match="passages_text"):
+            self.opened(path)
+        with pytest.raises(IntegrityError, match=r"folder\.json"):
+            self.opened(tmp_path)
+
+    def test_a_folder_of_another_framework_says_so(self, tmp_path: Path) -> None:
+        graph = self.graph_of(self.documents(range(3)))
+        graph._corpus.save(tmp_path / "foreign", {"framework": "haystack", "vectors": True})
+        with pytest.raises(InvalidInputError, match="haystack"):
+            self.opened(tmp_path / "foreign")
+
+    def test_a_path_that_holds_files_is_refused_before_anything_is_embedded(self, tmp_path: Path) -> None:
+        (tmp_path / "mine.txt").write_text("x")
+        with pytest.raises(InvalidInputError, match=r"path must be .* new or empty"):
+            self.made(self.documents([1]), tmp_path)
+        assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
+
+    def test_without_chroma_a_path_says_what_to_install(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("chromadb", "langchain_chroma", "llama_index.vector_stores.chroma"):
+            monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(MissingDependencyError, match="pip install"):
+            self.made(self.documents([1]), tmp_path / "corpus")
+        assert not (tmp_path / "corpus").exists()
+
+    def test_a_graph_alone_is_saved_opened_and_changed(self, tmp_path: Path) -> None:
+        graph = self.graph_of(self.documents(range(6)))
+        graph.save(tmp_path / "graph")
+        again = self.opened_graph(tmp_path / "graph")
+        assert self.answers(again) == self.answers(graph)
+        self.add(again, self.documents([7]))
+        again.delete(["d0"])
+        whole = self.graph_of(self.documents([1, 2, 3, 4, 5, 7]))
+        for one in (again, self.opened_graph(tmp_path / "graph")):
+            same_graph(one._corpus.index.graph, whole._corpus.index.graph)
+            assert self.answers(one) == self.answers(whole)
+        with pytest.raises(InvalidInputError, match="EntityGraphRetriever"):
+            self.opened(tmp_path / "graph")
+
+    def test_the_graph_of_a_folder_with_vectors_is_not_changed_alone(self, tmp_path: Path) -> None:
+        self.made(self.documents(range(4)), tmp_path / "corpus")
+        graph = self.opened_graph(tmp_path / "corpus")
+        with pytest.raises(InvalidInputError, match="keeps vectors"):
+            graph.delete(["d1"])
+
+    def test_triples_handed_over_survive(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(
+            self.documents(range(3)), path, extractions={"d0": [("Ada Lovelace", "admired", "Mary Somerville")]}
+        )
+        more = {"d3": [("Mary Somerville", "taught", "Ada Lovelace")]}
+        self._add_with(retriever, self.documents([3]), more)
+        graph = self.opened(path)._corpus.index.graph
+        assert graph.facts[graph.entity_rows["ada lovelace"], graph.entity_rows["mary somerville"]] == 2
+
+    def _add_with(self, retriever: Any, documents: Sequence[Any], extractions: Any) -> None:
+        add = getattr(retriever, "add_documents", None) or retriever.add_nodes
+        add(documents, extractions=extractions)
+
+    def test_a_pipeline_saved_into_the_folder_is_taken_when_it_is_opened(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(12)), path, k=3)
+        retriever.calibrate([f"{one} {number}" for number, one in enumerate(QUESTIONS * 8)], progress=False)
+        retriever.save(path)
+        assert json.loads((path / "pipeline.json").read_text())
+        again = self.opened(path)
+        assert again.fitted_pipeline.k == 3
+        for question in QUESTIONS:
+            both = again.explain(question), retriever.explain(question)
+            assert both[0].ids == both[1].ids
+            assert both[0].scores.tolist() == both[1].scores.tolist()
+            assert {one.calibration for one in both[0].reports} == {one.calibration for one in both[1].reports}
+
+    def test_async_forms_do_the_same(self, place: Path | None) -> None:
+        retriever = self.made(self.documents(range(6)), place)
+
+        async def change() -> None:
+            await self.aadd(retriever, self.documents([7, 8]))
+            await retriever.adelete(["d0"])
+
+        asyncio.run(change())
+        whole = self.made(self.documents([1, 2, 3, 4, 5, 7, 8]))
+        same_graph(retriever._corpus.index.graph, whole._corpus.index.graph)
+
+    def test_questions_are_answered_while_documents_come_and_go(self, place: Path | None) -> None:
+        retriever = self.made(self.documents(range(12)), place)
+        failed: list[BaseException] = []
+        done = threading.Event()
+
+        def asking() -> None:
+            while not done.is_set():
+                try:
+                    assert self.ask(retriever, QUESTIONS[0])
+                except BaseException as error:  # noqa: BLE001 - reported below
+                    failed.append(error)
+                    return
+
+        threads = [threading.Thread(target=asking) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(12, 18):
+            self.add(retriever, self.documents([number]))
+            retriever.delete([f"d{number - 6}"])
+        done.set()
+        for thread in threads:
+            thread.join(30)
+        assert not failed
+
+    def test_documents_without_an_id_meet_in_every_source(self, place: Path | None) -> None:
+        texts = [story(number)[1] for number in range(6)]
+        retriever = self.made([self.document(None, text) for text in texts], place)
+        assert len(set(retriever._corpus.index.graph.passages)) == len(set(texts))
+        found = retriever.explain(QUESTIONS[0])
+        best = found.evidence(found.ids[0])
+        assert sum(one.rank is not None for one in best.sources) == 3
+
+    def test_a_retriever_of_other_retrievers_is_not_changed(self) -> None:
+        retriever = self.made(self.documents([1, 2]))
+        other = type(retriever)(graph=self.graph_of(self.documents([1, 2])))
+        with pytest.raises(InvalidInputError, match="made of sources of yours"):
+            other.delete(["d1"])
+
+    def test_a_passage_of_a_title_that_comes_is_read_again(self, place: Path | None) -> None:
+        retriever = self.made([self.document("a", "They crossed the Order of the Seine.")], place)
+        self.add(retriever, [self.document("b", "A river.", title="Seine")])
+        graph = retriever._corpus.index.graph
+        assert graph.mentions[0, graph.entity_rows["seine"]] == 1
+
+    def test_a_merged_duplicate_is_said(self, place: Path | None) -> None:
+        twice = [self.document(None, "Ada met Bo."), self.document(None, "Ada met Bo."), *self.documents([1])]
+        if len({getattr(one, "node_id", None) for one in twice}) > 1:
+            pytest.skip("the framework gives every document an id")
+        with pytest.warns(PhasegraphWarning, match="kept once"):
+            assert len(self.made(twice, place)._corpus) == 2
