@@ -364,7 +364,7 @@ class CorpusSuite:
         same_graph(retriever._corpus.index.graph, whole._corpus.index.graph)
 
     def test_questions_are_answered_while_documents_come_and_go(self, place: Path | None) -> None:
-        retriever = self.made(self.documents(range(12)), place)
+        retriever = self.made(self.documents(range(12)), place, timeout=60)
         failed: list[BaseException] = []
         done = threading.Event()
 

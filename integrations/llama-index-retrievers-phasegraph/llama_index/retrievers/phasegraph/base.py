@@ -15,6 +15,7 @@ from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBun
 from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
+import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import access_of, check_key, held_by_id, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
     CorpusNodes,
