@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+import phasegraph
 from phasegraph.errors import PhasegraphError
 
 __all__ = [
@@ -26,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 done, 1 failed (the reason is on standard error), 2 bad usage.
     """
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["--version"]:  # without the packages below, too
+        sys.stdout.write(f"phasegraph {phasegraph.__version__}\n")
+        return 0
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
     if lacking:
         sys.stderr.write(f"the command line needs {', '.join(lacking)}; pip install 'phasegraph[cli]'\n")
@@ -33,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from phasegraph.cli.app import app
 
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="phasegraph")
+        app(args=given, prog_name="phasegraph")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BrokenPipeError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -32,5 +33,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=F
 
 
 @app.callback()
-def phasegraph() -> None:
+def phasegraph(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and do nothing else.")] = False,
+) -> None:
     """Fuse unlike retrievers on one scale, and measure whether it helps."""
