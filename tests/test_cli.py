@@ -253,7 +253,7 @@ def test_index_reads_triples_and_names_a_bad_line(folder, tmp_path, capsys):
     command = ["index", str(folder / "corpus.jsonl"), "--out", str(tmp_path / "g"), "--triples", str(triples)]
     assert main(command) == 0
     triples.write_text('{"id": "p99", "triples": []}\n', encoding="utf-8")
-    assert main(command) == 1
+    assert main([*command, "--force"]) == 1
     assert "triples.jsonl:1: passage 'p99' is not in the corpus" in capsys.readouterr().err
 
 
