@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +194,17 @@ def test_a_command_that_cannot_be_imported_does_not_break_the_others(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "fused.run").is_file()
+
+
+@pytest.mark.parametrize("lacking", [[], ["typer", "rich"]])
+def test_the_version_is_said_without_the_packages_of_the_command_line_too(lacking):
+    code = (
+        "import sys, importlib.util as util; find = util.find_spec; "
+        f"util.find_spec = lambda name: None if name in {lacking} else find(name); "
+        "from phasegraph.cli import main; sys.exit(main(['--version']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"phasegraph {version('phasegraph')}\n"), done.stderr
 
 
 def test_no_argument_shows_the_commands(capsys):

@@ -65,6 +65,7 @@ PUBLIC = {
         "list_projections list_schema open_graph read_changes read_graph read_guarded "
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
+    "phasegraph.evaluation": "Evaluation evaluate",
     "langchain_phasegraph": (
         "CalibratedFusionRetriever EntityGraphRetriever Execution HitFields PhaseGraphRetriever SourceSpec "
         "extractions_of fuse_lists text_model"

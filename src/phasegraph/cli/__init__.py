@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 
-import phasegraph
 from phasegraph.errors import PhasegraphError
 
 __all__ = [
     "main",
 ]
+
+
+def print_version() -> None:
+    """Print the name and the installed version."""
+    sys.stdout.write(f"phasegraph {version('phasegraph')}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,10 +33,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 done, 1 failed (the reason is on standard error), 2 bad usage.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["--version"]:  # without the packages below, too
-        sys.stdout.write(f"phasegraph {phasegraph.__version__}\n")
-        return 0
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
+    if lacking and given == ["--version"]:
+        print_version()
+        return 0
     if lacking:
         sys.stderr.write(f"the command line needs {', '.join(lacking)}; pip install 'phasegraph[cli]'\n")
         return 1

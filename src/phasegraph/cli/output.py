@@ -111,8 +111,3 @@ def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[S
 def percent(value: float | None) -> str:
     """A share in [0, 1] as a percentage, ``–`` for none."""
     return "–" if value is None or value != value else f"{100 * value:.1f}"
-
-
-def p_text(value: float) -> str:
-    """A p-value, three digits."""
-    return "<.001" if value < 0.001 else f"{value:.3f}"
