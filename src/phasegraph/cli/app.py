@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from phasegraph.cli import print_version
 
-COMMANDS = ("index", "evaluate", "tune", "fuse", "explain")
+COMMANDS = ("index", "search", "evaluate", "tune", "fuse", "explain")
 
 
 class Commands(TyperGroup):

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
-import os
-import sys
 import warnings
 from collections.abc import Sequence
-from functools import reduce
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from phasegraph.cli.output import check_outputs, console, progress, show_table, write_json
+from phasegraph.cli.output import check_outputs, console, load_object, progress, show_table, write_json
 from phasegraph.errors import PhasegraphWarning
 from phasegraph.evaluation import Evaluation, evaluate
 from phasegraph.evaluation.measures import Measure
@@ -46,34 +41,6 @@ def check_options(context: typer.Context) -> None:
         source = context.get_parameter_source(str(parameter.name))
         if parameter.name not in GOES_WITH and source is not None and source.name == "COMMANDLINE":
             raise typer.BadParameter(f"{parameter.opts[0]} must be left out with --retriever")
-
-
-def load_object(text: str) -> object:
-    """The object that ``module:object`` names, looked for in the current folder, too; a function of nothing is called.
-
-    Raises
-    ------
-    typer.BadParameter
-        If there is no such module or object; errors raised inside the module are its own.
-    """
-    module, colon, names = text.partition(":")
-    if not (module and colon and names) or module.endswith(".py"):
-        raise typer.BadParameter(f"must read MODULE:OBJECT, such as my_rag:retriever; got {text!r}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
-    try:
-        found = reduce(getattr, names.split("."), import_module(module))
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise
-        raise typer.BadParameter(f"there is no module {module!r} here or installed") from error
-    except AttributeError as error:
-        if module not in sys.modules:
-            raise
-        raise typer.BadParameter(f"the module {module!r} has no {names!r}") from error
-    if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        return found()
-    return found
 
 
 def evaluate_retrievers(
