@@ -49,7 +49,7 @@ test: $(VENV)/.ready-test  ## Every test that needs no root, in WORKERS processe
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an empty environment for every Python there is
-	PHASEGRAPH_ALL_PYTHONS=1 $(BIN)/python -m pytest tests/wheels
+	PHASEGRAPH_ALL_PYTHONS=1 PHASEGRAPH_REQUIRE_WHEELS=1 $(BIN)/python -m pytest tests/wheels
 
 # LlamaIndex's Neo4j store admits no driver 6 beside it; it goes in without its dependencies, to write the graphs that
 # are read here.

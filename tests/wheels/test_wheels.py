@@ -118,11 +118,15 @@ def installed(
     core = built["phasegraph"].wheel
     packages = [f"{core}[cli]", *(str(one.wheel) for one in built.values() if one.wheel != core)]
     try:
-        return environment(interpreter(version), tmp_path_factory.mktemp("python") / version, packages)
+        python = interpreter(version)
     except Missing as missing:
         if version == VERSIONS[0]:
             skip_or_fail(missing, "WHEELS")
         pytest.skip(str(missing))
+    try:
+        return environment(python, tmp_path_factory.mktemp("python") / version, packages)
+    except Missing as missing:
+        skip_or_fail(missing, "WHEELS")
 
 
 def programs(page: Path) -> list[str]:

@@ -60,6 +60,11 @@ class Evaluation:
     unknown: Mapping[str, float | None]
     notes: tuple[str, ...] = ()
 
+    @property
+    def means(self) -> dict[str, dict[str, float]]:
+        """By retriever and measure (``"Recall@5"``), in [0, 1]."""
+        return {row.name: {str(measure): mean for measure, mean in row.means.items()} for row in self.table.rows}
+
     def to_dict(self) -> dict[str, object]:
         """The evaluation as JSON types: the table, and per retriever the errors' classes by question and `unknown`."""
         state = self.table.to_dict()
@@ -152,9 +157,11 @@ def evaluate(
 
     Examples
     --------
-    >>> found = evaluate(lambda question: ["b", "a"], {"Who is Ada?": ["a"], "Who is Bo?": ["b"]})
-    >>> {str(measure): round(mean, 2) for measure, mean in found.table.rows[0].means.items()}
-    {'Recall@5': 1.0, 'Recall@10': 1.0, 'nDCG@10': 0.82, 'MRR@10': 0.75}
+    >>> def search(question):
+    ...     return ["b", "a"]
+    >>> found = evaluate(search, {"Who is Ada?": ["a"], "Who is Bo?": ["b"]})
+    >>> found.means["search"]["Recall@5"], found.means["search"]["MRR@10"]
+    (1.0, 0.75)
     """
     queries, passages, name = _read(judged, corpus)
     goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
