@@ -34,7 +34,8 @@ def test_a_quickstart_finds_what_the_vectors_miss(path, tmp_path):
 def test_a_graph_is_written_walked_refreshed_and_dropped_on_a_real_server(address, tmp_path):
     before = contents(address)
     lines = run_script(EXAMPLES / "neo4j_graph.py", address.environment, tmp_path).splitlines()
-    assert lines[0] == "written: 300; written again: 0, unchanged: 300"
+    assert lines[0] == "written: 6; written again: 0, unchanged: 6"
+    assert {line.split("  ")[-1] for line in lines[2:4]} == {"Alfred Hitchcock", "Vertigo"}
     best = lines[2].split("  ")[-1]
     assert lines[-2:] == [f"removed: 1; a reader that refreshes sees: {[best]}", "dropped; left of it: []"]
     assert contents(address) == before
