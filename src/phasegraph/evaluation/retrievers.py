@@ -21,10 +21,20 @@ from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.significance import p_text
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
-from phasegraph.retrieval.plain_hits import PlainHit, adapted, answer_items, head_and_score, is_number, plain_hit
-from phasegraph.retrieval.reading import parameters_of, resolve_id, text_id
-from phasegraph.retrieval.source_config import describe_type
-from phasegraph.sources.protocol import asearch_of, is_fatal, search_of
+from phasegraph.retrieval import (
+    adapted,
+    answer_items,
+    asearch_of,
+    describe_type,
+    head_and_score,
+    is_number,
+    parameters_of,
+    plain_hit,
+    resolve_id,
+    search_of,
+)
+from phasegraph.retrieval.plain_hits import PlainHit
+from phasegraph.sources.protocol import is_fatal
 from phasegraph.sources.workers import own_loop
 
 Judged: TypeAlias = str | Path | Dataset | Mapping[str, Any] | Iterable[Query | Mapping[str, Any]]
@@ -170,7 +180,7 @@ def evaluate(
     depth = max(measure.k for measure in goals)
     given = retriever if isinstance(retriever, Mapping) else {_name_of(retriever): retriever}
     asks = {str(key): _ask_of(one, depth) for key, one in given.items()}
-    texts = {text_id(text): one.id for one in passages or () for text in (one.text, one.content)}
+    texts = {_id_of_text(text): one.id for one in passages or () for text in (one.text, one.content)}
     known = None if passages is None else {one.id for one in passages}
     runs = {
         key: _run(ask, queries if progress is None else progress(queries, key), texts, id_key)
@@ -302,6 +312,11 @@ async def _awaited(answer: Awaitable[object]) -> object:
     return await answer
 
 
+def _id_of_text(text: str) -> str:
+    """The id of a hit that has nothing but this text."""
+    return resolve_id(None, {}, text)[0]
+
+
 def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> list[tuple[str, bool]]:
     """The ids of an answer, best first, and whether each is one: else it is made of a text that no passage has."""
     if isinstance(answer, Ranking | Result):
@@ -317,7 +332,7 @@ def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> 
 def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | None) -> tuple[str, bool]:
     head = head_and_score(item)[0]
     if isinstance(head, str):
-        return texts.get(text_id(head), head), True
+        return texts.get(_id_of_text(head), head), True
     hit = getattr(head, "node", head)
     if hasattr(hit, "page_content"):
         read = PlainHit(hit.page_content, hit.id, hit.metadata)
