@@ -6,8 +6,11 @@ import sys
 
 import numpy as np
 import pytest
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
 from tiny import PASSAGES, write_dataset, write_jsonl
 
+from langchain_phasegraph import PhaseGraphRetriever
 from phasegraph.cli import main
 from phasegraph.cli.search import WIDTH, snippet_of
 from phasegraph.graph import GraphIndex, GraphSource, build_graph, save_graph
@@ -109,6 +112,18 @@ def test_it_answers_as_explain_does_with_the_same_lists(with_vectors, folder, ca
     scores = [[one["score"] for one in given["passages"]] for given in (state, wanted)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-4)
     assert state["confidence"] == pytest.approx(wanted["confidence"], abs=1e-4)
+
+
+def test_a_saved_retriever_is_asked_with_all_changes_since(folder, tmp_path, capsys):
+    documents = [Document(text, id=name, metadata={"title": title}) for name, title, text in PASSAGES]
+    made = PhaseGraphRetriever.from_documents(documents, DeterministicFakeEmbedding(size=8), path=tmp_path / "made")
+    made.delete(["p01"])
+    made.add_documents([Document("Ada Lovelace met Michael Faraday.", id="new", metadata={"title": "Faraday"})])
+    passages = asked(capsys, tmp_path / "made", QUESTION, "--k", 20)["passages"]
+    ids = [one["id"] for one in passages]
+    assert "p01" not in ids
+    assert "new" in ids
+    assert passages[ids.index("new")]["title"] == "Faraday"
 
 
 def test_a_graph_of_chunks_is_searched_with_a_model_only(folder, tmp_path, capsys):

@@ -19,7 +19,9 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
+from phasegraph.graph.corpus import STATE, Folder
 from phasegraph.graph.linking import unit_vector
+from phasegraph.graph.records import PassageRecord
 from phasegraph.graph.storage import KIND as ENTITIES
 from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
 from phasegraph.pipeline import FusionPipeline
@@ -36,13 +38,15 @@ WIDTH = 240
 
 
 def opened(folder: Path) -> GraphIndex | ChunkGraph:
-    """The index in a folder, or in the one where a saved retriever keeps it.
+    """The index in a folder, or in the one where a saved retriever keeps it, all changes since included.
 
     Raises
     ------
     InvalidInputError
         If there is none, or it is damaged, or saved without its passages.
     """
+    if (folder / STATE).is_file():
+        return Folder(folder).load()[0]
     places = (folder, folder / INSIDE)
     for place in places:
         if (kind := bundle_kind(place)) in (ENTITIES, CHUNKS):
@@ -76,7 +80,7 @@ def embed_of(given: object) -> Embed:
 
 
 def answered(
-    index: GraphIndex | ChunkGraph, question: str, k: int, embed: Embed | None, contents: Mapping[str, str]
+    index: GraphIndex | ChunkGraph, question: str, k: int, embed: Embed | None, records: Mapping[str, PassageRecord]
 ) -> Result:
     """The fused answer of the walk and, with an embedding model, of the passages nearest to the question."""
     graph = graph_in(index)
@@ -95,8 +99,12 @@ def answered(
         ChunkGraphSource(graph, embedder=embed) if isinstance(graph, ChunkGraph) else GraphSource(graph, embedder=embed)
     )
     rankings.append(source.search(question, DEFAULT_LIMIT, {one.source: one for one in rankings}))
-    words = read_hits(question, rankings, lambda name: contents.get(name, ""))
+    words = read_hits(question, rankings, lambda name: _content(records.get(name)))
     return FusionPipeline().decide(rankings, Context(query=question, now=time(), words=words), k=k)
+
+
+def _content(record: PassageRecord | None) -> str:
+    return "" if record is None else f"{record.title}\n{record.text}"
 
 
 def snippet_of(text: str, words: Collection[str]) -> tuple[str, list[tuple[int, int]]]:
@@ -147,18 +155,19 @@ def search(
     check_query(question)
     index = opened(folder)
     embed = None if embedder is None else embed_of(load_object(embedder))
-    rows = {name: (title, text) for name, title, text in index.rows} if isinstance(index, GraphIndex) else {}
+    records: Mapping[str, PassageRecord] = index.records if isinstance(index, GraphIndex) else {}
     lexical = index.graph.lexical if isinstance(index, GraphIndex) else None
     tokenizer: Tokenizer = "english" if lexical is None else lexical.tokenizer
     started = perf_counter()
-    result = answered(index, question, k, embed, {name: f"{title}\n{text}" for name, (title, text) in rows.items()})
+    result = answered(index, question, k, embed, records)
     milliseconds = 1000 * (perf_counter() - started)
     words = frozenset(tokenizer_of(tokenizer)(question))
     passages: list[dict[str, Any]] = []
     for name in result.ids:
-        title, text = rows.get(name, ("", ""))
-        snippet, marks = snippet_of(text, words)
-        passages.append(as_passage(result.evidence(name)) | {"title": title, "snippet": snippet, "marks": marks})
+        record = records.get(name)
+        snippet, marks = ("", []) if record is None else snippet_of(record.text, words)
+        said = {"title": "" if record is None else record.title, "snippet": snippet, "marks": marks}
+        passages.append(as_passage(result.evidence(name)) | said)
     if json_to is not None:
         state = {
             "question": question,
