@@ -8,7 +8,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-driver6 lint format types bench neo4j clean help
+.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j clean help
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -47,6 +47,9 @@ demo: $(VENV)/.ready-demo  ## The main job on bundled real data, in both framewo
 
 test: $(VENV)/.ready-test  ## Every test that needs no root, in WORKERS processes; says what it skipped
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an empty environment for every Python there is
+	PHASEGRAPH_ALL_PYTHONS=1 PHASEGRAPH_REQUIRE_WHEELS=1 $(BIN)/python -m pytest tests/wheels
 
 # LlamaIndex's Neo4j store admits no driver 6 beside it; it goes in without its dependencies, to write the graphs that
 # are read here.

@@ -1,44 +1,52 @@
-"""phasegraph in LangChain: a vector store, an entity graph, one retriever. Bundled data, no server, no model.
+"""phasegraph in LangChain: a vector store, an entity graph, one retriever. One file, no data, no server, no model.
 
-Run: python examples/langchain_quickstart.py
+Run: pip install langchain-phasegraph; python langchain_quickstart.py
 """
 
-from pathlib import Path
+from zlib import crc32
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
-from phasegraph.evaluation.datasets import load_dataset
 
-QUESTION = "What is the name of the waterfall in the country where the Bubye River is found?"
+QUESTION = "Where was the director of Vertigo born?"
+PASSAGES = {
+    "Vertigo": "Vertigo is a thriller by Alfred Hitchcock, with Kim Novak.",
+    "Alfred Hitchcock": "Alfred Hitchcock was born in Leytonstone and went to Hollywood in 1939.",
+    "Kim Novak": "Kim Novak is an actress and a painter from Chicago.",
+    "Federico Fellini": "The director Federico Fellini was born in Rimini.",
+    "Akira Kurosawa": "The director Akira Kurosawa was born in Tokyo.",
+    "Agnès Varda": "The director Agnès Varda was born in Ixelles.",
+    "Orson Welles": "The director Orson Welles was born in Kenosha.",
+    "Hollywood": "Hollywood is a part of Los Angeles.",
+}
 
-data = load_dataset(Path(__file__).parents[1] / "data" / "musique-openie")
-known = data.vectors_by_text()
 
-
-class Bundled(Embeddings):
-    """The embeddings of the repository; put your embedding model in its place."""
+class Words(Embeddings):
+    """Counts words, and knows nothing of meaning; put your embedding model in its place."""
 
     def embed_documents(self, texts):
-        return [known[text].tolist() for text in texts]
+        return [self.embed_query(text) for text in texts]
 
     def embed_query(self, text):
-        return known[text].tolist()
+        vector = [0.0] * 512
+        for word in text.lower().replace(".", " ").replace("?", " ").split():
+            vector[crc32(word.encode()) % 512] += 1.0
+        return vector
 
 
-documents = [Document(one.content, id=one.id, metadata={"title": one.title}) for one in data.passages]
-store = InMemoryVectorStore.from_documents(documents, Bundled())
+documents = [Document(text, id=title, metadata={"title": title}) for title, text in PASSAGES.items()]
+store = InMemoryVectorStore.from_documents(documents, Words())
 
-# The three lines. `extractions` are triples, if you have them; without, rules find the entities.
-graph = EntityGraphRetriever.from_documents(documents, embeddings=Bundled(), extractions=data.triples)
+# The two lines. Rules find the entities; `extractions=` takes triples, if you have them.
+graph = EntityGraphRetriever.from_documents(documents)
 retriever = PhaseGraphRetriever(vector=store, graph=graph, k=3, score_key="score")
 found = retriever.invoke(QUESTION)
 
-alone = [document.metadata["title"] for document in store.similarity_search(QUESTION, k=50)]
+alone = [document.id for document in store.similarity_search(QUESTION, k=len(documents))]
 print(QUESTION)
 for document in found:
-    title = document.metadata["title"]
-    place = alone.index(title) + 1 if title in alone else "none"
-    print(f"  {document.metadata['score']:.3f}  {title} (place among the vectors: {place})")
+    place = alone.index(document.id) + 1
+    print(f"  {document.metadata['score']:.3f}  {document.id} (place among the vectors: {place})")

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -195,6 +196,17 @@ def test_a_command_that_cannot_be_imported_does_not_break_the_others(tmp_path):
     assert (tmp_path / "fused.run").is_file()
 
 
+@pytest.mark.parametrize("lacking", [[], ["typer", "rich"]])
+def test_the_version_is_said_without_the_packages_of_the_command_line_too(lacking):
+    code = (
+        "import sys, importlib.util as util; find = util.find_spec; "
+        f"util.find_spec = lambda name: None if name in {lacking} else find(name); "
+        "from phasegraph.cli import main; sys.exit(main(['--version']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"phasegraph {version('phasegraph')}\n"), done.stderr
+
+
 def test_no_argument_shows_the_commands(capsys):
     assert main([]) in (0, 2)
     captured = capsys.readouterr()
@@ -253,7 +265,7 @@ def test_index_reads_triples_and_names_a_bad_line(folder, tmp_path, capsys):
     command = ["index", str(folder / "corpus.jsonl"), "--out", str(tmp_path / "g"), "--triples", str(triples)]
     assert main(command) == 0
     triples.write_text('{"id": "p99", "triples": []}\n', encoding="utf-8")
-    assert main(command) == 1
+    assert main([*command, "--force"]) == 1
     assert "triples.jsonl:1: passage 'p99' is not in the corpus" in capsys.readouterr().err
 
 

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs" / "guide").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
+HOME = "https://github.com/phasegraph/phasegraph/blob/main/"
 LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "docs" / "reproduction" / "README.md"]
 LINKED += sorted((ROOT / "integrations").glob("*/README.md"))
 
@@ -58,16 +59,30 @@ def test_the_readme_has_a_short_program_for_each_framework_that_stands_alone(tmp
         assert done.returncode == 0, done.stderr
 
 
+def links(page: Path) -> set[Path]:
+    """The files that a page leads to; an absolute link to a file of the project is one of them."""
+    found = re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8"))
+    return {
+        ROOT / one.removeprefix(HOME) if one.startswith(HOME) else page.parent / one
+        for one in found
+        if one.startswith(HOME) or not one.startswith("http")
+    }
+
+
 @pytest.mark.parametrize("page", LINKED, ids=named)
 def test_every_link_leads_to_a_file(page: Path) -> None:
-    links = set(re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")))
-    lost = [one for one in sorted(links) if not one.startswith("http") and not (page.parent / one).exists()]
-    assert not lost
+    assert not [str(one) for one in sorted(links(page)) if not one.exists()]
 
 
 def test_the_readme_leads_to_every_page() -> None:
-    links = set(re.findall(r"\]\(([^)#]+)", README.read_text(encoding="utf-8")))
-    assert {named(page) for page in PAGES if page != README} <= links
+    assert {page for page in PAGES if page != README} <= links(README)
+
+
+@pytest.mark.parametrize("page", sorted({README, *ROOT.glob("integrations/*/README.md")}), ids=named)
+def test_a_page_that_is_shown_outside_the_repository_has_absolute_links_only(page: Path) -> None:
+    found = re.findall(r"\]\(([^)]+)", page.read_text(encoding="utf-8"))
+    assert found
+    assert not [one for one in found if not one.startswith("https://")]
 
 
 def test_the_commands_that_are_named_exist() -> None:

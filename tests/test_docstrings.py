@@ -13,7 +13,8 @@ MODULES = [
     "phasegraph", "phasegraph.ranking", "phasegraph.calibration", "phasegraph.fusion",
     "phasegraph.fusion.experimental", "phasegraph.fusion.weighting", "phasegraph.priors", "phasegraph.acceptance",
     "phasegraph.selection", "phasegraph.serialization", "phasegraph.pipeline", "phasegraph.sources",
-    "phasegraph.graph", "phasegraph.graph.pagerank", "phasegraph.evaluation.experiment",
+    "phasegraph.graph", "phasegraph.graph.pagerank", "phasegraph.evaluation",
+    "phasegraph.evaluation.experiment",
     "phasegraph.evaluation.significance", "phasegraph.evaluation.report",
 ]  # fmt: skip
 #: Modules without an ``__all__`` of which a user needs these names only; the rest are parts of the room.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import importlib
+import importlib.metadata
 import inspect
 import pkgutil
 import subprocess
@@ -64,6 +65,7 @@ PUBLIC = {
         "list_projections list_schema open_graph read_changes read_graph read_guarded "
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
+    "phasegraph.evaluation": "Evaluation evaluate",
     "langchain_phasegraph": (
         "CalibratedFusionRetriever EntityGraphRetriever Execution HitFields PhaseGraphRetriever SourceSpec "
         "extractions_of fuse_lists text_model"
@@ -123,6 +125,21 @@ def test_the_public_surface_is_what_is_written_here(name: str) -> None:
 
 def _is_module(value: object) -> bool:
     return type(value).__name__ == "module"
+
+
+@pytest.mark.parametrize(
+    ("name", "distribution"),
+    [
+        ("phasegraph", "phasegraph"),
+        ("langchain_phasegraph", "langchain-phasegraph"),
+        ("llama_index.retrievers.phasegraph", "llama-index-retrievers-phasegraph"),
+    ],
+)
+def test_the_version_is_that_of_the_installed_package(name: str, distribution: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__version__ == importlib.metadata.version(distribution)
+    with pytest.raises(AttributeError, match=r"has no attribute '__verzion__'"):
+        _ = module.__verzion__
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

@@ -71,7 +71,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms that bring scipy.sparse or a driver are loaded when they are first named."""
+    """The installed version, and rooms that bring scipy.sparse or a driver: read when they are first named."""
+    if name == "__version__":
+        return import_module("importlib.metadata").version("phasegraph")
     if name not in ("graph", "neo4j"):
         raise AttributeError(f"module 'phasegraph' has no attribute {name!r}")
     return import_module(f"phasegraph.{name}")

@@ -391,3 +391,18 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
     scores = (times / (times + norms[:, None] + (norms[:, None] == 0)) * weights).sum(axis=1)
     order = np.argsort(-scores, kind="stable")
     return HitWords(tuple(ids[row] for row in order.tolist() if scores[row] > 0)[:WITNESS_DEPTH], covers)
+
+
+def places_of(text: str, words: Iterable[str]) -> list[tuple[int, int]]:
+    """Where a text has these words, as (start, end), ascending; whatever their case, and not inside longer words.
+
+    >>> places_of("Ada met Bo, and BO sang of Boston.", ["bo", "met"])
+    [(4, 7), (8, 10), (16, 18)]
+    """
+    held = np.zeros(len(text) + 2, dtype=np.int8)
+    for word in words:
+        whole = re.escape(word) if _RUN.search(word) else rf"(?<!\w){re.escape(word)}(?!\w)"
+        for found in re.finditer(whole, text, re.IGNORECASE):
+            held[found.start() + 1 : found.end() + 1] = 1
+    edges = np.flatnonzero(np.diff(held)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))

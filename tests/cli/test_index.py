@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -156,7 +158,7 @@ def test_bad_input_names_file_and_row_and_leaves_what_was_there(folder, tmp_path
     if there:
         assert _run(folder, out) == 0
     before = {file.name: file.read_bytes() for file in out.glob("*")}
-    assert _run(folder, out, *_break(folder, tmp_path, what)) == 1
+    assert _run(folder, out, "--force", *_break(folder, tmp_path, what)) == 1
     assert message in capsys.readouterr().err
     assert {file.name: file.read_bytes() for file in out.glob("*")} == before
 
@@ -168,6 +170,40 @@ def test_bad_usage_ends_with_two(folder, monkeypatch, tmp_path, arguments):
     monkeypatch.chdir(tmp_path)
     assert main(["index", str(folder / "corpus.jsonl"), *arguments]) == 2
     assert not (tmp_path / "g").exists()
+
+
+@pytest.mark.parametrize("chunks", [[], ["--chunks"]])
+def test_an_index_is_not_replaced_unless_that_is_said(folder, tmp_path, capsys, chunks):
+    out = tmp_path / "g"
+    assert _run(folder, out) == 0
+    before = {file.name: file.read_bytes() for file in out.glob("*")}
+    write_jsonl(folder / "corpus.jsonl", [{"id": "n", "title": "Ada", "text": "Ada met Bo."}])
+    assert _run(folder, out, *chunks) == 1
+    assert "there is an index already; --update changes it, --force replaces it" in capsys.readouterr().err
+    assert {file.name: file.read_bytes() for file in out.glob("*")} == before
+    assert _run(folder, out, "--force", *chunks) == 0
+    assert "1 passages" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
+def test_on_a_terminal_it_asks_before_an_index_is_replaced(folder, tmp_path, monkeypatch, capsys, answer, code):
+    assert _run(folder, tmp_path / "g") == 0
+    write_jsonl(folder / "corpus.jsonl", [{"id": "n", "title": "Ada", "text": "Ada met Bo."}])
+    with typed(f"{answer}\n") as terminal:
+        monkeypatch.setattr("sys.stdin", terminal)
+        assert _run(folder, tmp_path / "g") == code
+    assert "Replace it?" in capsys.readouterr().err
+    assert load_graph(tmp_path / "g").passages == (("n",) if code == 0 else tuple(name for name, *_ in PASSAGES))
+
+
+@contextmanager
+def typed(text):
+    """Standard input of a real terminal into which somebody typed this."""
+    keyboard, screen = pty.openpty()
+    os.write(keyboard, text.encode())
+    with os.fdopen(screen, encoding="utf-8") as terminal:
+        yield terminal
+    os.close(keyboard)
 
 
 def test_a_folder_of_other_files_is_not_written_into(folder, tmp_path, capsys):
@@ -214,12 +250,12 @@ def test_entities_are_written_embedded_elsewhere_and_come_back_as_synonyms(folde
     vectors = np.eye(len(names))
     vectors[1] = vectors[0] * 0.9 + vectors[1] * np.sqrt(1 - 0.81)
     given = _names_of(folder, tmp_path, [*names, "nobody of this corpus"], np.vstack([vectors, vectors[:1]]))
-    assert _run(folder, tmp_path / "g", *given) == 0
+    assert _run(folder, tmp_path / "g", *given, "--force") == 0
     assert ", 1 synonyms in " in capsys.readouterr().out
     graph = load_graph(tmp_path / "g")
     assert graph.synonyms[0, 1] == pytest.approx(0.9)
     assert graph.synonyms.nnz == 2
-    assert _run(folder, tmp_path / "g", *given, "--synonym-threshold", "0.95") == 0
+    assert _run(folder, tmp_path / "g", *given, "--force", "--synonym-threshold", "0.95") == 0
     assert load_graph(tmp_path / "g").synonyms.nnz == 0
 
 
@@ -232,7 +268,7 @@ def test_an_update_takes_the_embeddings_of_new_names(folder, tmp_path, capsys):
     known = {name: rng.normal(size=3) for name in first}
     more = ["--synonym-threshold", "0.7"]
     given = _names_of(folder, tmp_path, first[:5], np.array([known[name] for name in first[:5]]))
-    assert _run(folder, tmp_path / "g", *given, *more) == 0
+    assert _run(folder, tmp_path / "g", *given, *more, "--force") == 0
     given = _names_of(folder, tmp_path, first, np.array([known[name] for name in first]))
     assert _run(folder, tmp_path / "g", *given, "--update") == 0
     whole = load_graph(tmp_path / "g").synonyms
@@ -245,7 +281,7 @@ def test_an_update_takes_the_embeddings_of_new_names(folder, tmp_path, capsys):
         known.setdefault(name, rng.normal(size=3))
     given = _names_of(folder, tmp_path, [*known], np.array([*known.values()]))
     assert _run(folder, tmp_path / "g", *given, *more, "--update") == 0
-    assert _run(folder, tmp_path / "anew", *given, *more) == 0
+    assert _run(folder, tmp_path / "anew", *given, *more, "--force") == 0
     _same(tmp_path / "g", tmp_path / "anew")
     assert (load_graph(tmp_path / "g").synonyms != load_graph(tmp_path / "anew").synonyms).nnz == 0
 
@@ -285,7 +321,7 @@ def test_the_tokenizer_is_kept_with_the_index_and_checked(tmp_path, capsys):
     capsys.readouterr()
     for arguments, said in (
         (("--update", "--tokenizer", "plain"), "--tokenizer must be that of the index to update it, german; got plain"),
-        (("--tokenizer", "klingon"), "tokenizer must be a function or one of english, german, plain"),
+        (("--force", "--tokenizer", "klingon"), "tokenizer must be a function or one of english, german, plain"),
     ):
         assert _run(tmp_path, out, *arguments) != 0
         assert said in " ".join(capsys.readouterr().err.split())

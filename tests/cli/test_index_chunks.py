@@ -86,5 +86,5 @@ def test_its_own_fields_need_it(folder, tmp_path, capsys):
 
 def test_a_graph_of_the_other_kind_is_replaced_whole(folder, tmp_path):
     assert _run(folder, tmp_path / "g") == 0
-    assert main(["index", str(folder / "corpus.jsonl"), "--out", str(tmp_path / "g")]) == 0
+    assert main(["index", str(folder / "corpus.jsonl"), "--out", str(tmp_path / "g"), "--force"]) == 0
     assert len(load_graph(tmp_path / "g").passages) == len(PASSAGES)

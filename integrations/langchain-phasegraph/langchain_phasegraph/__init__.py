@@ -1,5 +1,8 @@
 """Calibrated fusion of any LangChain retrievers: the public names and nothing else."""
 
+import importlib.metadata
+import typing
+
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.lists import fuse_lists
 from langchain_phasegraph.llm import extractions_of, text_model
@@ -20,3 +23,13 @@ __all__ = [
     "fuse_lists",
     "text_model",
 ]
+
+__version__: str
+
+if not typing.TYPE_CHECKING:  # where any name would be right
+
+    def __getattr__(name):
+        """The installed version, read when it is first named."""
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.metadata.version("langchain-phasegraph")

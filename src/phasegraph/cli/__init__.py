@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 
 from phasegraph.errors import PhasegraphError
@@ -11,6 +12,11 @@ from phasegraph.errors import PhasegraphError
 __all__ = [
     "main",
 ]
+
+
+def print_version() -> None:
+    """Print the name and the installed version."""
+    sys.stdout.write(f"phasegraph {version('phasegraph')}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,14 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         0 done, 1 failed (the reason is on standard error), 2 bad usage.
     """
+    given = sys.argv[1:] if arguments is None else list(arguments)
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
+    if lacking and given == ["--version"]:
+        print_version()
+        return 0
     if lacking:
         sys.stderr.write(f"the command line needs {', '.join(lacking)}; pip install 'phasegraph[cli]'\n")
         return 1
     from phasegraph.cli.app import app
 
     try:
-        app(args=None if arguments is None else list(arguments), prog_name="phasegraph")
+        app(args=given, prog_name="phasegraph")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except BrokenPipeError:

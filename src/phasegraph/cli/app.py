@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Annotated
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-COMMANDS = ("index", "evaluate", "tune", "fuse", "explain")
+from phasegraph.cli import print_version
+
+COMMANDS = ("index", "search", "evaluate", "tune", "fuse", "explain")
 
 
 class Commands(TyperGroup):
@@ -31,6 +34,17 @@ class Commands(TyperGroup):
 app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False)
 
 
+def _say_version(asked: bool) -> None:
+    if asked:
+        print_version()
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and do nothing else.")
+]
+
+
 @app.callback()
-def phasegraph() -> None:
+def phasegraph(version: Version = False) -> None:
     """Fuse unlike retrievers on one scale, and measure whether it helps."""

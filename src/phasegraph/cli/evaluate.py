@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from phasegraph.cli.output import (
-    DatasetDir,
     GraphDir,
     JsonTo,
     Limit,
@@ -21,12 +20,12 @@ from phasegraph.cli.output import (
     measure_of,
     names_in,
     open_dataset,
-    p_text,
     percent,
     progress,
     show_table,
     write_json,
 )
+from phasegraph.cli.own_retrievers import CorpusFile, IdKey, Retrievers, check_options, evaluate_retrievers
 from phasegraph.cli.protocol import (
     Sheet,
     answer_sheet,
@@ -59,6 +58,7 @@ from phasegraph.evaluation.experiment import (
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.protocol import PROTOCOLS, parts_of
+from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
 from phasegraph.graph.chunk_graph import KIND, ChunkGraph
 from phasegraph.graph.storage import load_graph
@@ -168,6 +168,14 @@ def _rows(batch: Batch, rows: Sequence[int]) -> Mapping[str, Sequence[Ranking]]:
     return {name: [batch[name][row] for row in rows] for name in TWO}
 
 
+JudgedFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DATASET_DIR",
+        help="A folder with corpus, queries and embeddings; with --retriever also a JSONL file of judged questions.",
+        exists=True,
+    ),
+]
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
@@ -215,7 +223,11 @@ ReportTo = Annotated[
 
 
 def evaluate(
-    folder: DatasetDir,
+    context: typer.Context,
+    folder: JudgedFile,
+    retriever: Retrievers = None,
+    corpus: CorpusFile = None,
+    id_key: IdKey = None,
     systems: Annotated[str, typer.Option(help="Comma-separated names, 'usual' or 'all'.")] = "usual",
     pipeline: PipelineFile = None,
     calibrate_on: CalibrateOn = None,
@@ -240,8 +252,17 @@ def evaluate(
     """Measure systems on a folder of queries, passages and embeddings: one table, exact tests, no network.
 
     A saved pipeline adds a row 'tuned'. The baseline is added where it is not among the systems. Under a protocol the
-    tables are those of the part that it tests.
+    tables are those of the part that it tests. With --retriever, your own are measured in place of the systems.
     """
+    if retriever:
+        goals = tuple(map(ranked_measure, names_in(measures)))
+        check_options(context)
+        evaluate_retrievers(retriever, folder, corpus, id_key, goals, json_to, rows_to)
+        return
+    if not folder.is_dir():
+        raise typer.BadParameter(f"DATASET_DIR must be a folder unless there is a --retriever; got the file {folder}")
+    if corpus is not None or id_key is not None:
+        raise typer.BadParameter("--corpus and --id-key are of a --retriever; none is given")
     rules = protocol_of(protocol, dev_set)
     if within is not None and (graph is not None or report_to is not None):
         raise typer.BadParameter(

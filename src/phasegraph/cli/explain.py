@@ -129,11 +129,12 @@ def _as_dict(result: Result, query: Query) -> dict[str, object]:
         "reason": result.reason,
         "confidence": result.confidence,
         "confidence_evidence": asdict(result.confidence_evidence),
-        "passages": [_passage(result.evidence(name)) for name in result.ids],
+        "passages": [as_passage(result.evidence(name)) for name in result.ids],
     }
 
 
-def _passage(evidence: Evidence) -> dict[str, object]:
+def as_passage(evidence: Evidence) -> dict[str, object]:
+    """What is known of one passage of a result, as JSON types."""
     fields = ("source", "rank", "raw", "score", "calibrated", "weight", "contribution")
     return {
         "id": evidence.id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -224,6 +225,25 @@ def chunks_of(
     return build_chunk_graph(passages, documents=named, positions=positions, embeddings=vectors)
 
 
+def check_folder(out: Path, *, may_replace: bool) -> None:
+    """Raise where the index cannot go into a folder; where that would replace another index, ask first.
+
+    Raises
+    ------
+    InvalidInputError
+        If it holds other files, or an index that may not be replaced and nobody is there to ask.
+    """
+    if not out.is_dir() or not any(out.iterdir()):
+        return
+    if not (out / MANIFEST).is_file():
+        raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it holds other files")
+    if may_replace:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidInputError(f"{out}: there is an index already; --update changes it, --force replaces it")
+    typer.confirm(f"{out}: there is an index already (--update changes it). Replace it?", abort=True, err=True)
+
+
 T = TypeVar("T")
 Gazetteer = Annotated[
     Path | None, typer.Option(help="Names to look for besides the titles, one a line.", exists=True, dir_okay=False)
@@ -231,6 +251,7 @@ Gazetteer = Annotated[
 Update = Annotated[
     bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace an index that is in OUT without asking.")]
 Names = Annotated[
     Path | None,
     typer.Option(help="Names whose embeddings tell synonyms, one a line.", exists=True, dir_okay=False),
@@ -279,6 +300,7 @@ def index(
     ] = None,
     entities_to: EntitiesTo = None,
     update: Update = False,
+    force: Force = False,
     chunks: Chunks = False,
     document: DocumentField = None,
     position: PositionField = None,
@@ -286,8 +308,6 @@ def index(
     """Build the graph of a corpus by rules, without a model, and save it for evaluate, add and remove."""
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
-    if out.is_dir() and any(out.iterdir()) and not (out / MANIFEST).is_file():
-        raise InvalidInputError(f"{out}: the folder must be new, empty, or an index; it holds other files")
     of_entities = {
         "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
         "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
@@ -297,6 +317,7 @@ def index(
     unfit = [name for name, value in (of_entities if chunks else of_chunks).items() if value is not None]
     if unfit:
         raise InvalidInputError(f"{unfit[0]} must be left out {'with' if chunks else 'without'} --chunks")
+    check_folder(out, may_replace=update or force)
     to = console()
     if chunks:
         graph = _stage("building", lambda: chunks_of(corpus, embeddings, document, position))

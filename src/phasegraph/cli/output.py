@@ -1,11 +1,14 @@
-"""Options, output, tables and progress shared by the commands."""
+"""Options, objects named on the command line, output, tables and progress: what the commands share."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -113,6 +116,29 @@ def percent(value: float | None) -> str:
     return "–" if value is None or value != value else f"{100 * value:.1f}"
 
 
-def p_text(value: float) -> str:
-    """A p-value, three digits."""
-    return "<.001" if value < 0.001 else f"{value:.3f}"
+def load_object(text: str) -> object:
+    """The object that ``module:object`` names, looked for in the current folder, too; a function of nothing is called.
+
+    Raises
+    ------
+    typer.BadParameter
+        If there is no such module or object; errors raised inside the module are its own.
+    """
+    module, colon, names = text.partition(":")
+    if not (module and colon and names) or module.endswith(".py"):
+        raise typer.BadParameter(f"must read MODULE:OBJECT, such as my_rag:retriever; got {text!r}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found = reduce(getattr, names.split("."), import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise typer.BadParameter(f"there is no module {module!r} here or installed") from error
+    except AttributeError as error:
+        if module not in sys.modules:
+            raise
+        raise typer.BadParameter(f"the module {module!r} has no {names!r}") from error
+    if inspect.isfunction(found) and not inspect.signature(found).parameters:
+        return found()
+    return found

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import typer
 
-from phasegraph.cli.output import p_text, percent
+from phasegraph.cli.output import percent
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.protocol import PROTOCOLS, Protocol, Verdict, verdicts
 from phasegraph.evaluation.runs import read_predictions
+from phasegraph.evaluation.significance import p_text
 
 
 @dataclass(frozen=True, slots=True)

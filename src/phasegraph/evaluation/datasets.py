@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -319,6 +319,16 @@ class Query:
     line: int = field(default=0, compare=False)
 
 
+def groups_of(queries: Sequence[Query]) -> tuple[str, ...] | None:
+    """The ``collection_id`` of every query (its own id where it has none), or None where no query has one.
+
+    Queries of one collection share passages and are no independent draws.
+    """
+    if not any("collection_id" in query.extra for query in queries):
+        return None
+    return tuple(str(query.extra.get("collection_id", query.id)) for query in queries)
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """A corpus with judged queries.
@@ -359,13 +369,8 @@ class Dataset:
 
     @property
     def groups(self) -> tuple[str, ...] | None:
-        """The ``collection_id`` of every query (its own id where it has none), or None where no query has one.
-
-        Queries of one collection share passages and are no independent draws.
-        """
-        if not any("collection_id" in query.extra for query in self.queries):
-            return None
-        return tuple(str(query.extra.get("collection_id", query.id)) for query in self.queries)
+        """As :func:`groups_of` the queries."""
+        return groups_of(self.queries)
 
     def vectors_by_text(self) -> dict[str, Float32Array]:
         """The embedding of every question, and of every passage by its content."""
@@ -435,7 +440,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     if not root.is_dir():
         raise wrong(root, None, "a data set must be a folder; there is none here")
     passages = read_corpus(root / "corpus.jsonl")
-    listed = _read_queries(root / "queries.jsonl", passages, share)
+    listed = queries_of(root / "queries.jsonl", objects_of(root / "queries.jsonl"), passages, share=share)
     vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
     asked = read_vectors(root / "queries.f16.npy", len(listed), "queries.jsonl")
     if vectors.shape[1] != asked.shape[1]:
@@ -486,24 +491,50 @@ def _new_id(file: Path, line: int, row: Mapping[str, object], seen: dict[str, in
     return name
 
 
-def _read_queries(file: Path, passages: tuple[Passage, ...], share: float) -> tuple[Query, ...]:
-    """Every query; one whose spans no passage holds has a judgement without hops."""
-    known = {passage.id for passage in passages}
+def queries_of(
+    file: Path,
+    rows: Iterable[tuple[int, Mapping[str, object]]],
+    passages: Sequence[Passage] | None = None,
+    *,
+    share: float = 0.5,
+) -> tuple[Query, ...]:
+    """Judged queries from the rows of a file, with the fields that :func:`load_dataset` reads.
+
+    Parameters
+    ----------
+    file : Path
+        What they are from, for the errors.
+    rows : iterable of (int, mapping)
+        With the number of their line. The question may be under ``text`` or ``query``, too; where there is no ``id``,
+        the number is it. ``relevant`` is a list of the ids that are relevant, or another name for ``grades``.
+    passages : sequence of Passage, optional
+        Their corpus: an id that is not in it is an error. Without it any id is taken, and spans are an error.
+    share : float, default 0.5
+        As for :func:`load_dataset`.
+
+    Returns
+    -------
+    tuple of Query
+        One whose spans no passage holds has a judgement without hops.
+    """
+    known = None if passages is None else {passage.id for passage in passages}
     places: dict[str, Span] = {}
     seen: dict[str, int] = {}
     queries = []
-    for line, row in objects_of(file):
-        name = _new_id(file, line, row, seen)
+    for line, row in rows:
+        name = _new_id(file, line, {"id": str(line), **row}, seen)
         spans = next((key for key in SPANS if key in row), None)
         answers = _read_answers(file, line, row)
         if spans is not None:
+            if passages is None:
+                raise wrong(file, line, f"{spans!r} can be read where the passages are given; none are")
             places = places or _places(file.with_name("corpus.jsonl"), passages)
             judged = judgement_from_spans(name, _read_spans(file, line, row[spans], spans), places, share=share)
             judgement = Judgement(name, (), last_hop_known=False) if judged is None else judged
             judgement = replace(judgement, answers=answers)
         else:
             grades = _read_grades(file, line, row, known)
-            if grades and "hops" not in row:
+            if grades and "hops" not in row:  # no order of them is known
                 judgement = Judgement(name, tuple((one,) for one in grades if grades[one] > 0), False, grades, answers)
             else:
                 hops = _read_hops(file, line, row, known)
@@ -514,8 +545,9 @@ def _read_queries(file: Path, passages: tuple[Passage, ...], share: float) -> tu
         for key in ("collection_id", "split"):
             if key in row:
                 text_field(file, line, row, key)
-        question = text_field(file, line, row, "question")
-        extra = {key: value for key, value in row.items() if key not in ("id", "question", "hops")}
+        asked = next((key for key in QUESTIONS if key in row), QUESTIONS[0])
+        question = text_field(file, line, row, asked)
+        extra = {key: value for key, value in row.items() if key not in ("id", asked, "hops")}
         queries.append(Query(name, question, judgement, MappingProxyType(extra), line))
     if not queries:
         raise wrong(file, None, "there must be at least one query; the file is empty")
@@ -532,19 +564,29 @@ def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str
     return tuple(text for text in map(str, listed) if text.strip())
 
 
-def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[str]) -> Mapping[str, float]:
-    value = row.get("grades", {})
+QUESTIONS = ("question", "text", "query")
+GRADES = ("grades", "relevant")
+
+
+def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[str] | None) -> Mapping[str, float]:
+    given = [key for key in GRADES if key in row]
+    if len(given) > 1:
+        raise wrong(file, line, f"{' and '.join(map(repr, given))} say the same: give one of them")
+    key = given[0] if given else GRADES[0]
+    value = row.get(key, {})
+    if key == "relevant" and isinstance(value, list):
+        value = dict.fromkeys(id_list(file, line, value, key), 1.0)
     if not isinstance(value, dict):
-        raise wrong(file, line, f"'grades' must be an object of gains by passage id; got {value!r}")
+        raise wrong(file, line, f"{key!r} must be an object of gains by passage id; got {value!r}")
     for name, grade in value.items():
-        if name not in known:
-            raise wrong(file, line, f"a graded passage must be in corpus.jsonl; {name!r} is not")
+        if known is not None and name not in known:
+            raise wrong(file, line, f"a graded passage must be in the corpus; {name!r} is not")
         try:
             check_range(f"the grade of {name!r}", grade)
         except InvalidInputError as error:
             raise wrong(file, line, str(error)) from error
-    if "grades" in row and not any(value.values()):
-        raise wrong(file, line, f"'grades' must hold a gain above 0; got {value!r}")
+    if given and not any(value.values()):
+        raise wrong(file, line, f"{key!r} must hold a gain above 0; got {value!r}")
     return MappingProxyType({name: float(grade) for name, grade in value.items()})
 
 
@@ -552,7 +594,7 @@ def _check_graded(file: Path, line: int, judgement: Judgement) -> None:
     """Where there are grades, a hop none of whose passages has one would never gain anything."""
     for hop in judgement.hops if judgement.grades else ():
         if not any(judgement.grades.get(passage, 0.0) > 0 for passage in hop):
-            raise wrong(file, line, f"'grades' must give every hop a gain above 0; {hop[0]!r} has none")
+            raise wrong(file, line, f"'grades' or 'relevant' must give every hop a gain above 0; {hop[0]!r} has none")
 
 
 SPANS = ("spans", "gold_spans")
@@ -573,7 +615,7 @@ def _read_spans(file: Path, line: int, listed: object, key: str) -> list[Span]:
     return spans
 
 
-def _places(file: Path, passages: tuple[Passage, ...]) -> dict[str, Span]:
+def _places(file: Path, passages: Sequence[Passage]) -> dict[str, Span]:
     """The span of each passage."""
     places = {}
     for passage in passages:
@@ -585,7 +627,7 @@ def _places(file: Path, passages: tuple[Passage, ...]) -> dict[str, Span]:
     return places
 
 
-def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]) -> tuple[tuple[str, ...], ...]:
+def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str] | None) -> tuple[tuple[str, ...], ...]:
     ids = id_list(file, line, row.get("hops"), "hops", repeats=True)
     hops: tuple[tuple[str, ...], ...] = tuple((passage,) for passage in ids)
     listed = row.get("hop_alternatives")
@@ -595,8 +637,8 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
         hops = tuple(id_list(file, line, of_hop, "hop_alternatives") for of_hop in listed)
     for hop in hops:
         for passage in hop:
-            if passage not in known:
-                raise wrong(file, line, f"a judged passage must be in corpus.jsonl; {passage!r} is not")
+            if known is not None and passage not in known:
+                raise wrong(file, line, f"a judged passage must be in the corpus; {passage!r} is not")
     return tuple(dict.fromkeys(reversed(hops)))[::-1]
 
 

@@ -68,6 +68,17 @@ def ndcg(ids: Sequence[str], judgement: Judgement, k: int) -> float:
     return _discounted(gains) / best if best else 0.0
 
 
+def reciprocal_rank(ids: Sequence[str], judgement: Judgement, k: int) -> float:
+    """1 over the rank of the first relevant passage among the first k, 0 where there is none.
+
+    Relevant is every passage of every hop; where there are grades, what has one above 0.
+    """
+    relevant = set(judgement.passages)
+    if judgement.grades:
+        relevant = {passage for passage, grade in judgement.grades.items() if grade > 0}
+    return next((1.0 / rank for rank, passage in enumerate(ids[:k], start=1) if passage in relevant), 0.0)
+
+
 def _discounted(gains: Sequence[float]) -> float:
     return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains, start=1) if gain)
 
@@ -128,9 +139,9 @@ def _shared_words(given: str, right: str) -> float:
 
 
 MEASURES: Mapping[str, Score] = MappingProxyType(
-    {"LastHop": last_hop, "FullSup": full_support, "Recall": recall, "nDCG": ndcg}
+    {"LastHop": last_hop, "FullSup": full_support, "Recall": recall, "nDCG": ndcg, "MRR": reciprocal_rank}
 )
-"""The measures of hops, which may have alternatives: no qrels can say that, so that no other library has them."""
+"""The measures of hops, which may have alternatives: no qrels can say that. MRR is here to need no other library."""
 ANSWER_MEASURES: Mapping[str, Score] = MappingProxyType({"EM": exact_match, "F1": token_f1})
 """The measures of answers: they read texts in place of ids."""
 _OWN: Mapping[str, Score] = MappingProxyType({**MEASURES, **ANSWER_MEASURES})
@@ -145,7 +156,7 @@ class Measure:
     Parameters
     ----------
     name : str
-        A key of ``MEASURES`` or ``ANSWER_MEASURES``, or a measure of ir-measures (``MRR``, ``Success``, ``P``, ``AP``,
+        A key of ``MEASURES`` or ``ANSWER_MEASURES``, or a measure of ir-measures (``Success``, ``P``, ``AP``,
         ...), for which every passage of every hop is relevant, or what has a grade above 0.
     k : int
         Depth, >= 1: how many of the first ids, or answers, count.

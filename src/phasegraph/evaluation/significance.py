@@ -388,3 +388,8 @@ def holm(p_values: ArrayLike) -> FloatArray:
     out = np.empty(len(values))
     out[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
     return out
+
+
+def p_text(value: float) -> str:
+    """A p-value, three digits."""
+    return "<.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,209 @@
+"""``phasegraph search``: ask a saved index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter, time
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from phasegraph._validation import check_query
+from phasegraph.cli.explain import WHY_EMPTY, as_passage, paths_of
+from phasegraph.cli.output import JsonTo, check_outputs, console, load_object, write_json
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
+from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
+from phasegraph.graph.chunk_graph import KIND as CHUNKS
+from phasegraph.graph.corpus import STATE, Folder
+from phasegraph.graph.linking import unit_vector
+from phasegraph.graph.records import PassageRecord
+from phasegraph.graph.storage import KIND as ENTITIES
+from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import Context
+from phasegraph.ranking import Ranking, top_order
+from phasegraph.result import Result
+from phasegraph.serialization import MANIFEST, bundle_kind
+
+Embed = Callable[[str], Any]
+INSIDE = "graph"
+"""Where a saved retriever keeps its index."""
+WIDTH = 240
+"""Characters of a snippet, about."""
+
+
+def opened(folder: Path) -> GraphIndex | ChunkGraph:
+    """The index in a folder, or in the one where a saved retriever keeps it, all changes since included.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, or it is damaged, or saved without its passages.
+    """
+    if (folder / STATE).is_file():
+        return Folder(folder).load()[0]
+    places = (folder, folder / INSIDE)
+    for place in places:
+        if (kind := bundle_kind(place)) in (ENTITIES, CHUNKS):
+            return GraphIndex.load(place) if kind == ENTITIES else ChunkGraph.load(place)
+    for place in places:
+        if (place / MANIFEST).is_file():
+            return GraphIndex.load(place)  # which says what is wrong with it
+    raise InvalidInputError(
+        f"{folder}: there is no index in it, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
+        "makes one"
+    )
+
+
+def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:
+    """The graph that is walked."""
+    return index.graph if isinstance(index, GraphIndex) else index
+
+
+def embed_of(given: object) -> Embed:
+    """How to ask an embedding model of either framework, or a function, for the embedding of a question."""
+    for method in ("embed_query", "get_query_embedding"):
+        found: Embed | None = getattr(given, method, None)
+        if callable(found):
+            return found
+    if not callable(given):
+        raise InvalidInputError(
+            "--embedder must name an embedding model of LangChain or LlamaIndex, or a function from text to vector; "
+            f"got {type(given).__name__}"
+        )
+    return given
+
+
+def answered(
+    index: GraphIndex | ChunkGraph, question: str, k: int, embed: Embed | None, records: Mapping[str, PassageRecord]
+) -> Result:
+    """The fused answer of the walk and, with an embedding model, of the passages nearest to the question."""
+    graph = graph_in(index)
+    rankings: list[Ranking] = []
+    if embed is not None:
+        if graph.embeddings is None:
+            raise InvalidInputError("--embedder is of an index with embeddings (index --embeddings); it has none")
+        vector = unit_vector(embed(question), graph.embeddings.shape[1])
+        scores = (graph.embeddings @ vector).astype(float)
+        best = top_order(scores, graph.passages, DEFAULT_LIMIT)
+        rankings.append(Ranking("vector", [graph.passages[row] for row in best.tolist()], scores[best]))
+        embed = lambda _: vector  # noqa: E731 - asked once
+    elif isinstance(graph, ChunkGraph):
+        raise InvalidInputError("a graph of chunks is walked from the chunks nearest to the question: give --embedder")
+    source = (
+        ChunkGraphSource(graph, embedder=embed) if isinstance(graph, ChunkGraph) else GraphSource(graph, embedder=embed)
+    )
+    rankings.append(source.search(question, DEFAULT_LIMIT, {one.source: one for one in rankings}))
+    words = read_hits(question, rankings, lambda name: _content(records.get(name)))
+    return FusionPipeline().decide(rankings, Context(query=question, now=time(), words=words), k=k)
+
+
+def _content(record: PassageRecord | None) -> str:
+    return "" if record is None else f"{record.title}\n{record.text}"
+
+
+def snippet_of(text: str, words: Collection[str]) -> tuple[str, list[tuple[int, int]]]:
+    """The part of a text with the most different words of the question, and where they stand in it.
+
+    >>> snippet_of("Ada met  Bo.", {"bo"})
+    ('Ada met Bo.', [(8, 10)])
+    """
+    line = " ".join(text.split())
+    places = places_of(line, words)
+    starts = (
+        [max(line.rfind(" ", 0, max(start - WIDTH // 4, 0)) + 1, 0) for start, _ in places] if len(line) > WIDTH else []
+    )
+
+    def held(start: int) -> int:
+        return len({line[one:end].lower() for one, end in places if start <= one and end <= start + WIDTH})
+
+    start = max(starts, key=held, default=0)
+    end = len(line) if len(line) - start <= WIDTH else line.rfind(" ", start + WIDTH // 2, start + WIDTH + 1)
+    end = start + WIDTH if end < 0 else end
+    before, after = "… " * (start > 0), " …" * (end < len(line))
+    shift = len(before) - start
+    marks = [(one + shift, other + shift) for one, other in places if start <= one and other <= end]
+    return before + line[start:end] + after, marks
+
+
+def search(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="What index wrote, or a saved retriever.", exists=True, file_okay=False),
+    ],
+    question: Annotated[str, typer.Argument(metavar="QUESTION")],
+    k: Annotated[int, typer.Option(min=1, help="Passages to show.")] = 5,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:OBJECT",
+            help="The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector.",
+        ),
+    ] = None,
+    json_to: JsonTo = None,
+) -> None:
+    """Answer from a saved index: the best passages, how they were found, and how far to believe them.
+
+    Without --embedder the walk starts from the names and words of the question, and no model is asked.
+    """
+    check_outputs(json=json_to)
+    check_query(question)
+    index = opened(folder)
+    embed = None if embedder is None else embed_of(load_object(embedder))
+    records: Mapping[str, PassageRecord] = index.records if isinstance(index, GraphIndex) else {}
+    lexical = index.graph.lexical if isinstance(index, GraphIndex) else None
+    tokenizer: Tokenizer = "english" if lexical is None else lexical.tokenizer
+    started = perf_counter()
+    result = answered(index, question, k, embed, records)
+    milliseconds = 1000 * (perf_counter() - started)
+    words = frozenset(tokenizer_of(tokenizer)(question))
+    passages: list[dict[str, Any]] = []
+    for name in result.ids:
+        record = records.get(name)
+        snippet, marks = ("", []) if record is None else snippet_of(record.text, words)
+        said = {"title": "" if record is None else record.title, "snippet": snippet, "marks": marks}
+        passages.append(as_passage(result.evidence(name)) | said)
+    if json_to is not None:
+        state = {
+            "question": question,
+            "ms": milliseconds,
+            "confidence": result.confidence,
+            "confidence_evidence": asdict(result.confidence_evidence),
+            "reason": result.reason,
+            "warnings": list(result.warnings),
+            "passages": passages,
+        }
+        write_json(state, json_to)
+    to = console(beside_json=json_to == "-")
+    show(result, passages, question, to)
+    if embed is None and graph_in(index).embeddings is not None:
+        to.print(
+            "  answered by names and words: --embedder MODULE:OBJECT takes the index's embeddings in", markup=False
+        )
+
+
+def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
+    """Print the answer; the question's words stand out on a terminal, and between asterisks elsewhere."""
+    to.print(Text(question, style="bold"))
+    to.print(f"  confidence {result.confidence_evidence}", markup=False)
+    for line in result.warnings:
+        to.print(f"  warning: {line}", markup=False)
+    if not passages:
+        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}", markup=False)
+    for passage in passages:
+        title = f" {passage['title']!r}" if passage["title"] else ""
+        to.print(Text(f"{passage['position']}. {passage['id']}{title}: score {passage['score']:.4f}", style="bold"))
+        found = Text(passage["snippet"])
+        for start, end in reversed(passage["marks"]):
+            found.stylize("bold yellow", start, end)
+            if not to.is_terminal:
+                found = found[:start] + Text("*") + found[start:end] + Text("*") + found[end:]
+        if passage["snippet"]:
+            to.print(Text("   ") + found, soft_wrap=True)
+        for path in paths_of(result.evidence(passage["id"])):
+            to.print(f"   {path}", markup=False)

@@ -1,0 +1,377 @@
+"""Measure a retriever of the user's own, of whatever framework, on judged questions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import warnings
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
+from phasegraph.evaluation.datasets import Dataset, Passage, Query, groups_of, objects_of, queries_of, read_corpus
+from phasegraph.evaluation.experiment import Answers, Table, compare
+from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.significance import p_text
+from phasegraph.ranking import Ranking
+from phasegraph.result import Result
+from phasegraph.retrieval import (
+    adapted,
+    answer_items,
+    asearch_of,
+    describe_type,
+    head_and_score,
+    is_number,
+    parameters_of,
+    plain_hit,
+    resolve_id,
+    search_of,
+)
+from phasegraph.retrieval.plain_hits import PlainHit
+from phasegraph.sources.protocol import is_fatal
+from phasegraph.sources.workers import own_loop
+
+Judged: TypeAlias = str | Path | Dataset | Mapping[str, Any] | Iterable[Query | Mapping[str, Any]]
+Corpus: TypeAlias = str | Path | Sequence[Passage]
+Ask: TypeAlias = Callable[[str], object]
+
+OWN_MEASURES: tuple[Measure, ...] = (
+    Measure("Recall", 5), Measure("Recall", 10), Measure("nDCG", 10), Measure("MRR", 10),
+)  # fmt: skip
+LAST_HOP: tuple[Measure, ...] = (Measure("LastHop", 5), Measure("LastHop", 10))
+_HITS = "documents or nodes"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evaluation:
+    """What one or more retrievers reach on judged questions.
+
+    Parameters
+    ----------
+    table : Table
+        Means with their intervals, paired differences to the first retriever, milliseconds per question.
+    errors : mapping of str to mapping of str to Exception
+        By retriever and question id; such a question counts as nothing found.
+    unknown : mapping of str to float or None
+        By retriever, the share in [0, 1] of the ids it returned that are not in the corpus; None without a corpus, or
+        where it returned nothing.
+    notes : tuple of str
+        What a reader of the figures must know.
+    """
+
+    table: Table
+    errors: Mapping[str, Mapping[str, Exception]] = field(repr=False)
+    unknown: Mapping[str, float | None]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def means(self) -> dict[str, dict[str, float]]:
+        """By retriever and measure (``"Recall@5"``), in [0, 1]."""
+        return {row.name: {str(measure): mean for measure, mean in row.means.items()} for row in self.table.rows}
+
+    def to_dict(self) -> dict[str, object]:
+        """The evaluation as JSON types: the table, and per retriever the errors' classes by question and `unknown`."""
+        state = self.table.to_dict()
+        state["errors"] = {
+            name: {query: type(error).__name__ for query, error in of.items()} for name, of in self.errors.items()
+        }
+        state["unknown_ids"] = {name: None if share is None else 100 * share for name, share in self.unknown.items()}
+        return state | {"notes": list(self.notes)}
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        """Columns and rows as a person reads them: percentages, [95 % intervals], (corrected p against the first)."""
+        kept = [measure for measure in self.table.measures if measure in self.table.tests]
+        with_corpus = any(share is not None for share in self.unknown.values())
+        rows = []
+        for row in self.table.rows:
+            cells = [row.name]
+            for measure in kept:
+                low, high = (100 * end for end in row.intervals[measure])
+                tested = "" if row.name == self.table.baseline else f" ({p_text(row.p_holm[measure])})"
+                cells.append(f"{100 * row.means[measure]:.1f} [{low:.0f}, {high:.0f}]{tested}")
+            share = self.unknown[row.name]
+            cells += ["–" if row.milliseconds is None else f"{row.milliseconds:.1f}", str(len(self.errors[row.name]))]
+            rows.append(cells + ["–" if share is None else f"{100 * share:.1f} %"] * with_corpus)
+        return ["retriever", *map(str, kept), "ms", "errors", *["unknown ids"] * with_corpus], rows
+
+    def __str__(self) -> str:
+        columns, rows = self.cells()
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in (columns, *rows)]
+        return "\n".join([*lines, *self.notes])
+
+
+def evaluate(
+    retriever: object,
+    judged: Judged,
+    *,
+    corpus: Corpus | None = None,
+    measures: Sequence[str | Measure] = (),
+    id_key: str | None = None,
+    progress: Callable[[Iterable[Any], str], Iterable[Any]] | None = None,
+) -> Evaluation:
+    """Measure a retriever, or compare several, on judged questions.
+
+    Parameters
+    ----------
+    retriever : object or mapping of str to object
+        A LangChain retriever or any runnable (``invoke``), a LlamaIndex retriever (``retrieve``), a source of this
+        library, or a function of the question, plain or a coroutine; or several of them by name, compared with the
+        first. It is asked as it is, one question after another: give it the number of hits that is to be measured. A
+        function with a parameter ``k`` or ``limit``, and a source, is asked for as many as the deepest measure.
+    judged : path, Dataset, mapping or iterable
+        A JSONL file, a line for each question: ``question`` (or ``text``), and ``relevant``, a list of ids or their
+        gains by id, or the fields of a data set's ``queries.jsonl`` (``hops``, ``grades``, ...; ``id`` is optional); a
+        folder with such a ``queries.jsonl`` and its ``corpus.jsonl``; a data set; such lines as mappings, or
+        :class:`~phasegraph.evaluation.datasets.Query`; or ids, or gains by id, by question.
+    corpus : path or sequence of Passage, optional
+        The passages there are (JSONL: ``id``, ``title``, ``text``). Then judgements of other ids are an error, ids
+        returned that are not among them are counted, and hits without an id go by their text.
+    measures : sequence of str or Measure, optional
+        Further ones, besides Recall at 5 and 10, nDCG@10, MRR@10, and LastHop at 5 and 10 where an order of ``hops`` is
+        known.
+    id_key : str, optional
+        Metadata key (or attribute, such as LlamaIndex's ``ref_doc_id``) of the id that is judged. Default: the hit's
+        own id, then the metadata ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``.
+    progress : callable, optional
+        Wraps the questions to show how far it is: ``progress(iterable, label)``.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    InvalidInputError
+        If the questions cannot be read, or there are none.
+    InvalidTypeError
+        If it is no retriever.
+    AllSourcesFailed
+        If every question failed, with the first error of each retriever.
+
+    Warns
+    -----
+    PhasegraphWarning
+        If a retriever returned ids, and none of them is judged for any question: the sign of another id scheme.
+
+    Notes
+    -----
+    The order of the hits is the retriever's. An id that repeats in an answer counts once, at its first place. A
+    question that fails counts as nothing found, and stays in the mean.
+
+    Examples
+    --------
+    >>> def search(question):
+    ...     return ["b", "a"]
+    >>> found = evaluate(search, {"Who is Ada?": ["a"], "Who is Bo?": ["b"]})
+    >>> found.means["search"]["Recall@5"], found.means["search"]["MRR@10"]
+    (1.0, 0.75)
+    """
+    queries, passages, name = _read(judged, corpus)
+    goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
+    further = (Measure.parse(one) if isinstance(one, str) else one for one in measures)
+    goals = tuple(dict.fromkeys([*goals, *further]))
+    depth = max(measure.k for measure in goals)
+    given = retriever if isinstance(retriever, Mapping) else {_name_of(retriever): retriever}
+    asks = {str(key): _ask_of(one, depth) for key, one in given.items()}
+    texts = {_id_of_text(text): one.id for one in passages or () for text in (one.text, one.content)}
+    known = None if passages is None else {one.id for one in passages}
+    runs = {
+        key: _run(ask, queries if progress is None else progress(queries, key), texts, id_key)
+        for key, ask in asks.items()
+    }
+    if runs and all(len(run.errors) == len(queries) for run in runs.values()):
+        raise AllSourcesFailed({key: next(iter(run.errors.values())) for key, run in runs.items()})
+    answers = [Answers(key, run.found, run.milliseconds) for key, run in runs.items()]
+    judgements = [query.judgement for query in queries]
+    table = compare(
+        answers, judgements, baseline=next(iter(runs), ""), measures=goals, dataset=name, groups=groups_of(queries)
+    )
+    notes = list(table.notes)
+    for key, run in runs.items():
+        notes += _notes(key, run, queries, depth, None if known is None else len(known))
+    return Evaluation(
+        table,
+        MappingProxyType({key: MappingProxyType(run.errors) for key, run in runs.items()}),
+        MappingProxyType({key: run.unknown(known) for key, run in runs.items()}),
+        tuple(notes),
+    )
+
+
+# The questions.
+
+
+def _read(judged: Judged, corpus: Corpus | None) -> tuple[tuple[Query, ...], Sequence[Passage] | None, str]:
+    """The questions, the passages where they are known, and what to call them."""
+    passages: Sequence[Passage] | None
+    passages = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus
+    if isinstance(judged, Dataset):
+        return judged.queries, judged.passages if passages is None else passages, judged.name
+    name, file = "judged", Path("judged")
+    rows: Iterable[tuple[int, Mapping[str, object]]]
+    if isinstance(judged, str | Path):
+        file, name = Path(judged), Path(judged).resolve().stem
+        if file.is_dir():
+            passages = read_corpus(file / "corpus.jsonl") if passages is None else passages
+            file = file / "queries.jsonl"
+        rows = objects_of(file)
+    elif isinstance(judged, Mapping):
+        rows = [
+            (row, {"question": question, "relevant": dict(ids) if isinstance(ids, Mapping) else list(ids)})
+            for row, (question, ids) in enumerate(judged.items(), start=1)
+        ]
+    else:
+        listed = list(judged)
+        if listed and all(isinstance(one, Query) for one in listed):
+            return tuple(one for one in listed if isinstance(one, Query)), passages, name
+        if not all(isinstance(one, Mapping) for one in listed):
+            raise InvalidTypeError(
+                "judged must be a path, a Dataset, ids by question, or mappings or Query objects alone; "
+                f"got a {type(judged).__name__} of {', '.join(sorted({type(one).__name__ for one in listed}))}"
+            )
+        rows = [(row, one) for row, one in enumerate(listed, start=1) if isinstance(one, Mapping)]
+    queries = tuple(query for query in queries_of(file, rows, passages) if query.judgement.hops)
+    if not queries:
+        raise InvalidInputError(f"{file}: no passage holds any of the spans of any query")
+    return queries, passages, name
+
+
+# The retriever.
+
+
+def _name_of(retriever: object) -> str:
+    named = getattr(retriever, "name", None) or getattr(retriever, "__name__", None)
+    return named if isinstance(named, str) else type(retriever).__name__
+
+
+def _ask_of(retriever: object, depth: int) -> Ask:
+    """How to ask a retriever; whatever framework it is of is not imported here."""
+    if not isinstance(retriever, type):
+        for method in ("invoke", "retrieve"):
+            found: Ask | None = getattr(retriever, method, None)
+            if callable(found):
+                return found
+        retriever = adapted(retriever)
+        if (search := search_of(retriever) or asearch_of(retriever)) is not None:
+            return lambda question: search(question, depth, {})
+        if callable(retriever):
+            function: Callable[..., object] = retriever
+            return partial(function, **dict.fromkeys(parameters_of(function) & {"k", "limit"}, depth))
+    got = f"the class {retriever.__name__}" if isinstance(retriever, type) else describe_type(retriever)
+    raise InvalidTypeError(
+        "retriever must be a LangChain retriever or runnable, a LlamaIndex retriever, a source or a function; got "
+        f"{got} (of a store or an index give its as_retriever())"
+    )
+
+
+@dataclass(slots=True)
+class _Run:
+    """What one retriever found."""
+
+    found: dict[str, tuple[str, ...]]
+    errors: dict[str, Exception]
+    milliseconds: float | None
+    repeated: int
+    nameless: int
+
+    def unknown(self, known: set[str] | None) -> float | None:
+        """The share of the returned ids that are not in the corpus."""
+        returned = [one for ids in self.found.values() for one in ids]
+        return sum(one not in known for one in returned) / len(returned) if known and returned else None
+
+
+def _run(ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: str | None) -> _Run:
+    run, spent = _Run({}, {}, None, 0, 0), 0.0
+    for query in queries:
+        started = perf_counter()
+        try:
+            answer = ask(query.text)
+            if inspect.isawaitable(answer):
+                answer = asyncio.run_coroutine_threadsafe(_awaited(answer), own_loop()).result()
+            hits = _read_hits(answer, texts, id_key)
+        except Exception as error:
+            if is_fatal(error):
+                raise
+            run.errors[query.id] = error
+            continue
+        spent += perf_counter() - started
+        run.found[query.id] = tuple(dict.fromkeys(found for found, _ in hits))
+        run.repeated += len(hits) - len(run.found[query.id])
+        run.nameless += sum(not named for _, named in hits)
+    run.milliseconds = 1000 * spent / len(run.found) if run.found else None
+    return run
+
+
+async def _awaited(answer: Awaitable[object]) -> object:
+    return await answer
+
+
+def _id_of_text(text: str) -> str:
+    """The id of a hit that has nothing but this text."""
+    return resolve_id(None, {}, text)[0]
+
+
+def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> list[tuple[str, bool]]:
+    """The ids of an answer, best first, and whether each is one: else it is made of a text that no passage has."""
+    if isinstance(answer, Ranking | Result):
+        return [(found, True) for found in answer.ids]
+    if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
+        scores = {str(found): float(score) for found, score in answer.items()}
+        return [(found, True) for found in sorted(scores, key=lambda one: (-scores[one], one))]
+    if isinstance(answer, Mapping) and "result" in answer:
+        answer = answer["result"]  # a question-answering chain's
+    return [_read_hit(item, row, texts, id_key) for row, item in enumerate(answer_items(answer, _HITS))]
+
+
+def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | None) -> tuple[str, bool]:
+    head = head_and_score(item)[0]
+    if isinstance(head, str):
+        return texts.get(_id_of_text(head), head), True
+    hit = getattr(head, "node", head)
+    if hasattr(hit, "page_content"):
+        read = PlainHit(hit.page_content, hit.id, hit.metadata)
+    elif hasattr(hit, "get_content"):
+        read = PlainHit(hit.get_content(), hit.node_id, hit.metadata)
+    else:
+        read = plain_hit(hit, _HITS, row)
+    if id_key is not None:
+        value = read.metadata.get(id_key, getattr(hit, id_key, None))
+        if value is None:
+            held = ", ".join(map(str, read.metadata)) or "nothing"
+            raise InvalidInputError(f"hit {row} has no {id_key!r}; its metadata has {held}")
+        return str(value), True
+    found, origin = resolve_id(read.id, read.metadata, read.text or "")
+    return texts.get(found, found), origin != "text" or found in texts
+
+
+def _notes(name: str, run: _Run, queries: Sequence[Query], depth: int, passages: int | None) -> list[str]:
+    """What is to be said of one retriever; what makes all its figures doubtful is warned about, too."""
+    notes, longest = [], max(map(len, run.found.values()), default=0)
+    if run.errors:
+        kinds = Counter(type(error).__name__ for error in run.errors.values()).most_common()
+        said = ", ".join(f"{kind} {count}" for kind, count in kinds)
+        notes.append(f"{name}: {len(run.errors)} of {len(queries)} questions failed and count 0 ({said})")
+    if longest < depth and (passages is None or longest < passages):
+        notes.append(
+            f"{name} returned at most {longest} hits: deeper measures see no more (LangChain: k or search_kwargs, "
+            "LlamaIndex: similarity_top_k)"
+        )
+    if run.repeated:
+        notes.append(f"{name}: {run.repeated} hits repeat an id of their answer and are left out")
+    if run.nameless:
+        notes.append(f"{name}: {run.nameless} hits have no id, and no passage of a corpus has their text")
+    judged = {one for query in queries for one in (*query.judgement.passages, *query.judgement.grades)}
+    returned = dict.fromkeys(one for ids in run.found.values() for one in ids)
+    if returned and judged.isdisjoint(returned):
+        notes.append(
+            f"{name}: none of the {len(returned)} ids it returned is judged for any question; it returns "
+            f"{next(iter(returned))!r:.60}, judged is {min(judged)!r:.60}: are they of one scheme (id_key)?"
+        )
+        warnings.warn(notes[-1], PhasegraphWarning, stacklevel=3)
+    return notes

@@ -1,0 +1,238 @@
+"""The packages as a user gets them: built, installed into an empty environment, and run from outside the clone.
+
+``make test`` does this with the interpreter it runs on, ``make test-wheels`` with every one that is supported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import pytest
+from real_servers import Missing, skip_or_fail
+from tiny import write_dataset, write_jsonl
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = {
+    "phasegraph": ROOT,
+    "langchain_phasegraph": ROOT / "integrations" / "langchain-phasegraph",
+    "llama_index_retrievers_phasegraph": ROOT / "integrations" / "llama-index-retrievers-phasegraph",
+}
+PACKAGES = {
+    "phasegraph": ROOT / "src" / "phasegraph",
+    "langchain_phasegraph": PROJECTS["langchain_phasegraph"] / "langchain_phasegraph",
+    "llama_index_retrievers_phasegraph": PROJECTS["llama_index_retrievers_phasegraph"] / "llama_index",
+}
+MODULES = ("phasegraph", "langchain_phasegraph", "llama_index.retrievers.phasegraph")
+VERSIONS = ("3.11", "3.12", "3.13")
+RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
+SECONDS = 900
+
+pytestmark = [pytest.mark.wheels, pytest.mark.timeout(SECONDS)]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A source distribution, and the wheel that was made of it."""
+
+    sdist: Path
+    wheel: Path
+
+    @property
+    def metadata(self) -> Message:
+        with zipfile.ZipFile(self.wheel) as archive:
+            (name,) = [one for one in archive.namelist() if one.endswith(".dist-info/METADATA")]
+            return message_from_bytes(archive.read(name))
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
+    """All three packages, each wheel made of what the source distribution holds."""
+    out, unpacked, found = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("unpacked"), {}
+    for name, project in PROJECTS.items():
+        run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(out)], project)
+        (sdist,) = out.glob(f"{name}-*.tar.gz")
+        with tarfile.open(sdist) as archive:
+            archive.extractall(unpacked, filter="data")
+        source = unpacked / sdist.name.removesuffix(".tar.gz")
+        run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)], source)
+        (wheel,) = out.glob(f"{name}-*.whl")
+        found[name] = Built(sdist, wheel)
+    return found
+
+
+def run(command: Sequence[str | Path], folder: Path) -> str:
+    """What a command prints, run in a folder and told nothing of this environment or the clone."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV", "COV"))}
+    done = subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, cwd=folder, env=kept, timeout=SECONDS
+    )
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def interpreter(version: str) -> str:
+    """A Python of this version: the one that runs, one on the path, or one of pyenv's."""
+    if version == RUNNING:
+        return sys.executable
+    for found in (shutil.which(f"python{version}"), *Path.home().glob(f".pyenv/versions/{version}.*/bin/python")):
+        if found is not None:
+            asked = [str(found), "-c", "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"]
+            done = subprocess.run(asked, capture_output=True, text=True, check=False)
+            if done.stdout.strip() == version:  # pyenv's stand-ins are there for versions that are not
+                return str(found)
+    raise Missing(f"there is no Python {version} on the path or among pyenv's")
+
+
+def environment(python: str, folder: Path, packages: Sequence[str]) -> Path:
+    """A new environment with these packages and what they require; its folder of programs."""
+    run([python, "-m", "venv", folder], folder.parent)
+    install = [folder / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check"]
+    try:
+        run([*install, "-c", ROOT / "constraints.txt", *packages], folder.parent)
+    except AssertionError as error:
+        if "Retrying (Retry(" in str(error):
+            raise Missing("the packages' requirements cannot be fetched: the package index is out of reach") from error
+        raise
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def installed(
+    request: pytest.FixtureRequest, built: dict[str, Built], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The programs of an environment with the three wheels, for one version of Python."""
+    version = str(request.param)
+    if version != RUNNING and os.environ.get("PHASEGRAPH_ALL_PYTHONS") != "1":
+        pytest.skip(f"make test-wheels runs this with Python {version}")
+    core = built["phasegraph"].wheel
+    packages = [f"{core}[cli]", *(str(one.wheel) for one in built.values() if one.wheel != core)]
+    try:
+        python = interpreter(version)
+    except Missing as missing:
+        if version == VERSIONS[0]:
+            skip_or_fail(missing, "WHEELS")
+        pytest.skip(str(missing))
+    try:
+        return environment(python, tmp_path_factory.mktemp("python") / version, packages)
+    except Missing as missing:
+        skip_or_fail(missing, "WHEELS")
+
+
+def programs(page: Path) -> list[str]:
+    """The Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+QUICKSTARTS = {
+    **{f"README {number}": program for number, program in enumerate(programs(ROOT / "README.md"), start=1)},
+    **{f"README of {name}": programs(folder / "README.md")[0] for name, folder in PROJECTS.items() if folder != ROOT},
+    **{path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*_quickstart.py"))},
+}
+
+
+@pytest.mark.parametrize("name", QUICKSTARTS)
+def test_a_quickstart_runs_outside_the_clone(installed: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "quickstart.py").write_text(QUICKSTARTS[name], encoding="utf-8")
+    assert run([installed / "python", "quickstart.py"], tmp_path).strip()
+
+
+def test_what_is_installed_is_what_was_built(installed: Path, built: dict[str, Built], tmp_path: Path) -> None:
+    version = built["phasegraph"].metadata["Version"]
+    program = f"import {', '.join(MODULES)}; print([(one.__version__, one.__file__) for one in ({', '.join(MODULES)})])"
+    said = run([installed / "python", "-c", program], tmp_path)
+    assert said.count(repr(version)) == len(MODULES)
+    assert str(ROOT) not in said
+    assert run([installed / "phasegraph", "--version"], tmp_path) == f"phasegraph {version}\n"
+    assert "No broken requirements" in run([installed / "python", "-m", "pip", "check"], tmp_path)
+
+
+def test_the_command_line_indexes_searches_and_measures(installed: Path, tmp_path: Path) -> None:
+    write_dataset(tmp_path / "tiny")
+    command = installed / "phasegraph"
+    assert "12 passages" in run([command, "index", "tiny/corpus.jsonl", "--out", "index"], tmp_path)
+    assert "'Lord Byron'" in run([command, "search", "index", "Where did the father of Ada Lovelace die?"], tmp_path)
+    assert "default" in run([command, "evaluate", "tiny", "--systems", "vector,graph,default"], tmp_path)
+    (tmp_path / "my_rag.py").write_text("def search(question):\n    return ['p00', 'p01']\n", encoding="utf-8")
+    write_jsonl(tmp_path / "judged.jsonl", [{"question": "Who?", "relevant": ["p01"]}])
+    assert "50.0 [50, 50]" in run([command, "evaluate", "judged.jsonl", "--retriever", "my_rag:search"], tmp_path)
+
+
+def test_the_core_needs_nothing_but_numpy_and_scipy(
+    built: dict[str, Built], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    try:
+        programs = environment(sys.executable, tmp_path / "core", [str(built["phasegraph"].wheel)])
+    except Missing as missing:
+        skip_or_fail(missing, "WHEELS")
+    names = run([programs / "python", "-m", "pip", "list", "--format=freeze"], tmp_path)
+    assert {line.partition("==")[0] for line in names.splitlines()} <= {
+        "numpy",
+        "phasegraph",
+        "pip",
+        "scipy",
+        "setuptools",
+    }
+    assert run([programs / "phasegraph", "--version"], tmp_path).startswith("phasegraph ")
+    program = "from phasegraph.evaluation import evaluate; print(evaluate(lambda q: ['a'], {'Who?': ['a']}))"
+    assert "100.0 [100, 100]" in run([programs / "python", "-c", program], tmp_path)
+    done = subprocess.run([programs / "phasegraph", "index"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'phasegraph[cli]'" in done.stderr
+
+
+# What is in them.
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_wheel_holds_the_package_and_nothing_else(built: dict[str, Built], name: str) -> None:
+    with zipfile.ZipFile(built[name].wheel) as archive:
+        held = {one for one in archive.namelist() if ".dist-info/" not in one}
+    package = PACKAGES[name]
+    files = [one for one in package.rglob("*") if one.suffix == ".py" or one.name == "py.typed"]
+    assert held == {one.relative_to(package.parent).as_posix() for one in files}
+    assert any(one.endswith("py.typed") for one in held)
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_a_source_distribution_holds_no_leavings(built: dict[str, Built], name: str) -> None:
+    with tarfile.open(built[name].sdist) as archive:
+        held = [one.name.partition("/")[2] for one in archive.getmembers() if one.isfile()]
+    top = {"src"} if name == "phasegraph" else {PACKAGES[name].name, "tests"}
+    assert {one for one in held if "/" not in one} <= {
+        "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore",
+    }  # fmt: skip
+    assert {one.partition("/")[0] for one in held if "/" in one} == top
+    assert {Path(one).suffix for one in held if "/" in one} <= {".py", ".typed"}
+    assert {"README.md", "LICENSE"} <= set(held)
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_the_page_of_a_package_leads_somewhere(built: dict[str, Built], name: str) -> None:
+    metadata = built[name].metadata
+    urls = dict(one.split(", ", 1) for one in metadata.get_all("Project-URL", []))
+    assert set(urls) == {"Homepage", "Documentation", "Source", "Issues", "Changelog"}
+    assert all(one.startswith("https://github.com/phasegraph/phasegraph") for one in urls.values())
+    page = metadata.get_payload()
+    assert isinstance(page, str)
+    assert not [one for one in re.findall(r"\]\(([^)]+)\)", page) if not one.startswith("https://")]
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    classifiers = metadata.get_all("Classifier", [])
+    assert {f"Programming Language :: Python :: {version}" for version in VERSIONS} <= set(classifiers)
+    assert metadata["Requires-Python"].startswith((">=3.11", "<4.0,>=3.11"))
+
+
+def test_the_packages_have_one_version_and_ask_for_each_other(built: dict[str, Built]) -> None:
+    assert len({one.metadata["Version"] for one in built.values()}) == 1
+    for name in ("langchain_phasegraph", "llama_index_retrievers_phasegraph"):
+        assert any(one.startswith("phasegraph") for one in built[name].metadata.get_all("Requires-Dist", []))
