@@ -208,8 +208,8 @@ def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
 
 def opened(
     path: str | os.PathLike[str], embeddings: Embeddings | None, *, vectors: bool
-) -> tuple[phasegraph.graph.Corpus, str, Any]:
-    """The corpus of a folder, its title key, and its Chroma collection where it has vectors that are wanted."""
+) -> tuple[phasegraph.graph.Corpus, str]:
+    """The corpus of a folder, with its vectors where they are wanted, and its title key."""
     from phasegraph.graph import open_folder
 
     embed = None if embeddings is None else embeddings.embed_query

@@ -197,7 +197,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         InvalidInputError
             If it was made for another framework.
         """
-        corpus, title_key, _ = opened(path, embeddings, vectors=False)
+        corpus, title_key = opened(path, embeddings, vectors=False)
         return cls._over(corpus, embeddings, title_key, fields)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -21,13 +21,12 @@ from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, f
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import check_filter, with_filter
 from langchain_phasegraph.sources import RetrieverSource
-from phasegraph import InvalidInputError, InvalidTypeError, MissingDependencyError, Result
+from phasegraph import InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     PIPELINE,
     Calibrating,
     FusionEngine,
     HitAccess,
-    HitFields,
     ResultCallback,
     SelectedHit,
     Sources,
@@ -171,7 +170,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             Embeds every document once, and each query.
         path : path, optional
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
-            (``langchain-phasegraph[folder]``). :meth:`load` opens it again. Without, all is in memory, and
+            (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is in memory, and
             vectors are compared exactly.
         extractions, gazetteer, tokenizer, title_key
             As for :meth:`EntityGraphRetriever.from_documents`.
@@ -200,16 +199,16 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         """
         if not isinstance(embeddings, Embeddings):
             raise InvalidTypeError(f"embeddings must be a model of LangChain's; got {type(embeddings).__name__}")
-        collection = None if path is None else chroma_class()
         if path is not None:
-            from phasegraph.graph import check_new
+            from phasegraph.graph import ChromaVectors, check_new
 
             check_new(Path(path))
+            ChromaVectors.check_installed()
         corpus = built(
             held_by_id(documents), embeddings, title_key=title_key, triples=extractions, gazetteer=gazetteer,
             tokenizer=tokenizer, progress=progress,
         )  # fmt: skip
-        if path is None or collection is None:
+        if path is None:
             return cls._over(corpus, embeddings, title_key, fields)
         corpus.save(path, folder_settings(title_key, vectors=True))
         return cls.load(path, embeddings, **fields)
@@ -234,12 +233,10 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         InvalidInputError
             If it was made for another framework, or without vectors.
         """
-        chroma = chroma_class()
-        corpus, title_key, vectors = opened(path, embeddings, vectors=True)
-        store = chroma(client=vectors.client, collection_name=vectors.collection.name, embedding_function=embeddings)
+        corpus, title_key = opened(path, embeddings, vectors=True)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
-        return cls._over(corpus, embeddings, title_key, fields, store)
+        return cls._over(corpus, embeddings, title_key, fields)
 
     @classmethod
     def from_vectorstore(
@@ -290,7 +287,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         fields: Mapping[str, Any],
         store: VectorStore | None = None,
     ) -> Self:
-        """The retriever of a corpus, its vectors in `store` or compared in memory."""
+        """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
         documents = CorpusDocuments(corpus)
         names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
         legs: dict[str, Any] = {
@@ -298,7 +295,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             for name in names
         }
         if store is not None:
-            legs["vector"] = SourceSpec(retriever=store, fields=HitFields(resolve=documents))
+            legs["vector"] = store
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
             raise InvalidTypeError("retrievers must be a mapping of names beside a corpus of one's own")
@@ -396,17 +393,6 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
     def _get_ls_params(self, **kwargs: Any) -> Any:
         return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}
-
-
-def chroma_class() -> Any:
-    """LangChain's class over Chroma; MissingDependencyError where it is not installed."""
-    try:
-        from langchain_chroma import Chroma
-    except ImportError as error:
-        raise MissingDependencyError(
-            "path= keeps vectors in Chroma; pip install 'langchain-phasegraph[folder]'"
-        ) from error
-    return Chroma
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:

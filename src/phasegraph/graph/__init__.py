@@ -5,6 +5,7 @@ What is imported as itself serves the integrations, which import nothing deeper.
 
 from phasegraph.graph.building import build_graph, read_openie
 from phasegraph.graph.building import graph_of_documents as graph_of_documents
+from phasegraph.graph.chroma import ChromaVectors as ChromaVectors
 from phasegraph.graph.chroma import open_folder as open_folder
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.corpus import Corpus as Corpus

@@ -1,4 +1,4 @@
-"""Opening a folder, and its vectors: a Chroma collection, which both frameworks' own classes read."""
+"""Opening a folder, and its vectors: a Chroma collection."""
 
 from __future__ import annotations
 
@@ -33,15 +33,22 @@ class ChromaVectors:
         If chromadb is not installed.
     """
 
-    def __init__(self, path: str | os.PathLike[str], described: Described) -> None:
+    @staticmethod
+    def check_installed() -> None:
+        """Raise MissingDependencyError where chromadb is not installed."""
         try:
-            import chromadb
-            from chromadb.config import Settings
+            import chromadb  # noqa: F401
         except ImportError as error:
             raise MissingDependencyError("path= keeps vectors in Chroma; pip install 'phasegraph[folder]'") from error
+
+    def __init__(self, path: str | os.PathLike[str], described: Described) -> None:
+        self.check_installed()
+        import chromadb
+        from chromadb.config import Settings
+
         self.client = chromadb.PersistentClient(os.fspath(path), settings=Settings(anonymized_telemetry=False))
         self.collection: Any = self.client.get_or_create_collection(
-            COLLECTION, configuration={"hnsw": {"space": "cosine"}}, embedding_function=None
+            COLLECTION, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}, embedding_function=None
         )
         self._described = described
 
@@ -67,6 +74,11 @@ class ChromaVectors:
         """Ids of the passages there are."""
         return frozenset(self.collection.get(include=[])["ids"])
 
+    def nearest(self, vector: Float32Array, limit: int) -> tuple[list[str], list[float]]:
+        """Ids of the passages nearest to a vector, approximately (HNSW), and their cosines."""
+        found = self.collection.query(query_embeddings=[vector], n_results=limit, include=["distances"])
+        return found["ids"][0], [1.0 - one for one in found["distances"][0]]
+
     def _batches(self, count: int) -> list[tuple[int, int]]:
         most = self.client.get_max_batch_size()
         return [(first, min(first + most, count)) for first in range(0, count, most)]
@@ -78,8 +90,8 @@ def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def open_folder(
     path: str | os.PathLike[str], framework: str, embedder: Embedder | None, described: Described | None
-) -> tuple[Corpus, str, ChromaVectors | None]:
-    """The corpus of a folder, its title key, and its vectors where they are wanted (`described` is given).
+) -> tuple[Corpus, str]:
+    """The corpus of a folder, with its vectors where they are wanted (`described` is given), and its title key.
 
     Raises
     ------
@@ -98,4 +110,4 @@ def open_folder(
     index, behind = folder.load()
     corpus = Corpus(index, embedder, folder=folder, store=vectors)
     corpus.reconcile(behind)
-    return corpus, str(settings.get("title_key", "title")), vectors
+    return corpus, str(settings.get("title_key", "title"))

@@ -283,8 +283,8 @@ class Corpus:
 
     @property
     def vector(self) -> VectorSource:
-        """Its passages by cosine."""
-        return VectorSource(self.index.graph, embedder=self._embedder)
+        """Its passages by cosine, those of a store that can be asked by its index."""
+        return VectorSource(self.index.graph, embedder=self._embedder, nearest=getattr(self._store, "nearest", None))
 
     def __len__(self) -> int:
         return len(self.index.records)

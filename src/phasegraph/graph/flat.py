@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.source import Embedder, best_passages, restrict_graph
 from phasegraph.ranking import Ranking, by_fields
 from phasegraph.sources.protocol import Upstream
+
+Nearest: TypeAlias = Callable[[Float32Array, int], tuple[Sequence[str], Sequence[float]]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +89,9 @@ class VectorSource(_FlatSource):
     name : str, default "vector"
     embedder : callable
         ``embedder(query) -> (d,) vector``.
+    nearest : callable, optional
+        ``nearest(vector, limit) -> (ids, cosines)`` of an index over the same vectors, asked in place of comparing all;
+        not :meth:`within` a part.
 
     Examples
     --------
@@ -99,6 +104,7 @@ class VectorSource(_FlatSource):
 
     name: str = "vector"
     embedder: Embedder | None = None
+    nearest: Nearest | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.embedder):
@@ -114,8 +120,19 @@ class VectorSource(_FlatSource):
         if vector.shape != held.shape[1:]:
             raise InvalidInputError(f"the query's embedding must have shape {held.shape[1:]}; got {vector.shape}")
         length = float(np.linalg.norm(vector))
-        scores = (held @ (vector / length if length else vector)).astype(np.float64)
-        return self._ranked(scores, np.arange(len(scores)), limit, "there is no passage")
+        unit = vector / length if length else vector
+        if self.nearest is None or limit is None:
+            return self._ranked((held @ unit).astype(np.float64), np.arange(len(held)), limit, "there is no passage")
+        rows, scores = self.graph.passage_rows, np.zeros(len(held))
+        ids, cosines = self.nearest(unit, limit)
+        found = np.array([rows.get(one, -1) for one in ids], dtype=np.int64)
+        there = found >= 0
+        scores[found[there]] = np.asarray(cosines, dtype=np.float64)[there]
+        return self._ranked(scores, found[there], limit, "there is no passage")
+
+    def within(self, allowed: Collection[str]) -> Any:
+        """The same source for one who may see only these passages: all of them are compared."""
+        return _FlatSource.within(replace(self, nearest=None), allowed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,7 +385,7 @@ class CorpusSuite:
         done.set()
         for thread in threads:
             thread.join(30)
-        assert not failed
+        assert not failed, failed
 
     def test_documents_without_an_id_meet_in_every_source(self, place: Path | None) -> None:
         texts = [story(number)[1] for number in range(6)]

@@ -29,7 +29,7 @@ from llama_index.retrievers.phasegraph.corpus import (
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.filters import check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
-from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, MissingDependencyError, Result
+from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     PIPELINE,
     Accept,
@@ -195,7 +195,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             Embeds every node that carries no embedding, once, and each query.
         path : path, optional
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
-            (``llama-index-retrievers-phasegraph[folder]``). :meth:`load` opens it again. Without, all is
+            (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is
             in memory, and vectors are compared exactly.
         extractions, gazetteer, tokenizer, title_key
             As for :meth:`EntityGraphRetriever.from_nodes`.
@@ -226,10 +226,10 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         if not isinstance(embed_model, BaseEmbedding):
             raise InvalidTypeError(f"embed_model must be a model of LlamaIndex's; got {type(embed_model).__name__}")
         if path is not None:
-            from phasegraph.graph import check_new
+            from phasegraph.graph import ChromaVectors, check_new
 
             check_new(Path(path))
-            chroma_class()
+            ChromaVectors.check_installed()
         corpus = built(
             held_by_id(nodes), embed_model, title_key=title_key, triples=extractions, gazetteer=gazetteer,
             tokenizer=tokenizer, progress=progress,
@@ -259,14 +259,10 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         InvalidInputError
             If it was made for another framework, or without vectors.
         """
-        chroma = chroma_class()
-        corpus, title_key, vectors = opened(path, embed_model, vectors=True)
-        index = VectorStoreIndex.from_vector_store(
-            chroma(chroma_collection=vectors.collection), embed_model=embed_model
-        )
+        corpus, title_key = opened(path, embed_model, vectors=True)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
-        return cls._over(corpus, embed_model, title_key, fields, index)
+        return cls._over(corpus, embed_model, title_key, fields)
 
     @classmethod
     def from_index(
@@ -315,7 +311,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         fields: Mapping[str, Any],
         index: Any = None,
     ) -> Self:
-        """The retriever of a corpus, its vectors in `index` or compared in memory."""
+        """The retriever of a corpus, its vectors in an `index` of the user's or its own."""
         nodes = CorpusNodes(corpus)
         names: tuple[Any, ...] = ("graph", "lexical") if index is not None else ("graph", "lexical", "vector")
         legs: dict[str, Any] = {
@@ -438,17 +434,6 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
 
     def _wanted(self, k: int | None) -> int | None:
         return _count("k", k) if self.exchange is None else self.exchange.limit
-
-
-def chroma_class() -> Any:
-    """LlamaIndex's class over Chroma; MissingDependencyError where it is not installed."""
-    try:
-        from llama_index.vector_stores.chroma import ChromaVectorStore
-    except ImportError as error:
-        raise MissingDependencyError(
-            "path= keeps vectors in Chroma; pip install 'llama-index-retrievers-phasegraph[folder]'"
-        ) from error
-    return ChromaVectorStore
 
 
 def _count(name: str, value: int | None) -> int | None:

@@ -196,7 +196,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         InvalidInputError
             If it was made for another framework.
         """
-        corpus, title_key, _ = opened(path, embed_model, vectors=False)
+        corpus, title_key = opened(path, embed_model, vectors=False)
         return cls._over(corpus, embed_model, title_key, fields)
 
     def save(self, path: str | os.PathLike[str]) -> None:
