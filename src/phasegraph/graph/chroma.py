@@ -74,10 +74,10 @@ class ChromaVectors:
         """Ids of the passages there are."""
         return frozenset(self.collection.get(include=[])["ids"])
 
-    def nearest(self, vector: Float32Array, limit: int) -> tuple[list[str], list[float]]:
-        """Ids of the passages nearest to a vector, approximately (HNSW), and their cosines."""
-        found = self.collection.query(query_embeddings=[vector], n_results=limit, include=["distances"])
-        return found["ids"][0], [1.0 - one for one in found["distances"][0]]
+    def nearest(self, vector: Float32Array, limit: int) -> list[str]:
+        """Ids of the passages nearest to a vector, approximately (HNSW)."""
+        ids: list[str] = self.collection.query(query_embeddings=[vector], n_results=limit, include=[])["ids"][0]
+        return ids
 
     def _batches(self, count: int) -> list[tuple[int, int]]:
         most = self.client.get_max_batch_size()

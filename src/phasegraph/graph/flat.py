@@ -16,7 +16,7 @@ from phasegraph.graph.source import Embedder, best_passages, restrict_graph
 from phasegraph.ranking import Ranking, by_fields
 from phasegraph.sources.protocol import Upstream
 
-Nearest: TypeAlias = Callable[[Float32Array, int], tuple[Sequence[str], Sequence[float]]]
+Nearest: TypeAlias = Callable[[Float32Array, int], Sequence[str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,8 @@ class VectorSource(_FlatSource):
     embedder : callable
         ``embedder(query) -> (d,) vector``.
     nearest : callable, optional
-        ``nearest(vector, limit) -> (ids, cosines)`` of an index over the same vectors, asked in place of comparing all;
-        not :meth:`within` a part.
+        ``nearest(vector, limit) -> ids`` by an index over the same vectors: only these are compared. Not :meth:`within` a
+        part.
 
     Examples
     --------
@@ -124,11 +124,9 @@ class VectorSource(_FlatSource):
         if self.nearest is None or limit is None:
             return self._ranked((held @ unit).astype(np.float64), np.arange(len(held)), limit, "there is no passage")
         rows, scores = self.graph.passage_rows, np.zeros(len(held))
-        ids, cosines = self.nearest(unit, limit)
-        found = np.array([rows.get(one, -1) for one in ids], dtype=np.int64)
-        there = found >= 0
-        scores[found[there]] = np.asarray(cosines, dtype=np.float64)[there]
-        return self._ranked(scores, found[there], limit, "there is no passage")
+        found = np.array([rows[one] for one in self.nearest(unit, limit) if one in rows], dtype=np.int64)
+        scores[found] = held[found] @ unit
+        return self._ranked(scores, found, limit, "there is no passage")
 
     def within(self, allowed: Collection[str]) -> Any:
         """The same source for one who may see only these passages: all of them are compared."""
