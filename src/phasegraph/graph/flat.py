@@ -90,8 +90,8 @@ class VectorSource(_FlatSource):
     embedder : callable
         ``embedder(query) -> (d,) vector``.
     nearest : callable, optional
-        ``nearest(vector, limit) -> ids`` by an index over the same vectors: only these are compared. Not :meth:`within` a
-        part.
+        ``nearest(vector, limit) -> ids`` by an index over the same vectors: only these are compared. Not
+        :meth:`within` a part.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class VectorSource(_FlatSource):
             return self._ranked((held @ unit).astype(np.float64), np.arange(len(held)), limit, "there is no passage")
         rows, scores = self.graph.passage_rows, np.zeros(len(held))
         found = np.array([rows[one] for one in self.nearest(unit, limit) if one in rows], dtype=np.int64)
-        scores[found] = held[found] @ unit
+        scores[found] = np.einsum("ij,j->i", held[found], unit)  # row by row: the same in any order
         return self._ranked(scores, found, limit, "there is no passage")
 
     def within(self, allowed: Collection[str]) -> Any:
