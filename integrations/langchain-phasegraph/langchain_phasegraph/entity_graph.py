@@ -111,6 +111,11 @@ class EntityGraphRetriever(CheckedRetriever):
         check_filter(self.filter)
         prepare(self._source)
 
+    @property
+    def lookup(self) -> Lookup:
+        """Its documents by id."""
+        return self._lookup
+
     def _follow(self, checked: Self, name: str) -> None:
         self._source, self._lookup, self._without_id = checked._source, checked._lookup, checked._without_id
 

@@ -36,6 +36,7 @@ from langchain_phasegraph.filters import (
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
+    Deletions,
     HitReader,
     LookUps,
     SourceSpec,
@@ -313,9 +314,16 @@ class RetrieverSource:
         self.names_only = self.resolve is None and any(
             isinstance(one, EntityGraphRetriever | FunctionRetriever) for one in asked
         )
+        self.has_documents = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
         self._has_own_ids = spec.fields.id is None
-        for leaf in filter(is_bm25, asked) if self._has_own_ids else ():
-            self.reader.identities.learn((one.id, one.metadata, one.page_content) for one in leaf.docs)  # type: ignore[attr-defined]
+        self.deletions = Deletions(name)
+        self._corpus: list[str] = []
+        for leaf in cast("list[Any]", asked) if self._has_own_ids else ():
+            if is_bm25(leaf):
+                rows = ((one.id, one.metadata, one.page_content) for one in leaf.docs)
+                self._corpus += self.reader.identities.learn(rows)
+            elif isinstance(leaf, EntityGraphRetriever) and leaf.lookup.kind == "mapping":
+                self._corpus += leaf.lookup.held
         awaited = inspect.iscoroutinefunction(self.resolve)
         blocks = all(map(_blocks, asked)) and not awaited
         awaits = all(map(_awaits, asked)) and (self.resolve is None or awaited)
@@ -336,8 +344,25 @@ class RetrieverSource:
             return None
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 
+    def live(self) -> Lookup | None:
+        """The store behind it, to be asked what it holds now, whatever part of it is shown; None for what is copied."""
+        asked: Any = leaves(self.runnable)[0]
+        if not self._has_own_ids or len(leaves(self.runnable)) != 1:
+            return None
+        if isinstance(asked, EntityGraphRetriever):
+            return asked.lookup if asked.lookup.kind in ("get_by_ids", "mget", "callable") else None
+        told = isinstance(self.store, VectorStore) and overrides(self.store, VectorStore, "get_by_ids")
+        return Lookup.of(self.store) if told else None
+
     def borrow(self, others: Mapping[str, RetrieverSource]) -> None:
-        """Take the texts of passages that it only names from the other sources of its retriever."""
+        """Take the texts of passages that it only names from the other sources of its retriever, and ask their stores.
+
+        What it holds in memory, and the store no longer, was deleted.
+        """
+        live = {name: one.live() for name, one in others.items() if one is not self and self._corpus}
+        self.deletions = Deletions(
+            self.name, self._corpus, {name: one for name, one in live.items() if one is not None}
+        )
         if self.names_only:
             held = {name: one.look_up() for name, one in others.items() if one is not self}
             self.look_ups = {name: one for name, one in held.items() if one is not None}
@@ -415,10 +440,13 @@ class _Bound:
         return with_passages(ranking, found, unpack, _as_document, self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with the passages that it only names, from other sources; none within a filter."""
-        if not self.source.names_only or _filter_of(self.config) is not None:
-            return ranking
-        return completed(ranking, upstream.values(), self.source.look_ups, self.notes)
+        """The ranking with passages that it only names from other sources (none within a filter), and none that is gone."""
+        source = self.source
+        if source.names_only and _filter_of(self.config) is None:
+            ranking = completed(
+                ranking, upstream.values(), source.look_ups, self.notes, source.deletions, own=source.has_documents
+            )
+        return source.deletions.checked(ranking, upstream, self.notes)
 
 
 def _as_document(identifier: str, value: Any) -> Document:
@@ -459,8 +487,8 @@ class _Awaiting(_Bound):
         if resolve is not None and len(ranking):
             found = resolve(ranking.ids)
             return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
-        if not self.source.look_ups:
-            return self.borrowed(ranking, upstream)
+        if not self.source.names_only:
+            return ranking
         return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))
 
 

@@ -107,6 +107,9 @@ class TestLangChain(FrameworkSuite):
     def only(self, **metadata):
         return {"filter": metadata}
 
+    def delete(self, store, name):
+        store.delete([name])
+
     def fuser(self, **options):
         return fuse_lists(**options)
 

@@ -5,6 +5,7 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 """
 
 from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
+from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.engine import (
     Accept,
     Calibrating,
@@ -24,7 +25,6 @@ from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plai
 from phasegraph.retrieval.reading import (
     Direction,
     HitReader,
-    LookUps,
     completed,
     known_direction,
     limited,
@@ -47,6 +47,7 @@ __all__ = [
     "Accept",
     "AnySource",
     "Calibrating",
+    "Deletions",
     "Direction",
     "EvidenceBlock",
     "Execution",

@@ -213,14 +213,14 @@ class Identities:
             notes.append(f"ids of {count} of {len(ids)} hits from {where}")
         return ids
 
-    def learn(self, corpus: Iterable[Held]) -> None:
-        """Read the ids of a source's whole corpus, so that no answer is needed to see which keys are no ids.
+    def learn(self, corpus: Iterable[Held]) -> list[str]:
+        """The ids of a source's whole corpus, so that no answer is needed to see which keys are no ids.
 
         InvalidInputError where an id of their own is repeated.
         """
         rows = list(corpus)
         _refuse_repeated(f"source {self._source!r}", rows)
-        self._resolved(rows)
+        return [identifier for identifier, _ in self._resolved(rows)]
 
     def _resolved(self, hits: Sequence[Held]) -> list[tuple[str, str]]:
         return _resolved(f"source {self._source!r}", hits, self._refused)

@@ -237,6 +237,10 @@ class FrameworkSuite:
         """The argument, of constructors and calls, that keeps to passages of this metadata."""
         raise NotImplementedError
 
+    def delete(self, store: Any, name: str) -> None:
+        """Delete a passage from a store of the framework."""
+        raise NotImplementedError
+
     def fuser(self, **options: Any) -> Any:
         """What fuses lists; `k` is how many it returns."""
         raise NotImplementedError
@@ -1078,6 +1082,28 @@ class FrameworkSuite:
         met = self.retriever(retrievers=answers)
         for _ in range(4):
             self.ask(met)
+
+    # What was deleted stays deleted.
+
+    @pytest.mark.filterwarnings("ignore:source 'vector'. 1 of 9 hits dropped")
+    def test_a_deleted_passage_is_dropped_and_counted_and_never_comes_from_memory(self, real_store: Any) -> None:
+        held = [self.document(f"p{row}", f"text of p{row}") for row in range(9)]
+        shown: dict[str, Any] = {"k": 9, "vector": real_store}
+        kept = self.retriever(**shown, graph=self.graph(held))
+        live = self.retriever(**shown, graph=self.over(self.graph(held)._source, real_store))
+        named = self.retriever(**shown, graph=self.over(self.graph(held)._source))
+        for retriever in (kept, live, named):
+            assert "p3" in ids_of(self.ask(retriever, "text of p3"))
+        self.delete(real_store, "p3")
+        for retriever in (kept, live, named):
+            with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of . hits dropped: no store holds"):
+                result = retriever.explain("text of p3")
+            assert result.reports[0].dropped == 1
+            assert any("dropped: no store holds their passages any more" in note for note in result.reports[0].notes)
+            for found in self.both(retriever, "text of p3"):
+                assert len(found) == 8
+                assert "p3" not in ids_of(found)
+                assert all(hit.text for hit in found)
 
     # Filters reach every source, or the call fails.
 

@@ -286,7 +286,7 @@ class EntityGraphRetriever(OwnRetriever):
                 PhasegraphWarning,
                 stacklevel=2,
             )
-        elif missing and self._lookup.kind != "none":
+        elif missing and asked is None:
             warnings.warn(
                 f"nodes= has no node for {missing} of {len(ranking)} passages that the walk found: they are left out",
                 PhasegraphWarning,
