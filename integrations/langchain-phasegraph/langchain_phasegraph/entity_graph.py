@@ -15,11 +15,13 @@ from pydantic import PrivateAttr
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
-from langchain_phasegraph.filters import check_filter, joined, matches
+from langchain_phasegraph.filters import Wanted, check_filter, joined, key_of, matches
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
+    MalformedAnswerError,
     Payloads,
+    Recent,
     Upstream,
     check_count,
     corpus_ids,
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     import phasegraph.neo4j
 
 
+_SECONDS = 60.0
+"""How long it is remembered which documents of a store a filter lets through."""
 Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]
 
 
@@ -59,8 +63,10 @@ class EntityGraphRetriever(CheckedRetriever):
     metadata_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came.
     filter : mapping of str to value, optional
-        Metadata that a document must have, by equality, to be walked through or returned; also a keyword of
-        ``invoke``, which narrows it further.
+        Metadata that a document must have to be walked through or returned, as for
+        :class:`~langchain_phasegraph.PhaseGraphRetriever`; also a keyword of ``invoke``, which narrows it further.
+        Which documents of a store it lets through is remembered for a minute: one that is changed or deleted meanwhile
+        is never returned, one that is added comes after it.
 
     Notes
     -----
@@ -92,6 +98,7 @@ class EntityGraphRetriever(CheckedRetriever):
     _source: Source = PrivateAttr()
     _lookup: Lookup = PrivateAttr()
     _without_id: frozenset[str] = PrivateAttr()
+    _parts: Recent = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Make the graph ready and check where documents come from."""
@@ -108,6 +115,7 @@ class EntityGraphRetriever(CheckedRetriever):
         self._lookup = Lookup.of(self.documents)
         passages = getattr(getattr(self._source, "graph", None), "passages", ())
         self._without_id = frozenset(filter(is_text_id, passages))
+        self._parts = Recent(None if self._lookup.kind == "mapping" else _SECONDS)
         check_filter(self.filter)
         prepare(self._source)
 
@@ -118,6 +126,7 @@ class EntityGraphRetriever(CheckedRetriever):
 
     def _follow(self, checked: Self, name: str) -> None:
         self._source, self._lookup, self._without_id = checked._source, checked._lookup, checked._without_id
+        self._parts = checked._parts
 
     @classmethod
     def from_documents(
@@ -243,8 +252,7 @@ class EntityGraphRetriever(CheckedRetriever):
         if wanted == 0:
             return []
         seeds = named_by_text(upstream or {}, self._without_id, text_of)
-        ranking = self._within(narrower).search(query, wanted, seeds)
-        held = self._lookup(ranking.ids) if len(ranking) else {}
+        ranking, held = self._searched(query, wanted, seeds, joined(check_filter(self.filter), check_filter(narrower)))
         documents = [held.get(one) for one in ranking.ids]
         found = ScoredDocuments(
             NamedDocument(page_content="", id=one) if document is None else document
@@ -286,19 +294,38 @@ class EntityGraphRetriever(CheckedRetriever):
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)
 
-    def _within(self, narrower: Any) -> Source:
-        """The source for those documents that the filters let through."""
-        if self.filter is None and narrower is None:
-            return self._source
-        wanted = joined(check_filter(self.filter), check_filter(narrower)) or {}
+    def _searched(
+        self, query: str, limit: int, seeds: Upstream, wanted: Wanted | None
+    ) -> tuple[Ranking, dict[str, Document]]:
+        """The ranking and its documents, all of them let through by the filter as they are now."""
+        if wanted is None:
+            ranking = self._source.search(query, limit, seeds)
+            return ranking, self._lookup(ranking.ids) if len(ranking) else {}
         if self.documents is None:
             raise InvalidInputError("filter= needs the passages' metadata: pass documents=")
+        for _ in range(2):
+            ranking = self._within(wanted).search(query, limit, seeds)
+            held = self._lookup(ranking.ids) if len(ranking) else {}
+            if all(one in held and matches(held[one], wanted) for one in ranking.ids):
+                return ranking, held
+            self._parts.forget(self._key(wanted))  # documents were changed or deleted since
+        raise MalformedAnswerError("its graph returned documents that do not match the filter")
+
+    def _key(self, wanted: Wanted) -> tuple[object, ...]:
+        return len(self._lookup.held) if self._lookup.kind == "mapping" else -1, *key_of(wanted)
+
+    def _within(self, wanted: Wanted) -> Source:
+        """The source for those documents that the filter lets through, made once while they stay what they are."""
         from phasegraph.graph import passage_ids
 
-        held = self._lookup(passage_ids(self._source))
-        narrowed: Any = self._source
-        made: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
-        return made
+        def made() -> Source:
+            held = self._lookup(passage_ids(self._source))
+            narrowed: Any = self._source
+            part: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
+            return part
+
+        part: Source = self._parts.get(self._key(wanted), made)
+        return part
 
 
 def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, cast
 
@@ -22,15 +23,21 @@ from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
+from langchain_phasegraph.base import CheckedRetriever
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import (
+    Wanted,
     bm25_within,
+    check_depth,
     check_filter,
+    faiss_within,
     filter_of,
     is_bm25,
     joined,
     only_matching,
+    own_filter,
+    selects_rows,
     store_settings,
 )
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
@@ -75,7 +82,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        store, settings = self._inner.vectorstore, self._settings(kwargs)
+        store, settings = self._search(kwargs)
         found: object
         if self._inner.search_type == "similarity":
             try:
@@ -85,12 +92,12 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         else:
             documents = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
             found = _joined(documents, store.similarity_search_with_score(query, **_score_search(settings)))
-        return _matching(found, kwargs.get("filter"))
+        return self._kept(found, settings, kwargs)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        store, settings = self._inner.vectorstore, self._settings(kwargs)
+        store, settings = self._search(kwargs)
         found: object
         if self._inner.search_type == "similarity":
             try:
@@ -100,21 +107,38 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         else:
             documents = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
             found = _joined(documents, await store.asimilarity_search_with_score(query, **_score_search(settings)))
-        return _matching(found, kwargs.get("filter"))
+        return self._kept(found, settings, kwargs)
 
-    def _settings(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
+        """The documents that the filter lets through; an error where a deep search was not deep enough."""
+        documents, wanted = unpack(found), kwargs.get("filter")
+        if wanted is None:
+            return documents
+        kept, limit = only_matching(documents, wanted), kwargs.get("k", _DEFAULT_K)
+        if settings.get("k", limit) != limit:
+            check_depth(documents, kept, settings["k"], limit)
+        return kept
+
+    def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
+        """What to search, and how."""
+        store: VectorStore = self._inner.vectorstore
         own = dict(self._inner.search_kwargs)
         given = dict(kwargs)
         wanted, bound = given.pop("filter", None), given.pop(_BOUND, None)
         if bound is not None:
             own["filter"] = bound
         settings = own if self._inner.search_type == "mmr" else {**own, **given}
+        if self._inner.search_type == "similarity" and selects_rows(store):
+            with suppress(InvalidInputError):  # its own words, which the store reads itself
+                every = joined(wanted, own_filter(store, own))
+                part = store if every is None else faiss_within(store, every)
+                return part, {name: value for name, value in settings.items() if name != "filter"}
         if wanted is None:
-            return settings
-        found = store_settings(self._inner.vectorstore, wanted, own.get("filter"))
+            return store, settings
+        found = store_settings(store, wanted, own.get("filter"))
         if "k" in found and self._inner.search_type != "similarity":
             raise InvalidInputError(f"this store cannot filter under search_type={self._inner.search_type!r}")
-        return {**settings, **found}
+        return store, {**settings, **found}
 
 
 def _filter_of(config: RunnableConfig) -> Mapping[str, Any] | None:
@@ -304,7 +328,7 @@ class RetrieverSource:
         self.name = name
         self.resolve = spec.fields.resolve
         self.runnable = as_runnable(spec.retriever)
-        asked = leaves(self.runnable)
+        self._leaves = asked = leaves(self.runnable)
         self.store = getattr(asked[0], "vectorstore", None)
         self.reader: HitReader = reader_of(name, spec.fields, known_direction(self.store))
         self.accepts = frozenset.intersection(*map(_accepts, asked))
@@ -330,6 +354,47 @@ class RetrieverSource:
         if awaited and not awaits:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
         self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
+
+    def own_filter(self) -> Wanted | None:
+        """What it lets through by itself: by its settings, by what is bound to it, or by its own `filter`."""
+        found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
+        try:
+            for leaf in cast("list[Any]", self._leaves):
+                inner = leaf._inner if isinstance(leaf, ScoredVectorStoreRetriever) else leaf
+                settings = getattr(inner, "search_kwargs", None) or {}
+                found += [
+                    own_filter(getattr(inner, "vectorstore", None), one) for one in (settings, self._bound_words())
+                ]
+                if isinstance(inner, CheckedRetriever):
+                    found.append(inner.whole_filter())
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"source {self.name!r} has a filter of its own that other sources cannot be given: {error}; give "
+                "filter= to the fused retriever instead"
+            ) from error
+        return joined(*found)
+
+    def _bound_words(self) -> dict[str, Any]:
+        """A filter bound to it in the words of its store."""
+        runnable = self.runnable
+        while isinstance(runnable, RunnableBindingBase):
+            if runnable.kwargs.get(_BOUND) is not None:
+                return {"filter": runnable.kwargs[_BOUND]}
+            runnable = runnable.bound
+        return {}
+
+    def check_keeps(self, wanted: Wanted, other: str) -> None:
+        """InvalidInputError where it cannot keep the filter that another source has."""
+        walks = [one for one in self._leaves if isinstance(one, EntityGraphRetriever)]
+        if any(one.documents is None for one in walks):
+            why = "it has no documents to look into: pass documents="
+        elif "filter" in self.accepts or self._dynamic or bm25_within(self.runnable, wanted) is not None:
+            return
+        else:
+            why = "it takes none"
+        raise InvalidInputError(
+            f"source {other!r} has a filter of its own, which source {self.name!r} cannot keep: {why}"
+        )
 
     def look_up(self) -> Lookup | None:
         """Documents by id, of the store behind it; None where there is none, or it shows a part of it only."""
@@ -440,7 +505,7 @@ class _Bound:
         return with_passages(ranking, found, unpack, _as_document, self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with passages that it only names from other sources (none within a filter), and none that is gone."""
+        """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
         source = self.source
         if source.names_only and _filter_of(self.config) is None:
             ranking = completed(

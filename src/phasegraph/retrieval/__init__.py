@@ -19,6 +19,7 @@ from phasegraph.retrieval.engine import (
     with_progress,
     without_text,
 )
+from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import Payloads, corpus_ids, is_text_id, named_by_text, resolve_id
 from phasegraph.retrieval.plain_hits import SCORE_KEYS, adapted, answer_items, head_and_score, is_number, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
@@ -31,6 +32,7 @@ from phasegraph.retrieval.reading import (
     parameters_of,
     with_passages,
 )
+from phasegraph.retrieval.recent import Recent
 from phasegraph.retrieval.source_config import (
     Execution,
     HitFields,
@@ -59,8 +61,10 @@ __all__ = [
     "LookUps",
     "MalformedAnswerError",
     "Payloads",
+    "Recent",
     "ResultCallback",
     "SelectedHit",
+    "SelectedIndex",
     "SelectionPolicy",
     "SourceSpec",
     "Sources",

@@ -237,6 +237,10 @@ class FrameworkSuite:
         """The argument, of constructors and calls, that keeps to passages of this metadata."""
         raise NotImplementedError
 
+    def searching_only(self, store: Any, k: int, **metadata: Any) -> Any:
+        """The store's own retriever of `k` hits whose metadata have these values."""
+        raise NotImplementedError
+
     def delete(self, store: Any, name: str) -> None:
         """Delete a passage from a store of the framework."""
         raise NotImplementedError
@@ -1121,6 +1125,33 @@ class FrameworkSuite:
         with suppress(InvalidInputError):  # refused, or nothing found: never what only one of the two lets through
             assert self.ask(own, "what?", **blue) == []
         assert {hit.metadata["colour"] for hit in self.ask(free, "what?")} == set(colours)
+
+    def test_a_filter_inside_the_vector_retriever_reaches_every_source_or_building_fails(self) -> None:
+        languages = ("en", "de")
+        documents = [self.document(f"p{row}", f"text of p{row}", lang=languages[row % 2]) for row in range(8)]
+        store, graph = self.store(documents), self.graph(documents)
+        english = self.searching_only(store, 9, lang="en")
+        retriever = self.retriever(vector=english, graph=graph)
+        ours = self.retriever(vector=store, graph=graph, **self.only(lang="en"))
+        for found in self.both(retriever, "text of p1"):
+            assert [hit.metadata["lang"] for hit in found] == ["en"] * 4
+            assert found == self.ask(ours, "text of p1")
+        with pytest.raises(InvalidInputError, match=r"vector.*graph.*(cannot keep|does not support)"):
+            self.retriever(vector=english, graph=lambda query: [])
+        with pytest.raises(InvalidInputError, match="filters must agree; got 'en' and 'de' for 'lang'"):
+            self.retriever(
+                retrievers=[self.retriever(vector=store, **self.only(lang=language)) for language in languages]
+            )
+
+    def test_the_same_filter_again_builds_nothing_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        built: list[object] = []
+        within = GraphSource.within
+        monkeypatch.setattr(GraphSource, "within", lambda *given: built.append(given) or within(*given))
+        documents = [self.document(f"p{row}", f"text of p{row}", row=row % 3) for row in range(9)]
+        retriever = self.retriever(vector=self.store(documents), graph=self.graph(documents))
+        for row in (0, 1, 0, 1, 0):
+            assert {hit.metadata["row"] for hit in self.ask(retriever, "text of p3", **self.only(row=row))} == {row}
+        assert len(built) == 2
 
     def test_a_source_that_cannot_keep_a_filter_is_named(self) -> None:
         with pytest.raises((InvalidInputError, AllSourcesFailed), match=r"vector.* does not support filters?="):

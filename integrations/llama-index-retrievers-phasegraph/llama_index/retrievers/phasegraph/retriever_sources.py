@@ -257,16 +257,17 @@ class RetrieverSource:
         self.reader = reader_of(name, spec.fields, _known(self.retriever))
         self.look_ups: LookUps = {}
         walks = getattr(self.whole, "walks", False) is True
+        look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
         named = self.core or isinstance(self.whole, FunctionRetriever) or walks
         self.names_only = named and self.resolve is None
         self._has_own_ids = spec.fields.id is None
-        self.has_nodes = walks and self.whole.look_up is not None
+        self.has_nodes = look_up is not None
         self.deletions = Deletions(name)
         self._corpus: Sequence[str] = ()
         if self._has_own_ids and is_bm25(self.whole):
             self._corpus = self.reader.identities.learn((one, {}, "") for one in bm25_ids(self.whole))
-        elif self._has_own_ids and self.has_nodes and self.whole.look_up.kind == "mapping":
-            self._corpus = list(self.whole.look_up.held)
+        elif self._has_own_ids and look_up is not None and look_up.kind == "mapping":
+            self._corpus = list(look_up.held)
         self.knowledge = is_knowledge(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
@@ -297,6 +298,13 @@ class RetrieverSource:
         made.filters = joined(self.filters, filters)
         made.retriever = narrowed(self.name, self.whole, cast(MetadataFilters, made.filters))
         return made
+
+    def own_filters(self) -> MetadataFilters | None:
+        """What it lets through by itself."""
+        if isinstance(self.whole, Calibrating):
+            return cast("Any", self.whole).whole_filters()  # type: ignore[no-any-return]
+        held = getattr(self.whole, "_filters", None)
+        return held if isinstance(held, MetadataFilters) and held.filters else None
 
     def look_up(self) -> Lookup | None:
         """Nodes by id, of the store behind it; None where there is none, or it shows a part of it only."""
@@ -403,7 +411,7 @@ class _Bound:
         return with_passages(ranking, found, unpack, as_node, self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with passages that it only names from other sources (none within a filter), and none that is gone."""
+        """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
         source = self.source
         if source.names_only and source.filters is None:
             ranking = completed(
