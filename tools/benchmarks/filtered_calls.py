@@ -36,7 +36,7 @@ from phasegraph.graph import EntityGraph, build_graph  # noqa: E402
 
 SIZE, WORDS, NAMES = 64, 40, 30_000
 EMBEDDINGS = DeterministicFakeEmbedding(size=SIZE)
-QUESTIONS = [f"Where did Person{one} meet Person{one * 7 % NAMES} of Person{one * 13 % NAMES}?" for one in range(1, 200)]
+QUESTIONS = [f"Where did Person{one} meet Person{one * 7 % NAMES} in w{one}?" for one in range(1, 200)]
 
 
 class Looked(BaseEmbedding):
