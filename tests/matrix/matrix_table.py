@@ -157,9 +157,9 @@ the ids and words of the other, and compare ids and scores with those of a store
   that takes a filter is given it, and what it returns against it is dropped.
 - A filter that a retriever has already, in its search settings or bound to it, stays in force with that of the call,
   and reaches the other sources. `calibrate` looks within the retriever's own filter, too.
-- LlamaIndex has no filters for FAISS, and LangChain filters twenty hits that were found without. Of flat, HNSW and IVF
-  indexes FAISS's own selection of rows is used in both; another index fails in LlamaIndex, and is asked for all its rows
-  in LangChain.
+- LlamaIndex has no filters for FAISS, and LangChain filters twenty hits that were found without. In both, FAISS's own
+  selection of rows is used for flat, HNSW and IVF indexes; another index fails in LlamaIndex, and is asked for all its
+  rows in LangChain.
 - LangChain's operators (`$in`, `$or`, ranges) are put into Chroma's, Qdrant's, PGVector's and Neo4jVector's words.
   Another store is asked for 10,000 hits, and what does not match is dropped; where too few are left of 10,000, it is an
   error.
