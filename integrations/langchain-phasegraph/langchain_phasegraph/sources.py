@@ -340,6 +340,10 @@ class RetrieverSource:
         )
         self.has_documents = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
         self._has_own_ids = spec.fields.id is None
+        self._may_filter = bool(bound_filters(self.runnable) or self._bound_words()) or any(
+            hasattr(one, "search_kwargs") or isinstance(one, CheckedRetriever | ScoredVectorStoreRetriever)
+            for one in asked
+        )
         self.deletions = Deletions(name)
         self._corpus: list[str] = []
         for leaf in cast("list[Any]", asked) if self._has_own_ids else ():
@@ -357,6 +361,8 @@ class RetrieverSource:
 
     def own_filter(self) -> Wanted | None:
         """What it lets through by itself: by its settings, by what is bound to it, or by its own `filter`."""
+        if not self._may_filter:
+            return None
         found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
         try:
             for leaf in cast("list[Any]", self._leaves):

@@ -338,7 +338,7 @@ def join_by_text(
         The rankings in their order, and what to note of each source. Where several ids have the same text, the first
         of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
     """
-    if len(rankings) < 2 or not any(is_text_id(one) for ranking in rankings for one in ranking.ids):
+    if len(rankings) < 2 or not any("text-" in " ".join(ranking.ids) for ranking in rankings):
         return tuple(rankings), {}
     named: dict[str, str] = {}
     for ranking in rankings:
