@@ -417,7 +417,7 @@ def found_in(ranking: Ranking) -> tuple[Status, str]:
     if len(ranking):
         return "ok", ranking.reason
     if ranking.dropped:
-        return "partial", f"none of its {ranking.dropped} hits had a usable score and id"
+        return "partial", ranking.reason or f"none of its {ranking.dropped} hits had a usable score and id"
     return "empty", ranking.reason
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.documents import Document
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
-from matrix_rows import DROPPED, REBUILT, RESCORED, TESTED, Opened, Row
+from matrix_rows import DROPPED, REBUILT, RESCORED, SELECTED, TESTED, Opened, Row
 from matrix_servers import Servers, need
 from matrix_slice import LangChainVectors, Slice
 
@@ -204,9 +204,9 @@ def bm25(data: Slice, servers: Servers) -> Opened:
 
 LANGCHAIN = (
     Row("LangChain", "InMemoryVectorStore", "cosine", "higher", in_memory, filtered=TESTED),
-    Row("LangChain", "FAISS, L2", "squared distance", "lower", faiss("EUCLIDEAN_DISTANCE"), filtered=TESTED),
-    Row("LangChain", "FAISS, inner product", "inner product", "higher", faiss("MAX_INNER_PRODUCT"), filtered=TESTED),
-    Row("LangChain", "FAISS, cosine", "squared distance", "lower", faiss("COSINE"), filtered=TESTED),
+    Row("LangChain", "FAISS, L2", "squared distance", "lower", faiss("EUCLIDEAN_DISTANCE"), filtered=SELECTED),
+    Row("LangChain", "FAISS, inner product", "inner product", "higher", faiss("MAX_INNER_PRODUCT"), filtered=SELECTED),
+    Row("LangChain", "FAISS, cosine", "squared distance", "lower", faiss("COSINE"), filtered=SELECTED),
     Row("LangChain", "Chroma, l2", "squared distance", "lower", chroma("l2")),
     Row("LangChain", "Chroma, cosine", "1 − cosine", "lower", chroma("cosine")),
     Row("LangChain", "Chroma, ip", "1 − inner product", "lower", chroma("ip")),

@@ -12,7 +12,7 @@ from matrix_slice import Slice
 TESTED = "a test of every document, by the store"
 DROPPED = "every row is asked for (up to 10,000), others are dropped before any trace"
 REBUILT = "an index of the matching documents alone, built once per filter"
-SELECTED = "FAISS's own selection of rows, made from the nodes"
+SELECTED = "FAISS's own selection of rows, made from the metadata"
 RESCORED = "the store's own filter, which scores by (1 + cosine) / 2 instead"
 WALLED = "a graph of the matching passages alone"
 

@@ -149,16 +149,20 @@ the ids and words of the other, and compare ids and scores with those of a store
   its query, so there every row is asked for, up to 10,000, and what does not match is dropped before anything sees it;
   beyond that, and under `mmr`, it is refused.
 - A BM25 index counts the words of all its documents, so its scores would tell of the other's texts. It is built anew
-  from the documents that match: once per filter in LangChain, once per `within` in LlamaIndex. It is refused where that
-  cannot be done: for a class of one's own, or an index that does not hold its nodes.
+  from the documents that match, once per filter. It is refused where that cannot be done: for a class of one's own, or
+  an index that does not hold its nodes.
 - What takes no filter is refused, not filtered afterwards: it has walked through the other's passages by then, and what
   it found may rest on them. In LangChain the source fails and is reported, in LlamaIndex `within` raises. Retrievers of
   a property graph and chains that write Cypher are such; give each tenant a graph of its own, or use ours. A function
   that takes a filter is given it, and what it returns against it is dropped.
-- A filter that a retriever has already, in its search settings or bound to it, stays in force with that of the call.
-  `calibrate` looks within the retriever's own filter, too.
-- LlamaIndex has no filters for FAISS. There FAISS's own selection of rows is used (flat, HNSW and IVF indexes are
-  tested); an index that cannot select fails.
+- A filter that a retriever has already, in its search settings or bound to it, stays in force with that of the call,
+  and reaches the other sources. `calibrate` looks within the retriever's own filter, too.
+- LlamaIndex has no filters for FAISS, and LangChain filters twenty hits that were found without. In both, FAISS's own
+  selection of rows is used for flat, HNSW and IVF indexes; another index fails in LlamaIndex, and is asked for all its
+  rows in LangChain.
+- LangChain's operators (`$in`, `$or`, ranges) are put into Chroma's, Qdrant's, PGVector's and Neo4jVector's words.
+  Another store is asked for 10,000 hits, and what does not match is dropped; where too few are left of 10,000, it is an
+  error.
 - Our walk runs on the graph of the allowed passages. What a text says by itself is the same as if it had been built for
   the tenant alone; which names count as entities was read with all passages at hand, and a fact that passages of both
   state may be lost. A graph per tenant has neither limit."""

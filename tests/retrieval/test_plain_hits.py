@@ -7,6 +7,7 @@ from llama_index.core.schema import TextNode
 
 from phasegraph import CallableSource, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
+    Deletions,
     MalformedAnswerError,
     Payloads,
     adapted,
@@ -90,6 +91,7 @@ def test_what_is_no_hit_is_refused_by_its_place(item):
 
 # Passages that a source names and does not hold.
 
+GONE = Deletions("graph")
 NAMED = Ranking(
     "graph", ["a", "b", "c"], [3.0, 2.0, 1.0], payloads=Payloads(["a", "b", "c"], [None, "B", None], {"a": 1})
 )
@@ -104,7 +106,7 @@ def test_missing_passages_come_from_other_rankings_then_from_stores():
         asked.append(list(ids))
         return {"c": "C", "a": "not this one"}
 
-    found = completed(NAMED, [None, vector, NAMED], {"vector": look_up, "other": lambda ids: 1 / 0}, notes)
+    found = completed(NAMED, [None, vector, NAMED], {"vector": look_up, "other": lambda ids: 1 / 0}, notes, GONE)
     assert dict(found.payloads) == {"a": "A", "b": "B", "c": "C"}
     assert found.payloads.evidence == {"a": 1}
     assert (found.ids, found.scores.tolist()) == (NAMED.ids, NAMED.scores.tolist())
@@ -115,13 +117,13 @@ def test_missing_passages_come_from_other_rankings_then_from_stores():
 
 def test_a_store_that_fails_is_noted_and_costs_no_answer():
     notes: list[str] = []
-    assert completed(NAMED, [], {"vector": lambda ids: 1 / 0}, notes) is NAMED
+    assert completed(NAMED, [], {"vector": lambda ids: 1 / 0}, notes, GONE) is NAMED
     assert notes == ["source 'vector' could not be asked for the texts of passages (ZeroDivisionError)"]
 
 
 def test_the_evidence_of_a_core_source_is_no_passage():
     paths = Ranking("other", ["a"], [1.0], payloads={"a": "a path"})
-    assert completed(NAMED, [paths], {}, []) is NAMED
+    assert completed(NAMED, [paths], {}, [], GONE) is NAMED
 
 
 def test_a_path_that_is_none_of_ours_is_plain_evidence():

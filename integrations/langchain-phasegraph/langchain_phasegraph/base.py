@@ -11,6 +11,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
+from langchain_phasegraph.filters import check_filter
 from phasegraph import InvalidInputError, PhasegraphError
 from phasegraph.retrieval import check_count, parameters_of, unexpected_argument
 
@@ -43,6 +44,10 @@ class CheckedRetriever(BaseRetriever):
     def _follow(self, checked: Self, name: str) -> None:
         """Take over what `checked`, a retriever made anew with another value of the field `name`, has settled."""
         raise NotImplementedError
+
+    def whole_filter(self) -> Mapping[str, Any] | None:
+        """What every document must match, whatever the call asks."""
+        return check_filter(getattr(self, "filter", None))
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, which are checked and take effect as in an assignment."""

@@ -17,11 +17,13 @@ import phasegraph  # its rooms graph and neo4j are loaded when they are first na
 from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
 from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, folder_settings, held_by_id, opened
-from langchain_phasegraph.filters import check_filter, joined, matches
+from langchain_phasegraph.filters import Wanted, check_filter, joined, key_of, matches
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
+    MalformedAnswerError,
     Payloads,
+    Recent,
     Upstream,
     check_count,
     in_thread,
@@ -29,6 +31,7 @@ from phasegraph.retrieval import (
     named_by_text,
     plain_evidence,
     resolve_id,
+    version_of,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     import phasegraph.neo4j
 
 
+_SECONDS = 60.0
+"""How long it is remembered which documents of a store a filter lets through."""
 Documents: TypeAlias = Mapping[str, Document] | Callable[[Sequence[str]], Mapping[str, Document]]
 
 
@@ -60,8 +65,10 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     metadata_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came.
     filter : mapping of str to value, optional
-        Metadata that a document must have, by equality, to be walked through or returned; also a keyword of
-        ``invoke``, which narrows it further.
+        Metadata that a document must have to be walked through or returned, as for
+        :class:`~langchain_phasegraph.PhaseGraphRetriever`; also a keyword of ``invoke``, which narrows it further.
+        Which documents of a store it lets through is remembered for a minute: one that is changed or deleted meanwhile
+        is never returned, one that is added comes after it.
 
     Notes
     -----
@@ -96,6 +103,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     _embeds: Any = PrivateAttr(default=None)
     _lookup: Lookup = PrivateAttr()
     _without_id: frozenset[str] = PrivateAttr()
+    _parts: Recent = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Make the graph ready and check where documents come from."""
@@ -111,8 +119,20 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
             raise InvalidTypeError(not_a_graph(self.graph))
         self._lookup = Lookup.of(self.documents)
         self._find_missing_ids()
+        self._parts = Recent(None if self._lookup.kind == "mapping" else _SECONDS)
         check_filter(self.filter)
         prepare(self._source)
+
+    @property
+    def lookup(self) -> Lookup:
+        """Its documents by id."""
+        return self._lookup
+
+    def kept_ids(self) -> Iterable[str]:
+        """Ids of the documents that it keeps itself; none where they come from a store."""
+        if isinstance(self.documents, CorpusDocuments):
+            return self.documents.corpus.index.graph.passages
+        return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _find_missing_ids(self) -> None:
         passages = getattr(getattr(self._source, "graph", None), "passages", ())
@@ -124,6 +144,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
             return
         self._source, self._lookup, self._without_id = checked._source, checked._lookup, checked._without_id
         self._corpus = None
+        self._parts = checked._parts
 
     @classmethod
     def from_documents(
@@ -300,8 +321,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         if wanted == 0:
             return []
         seeds = named_by_text(upstream or {}, self._without_id, text_of)
-        ranking = self._within(narrower).search(query, wanted, seeds)
-        held = self._lookup(ranking.ids) if len(ranking) else {}
+        ranking, held = self._searched(query, wanted, seeds, joined(check_filter(self.filter), check_filter(narrower)))
         documents = [held.get(one) for one in ranking.ids]
         found = ScoredDocuments(
             NamedDocument(page_content="", id=one) if document is None else document
@@ -343,19 +363,39 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
             extra[self.score_key] = score
         return copy_of(document, document.id or identifier, extra)
 
-    def _within(self, narrower: Any) -> Source:
-        """The source for those documents that the filters let through."""
-        if self.filter is None and narrower is None:
-            return self._source
-        wanted = joined(check_filter(self.filter), check_filter(narrower)) or {}
+    def _searched(
+        self, query: str, limit: int, seeds: Upstream, wanted: Wanted | None
+    ) -> tuple[Ranking, dict[str, Document]]:
+        """The ranking and its documents, all of them let through by the filter as they are now."""
+        if wanted is None:
+            ranking = self._source.search(query, limit, seeds)
+            return ranking, self._lookup(ranking.ids) if len(ranking) else {}
         if self.documents is None:
             raise InvalidInputError("filter= needs the passages' metadata: pass documents=")
+        for _ in range(2):
+            ranking = self._within(wanted).search(query, limit, seeds)
+            held = self._lookup(ranking.ids) if len(ranking) else {}
+            if all(one in held and matches(held[one], wanted) for one in ranking.ids):
+                return ranking, held
+            self._parts.forget(self._key(wanted))  # documents were changed or deleted since
+        raise MalformedAnswerError("its graph returned documents that do not match the filter")
+
+    def _key(self, wanted: Wanted) -> tuple[object, ...]:
+        size = len(self._lookup.held) if self._lookup.kind == "mapping" else -1
+        return size, version_of(self._source), *key_of(wanted)
+
+    def _within(self, wanted: Wanted) -> Source:
+        """The source for those documents that the filter lets through, made once while they stay what they are."""
         from phasegraph.graph import passage_ids
 
-        held = self._lookup(passage_ids(self._source))
-        narrowed: Any = self._source
-        made: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
-        return made
+        def made() -> Source:
+            held = self._lookup(passage_ids(self._source))
+            narrowed: Any = self._source
+            part: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
+            return part
+
+        part: Source = self._parts.get(self._key(wanted), made)
+        return part
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -13,40 +15,114 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_phasegraph.conversion import ScoredDocuments, unpack
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import MalformedAnswerError
+from phasegraph.retrieval import MalformedAnswerError, Recent, SelectedIndex
 
 FILTER = "phasegraph_filter"
 """Key of the filter under ``configurable``."""
 _MOST_ROWS = 10_000
+_PLAIN = (str, int, float, bool)
+_TESTS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "$eq": lambda held, value: held == value,
+    "$ne": lambda held, value: held != value,
+    "$in": lambda held, values: held in values,
+    "$nin": lambda held, values: held not in values,
+    "$gt": lambda held, value: held > value,
+    "$gte": lambda held, value: held >= value,
+    "$lt": lambda held, value: held < value,
+    "$lte": lambda held, value: held <= value,
+}
+_LISTS, _ALSO = ("$in", "$nin"), "$where"
 
 
-def check_filter(given: Any) -> Mapping[str, Any] | None:
-    """A filter that every source can be asked to keep: metadata keys and the plain values they must have."""
-    if given is None:
-        return None
-    plain = isinstance(given, Mapping) and all(
-        isinstance(key, str) and key.isidentifier() and isinstance(value, str | int | float | bool)
-        for key, value in given.items()
-    )
-    if not plain or not given:
+class Wanted(dict[str, Any]):
+    """A filter that was checked.
+
+    Keys are metadata keys with a value or a mapping of operators, ``$and`` and ``$or`` with lists of filters, and
+    ``$where`` with functions of a document: filters of a store's own, in its own words.
+    """
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Wanted, (dict(self),)
+
+
+def check_filter(given: Any) -> Wanted | None:
+    """A filter that every source can be asked to keep.
+
+    Parameters
+    ----------
+    given : mapping or None
+        Metadata keys and the plain values they must have, or operators: ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``,
+        ``$lte`` with a plain value, ``$in`` and ``$nin`` with a list of them; ``$and`` and ``$or`` with a list of
+        filters. A document without the key is never let through.
+    """
+    if given is None or isinstance(given, Wanted):
+        return given
+    if not _is_filter(given):
         raise InvalidTypeError(
-            f"filter must map metadata keys, which are plain names, to a text, number or bool each; got {given!r:.200}"
+            "filter must map metadata keys, which are plain names, to a text, number or bool each, or to operators "
+            f"({', '.join(_TESTS)}), or $and and $or to a list of filters; got {given!r:.200}"
         )
-    return dict(given)
+    return Wanted(copy.deepcopy(dict(given)))
 
 
-def joined(*filters: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _is_filter(given: object) -> bool:
+    return isinstance(given, Mapping) and bool(given) and all(_is_part(key, value) for key, value in given.items())
+
+
+def _is_part(key: object, value: object) -> bool:
+    if key in ("$and", "$or"):
+        return isinstance(value, list | tuple) and bool(value) and all(map(_is_filter, value))
+    if not isinstance(key, str) or not key.isidentifier():
+        return False
+    if not isinstance(value, Mapping):
+        return isinstance(value, _PLAIN)
+    return bool(value) and all(
+        name in _TESTS
+        and (
+            isinstance(operand, list | tuple) and bool(operand) and all(isinstance(one, _PLAIN) for one in operand)
+            if name in _LISTS
+            else isinstance(operand, _PLAIN)
+        )
+        for name, operand in value.items()
+    )
+
+
+def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
     """What all of them ask for."""
-    found: dict[str, Any] = {}
-    for one in filters:
-        for key, value in (one or {}).items():
-            if key in found and found[key] != value:
-                raise InvalidInputError(f"filters must agree; got {found[key]!r} and {value!r} for {key!r}")
-            found[key] = value
-    return found or None
+    plain, parts = dict[str, Any](), list[dict[str, Any]]()
+    also: list[Callable[[Document], object]] = []
+
+    def add(one: Mapping[str, Any]) -> None:
+        for key, value in one.items():
+            if key == "$and":
+                for inner in value:
+                    add(inner)
+            elif key == _ALSO:
+                also.extend(test for test in value if test not in also)
+            elif key == "$or" or isinstance(value, Mapping):
+                parts.extend([{key: value}] if {key: value} not in parts else ())
+            elif plain.setdefault(key, value) != value:
+                raise InvalidInputError(f"filters must agree; got {plain[key]!r} and {value!r} for {key!r}")
+
+    for given in filters:
+        add(given or {})
+    once = {key: value for part in parts for key, value in part.items()}
+    if len(once) == len(parts) and not plain.keys() & once.keys():
+        found = {**plain, **once}
+    else:
+        found = {"$and": [*({key: value} for key, value in plain.items()), *parts]}
+    if also:
+        found[_ALSO] = tuple(also)
+    return Wanted(found) if found else None
 
 
-def filter_of(config: RunnableConfig) -> Mapping[str, Any] | None:
+def key_of(wanted: Mapping[str, Any]) -> tuple[object, ...]:
+    """What tells filters apart; it keeps the functions in it alive."""
+    told = {key: value for key, value in wanted.items() if key != _ALSO}
+    return json.dumps(told, sort_keys=True), *wanted.get(_ALSO, ())
+
+
+def filter_of(config: RunnableConfig) -> Wanted | None:
     """The filter of the call at hand."""
     configurable = config.get("configurable")
     return check_filter(configurable.get(FILTER)) if configurable else None
@@ -61,8 +137,31 @@ def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
 
 
 def matches(document: Document, wanted: Mapping[str, Any]) -> bool:
-    """Whether a document has every value; one without the key has not."""
-    return all(key in document.metadata and document.metadata[key] == value for key, value in wanted.items())
+    """Whether a document has all that is wanted; one without the key has not."""
+    metadata = document.metadata
+    for key, value in wanted.items():
+        if key == _ALSO:
+            held = all(test(document) for test in value)
+        elif key == "$and":
+            held = all(matches(document, one) for one in value)
+        elif key == "$or":
+            held = any(matches(document, one) for one in value)
+        elif metadata.get(key) is None:
+            held = False
+        elif isinstance(value, Mapping):
+            held = all(_passes(metadata[key], *one) for one in value.items())
+        else:
+            held = metadata[key] == value
+        if not held:
+            return False
+    return True
+
+
+def _passes(held: Any, name: str, operand: Any) -> bool:
+    try:
+        return bool(_TESTS[name](held, operand))
+    except TypeError:  # a text and a number have no order
+        return False
 
 
 def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -> ScoredDocuments:
@@ -82,15 +181,25 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
 def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) -> dict[str, Any]:
     """Arguments of a store's search that keep the filter, and the caller's `own` filter with it.
 
+    With a ``k`` among them the search is only deep, and what does not match is for the caller to drop.
+
     Raises
     ------
     InvalidInputError
         If `own` is in words that cannot be joined with it.
     """
-    kind = next((one.__name__ for one in type(store).__mro__ if one.__name__ in _WORDS), "")
-    if isinstance(own, Mapping) and not _is_plain(own) and kind not in ("Chroma", "LanceDB"):
+    kind = _kind(store)
+    if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
         raise InvalidInputError(f"filter cannot be joined with the store's own; got {json.dumps(own, default=str)}")
-    return _WORDS.get(kind, _mapping)(store, wanted, own)
+    if kind in _EVERY:
+        return _WORDS[kind](store, wanted, own)
+    native = {key: value for key, value in wanted.items() if key != _ALSO}
+    found = _WORDS.get(kind, _mapping)(store, native, own) if native else {} if own is None else {"filter": own}
+    return found if native == wanted else {**found, "k": _MOST_ROWS}
+
+
+def _kind(store: object) -> str:
+    return next((one.__name__ for one in type(store).__mro__ if one.__name__ in _WORDS), "")
 
 
 def _is_plain(own: Mapping[str, Any]) -> bool:
@@ -98,9 +207,38 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 
 
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
+    """Of a store that takes a mapping of values; where the filter says more, the search is deep instead."""
     if own is not None and not isinstance(own, Mapping):
         raise InvalidInputError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
+    if not _is_plain(wanted):
+        return {"k": _MOST_ROWS} if own is None else {"k": _MOST_ROWS, "filter": dict(own)}
     return {"filter": dict(joined(own, wanted) or {})}
+
+
+def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
+    """Of a store that knows the operators by these names."""
+    if own is not None and not isinstance(own, Mapping):
+        raise InvalidInputError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
+    if _is_plain(wanted) and _is_plain(own or {}):
+        return {"filter": dict(joined(own, wanted) or {})}
+    return {"filter": _words([*([dict(own)] if own else []), *_parts(wanted)])}
+
+
+def _parts(wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The filter as mappings of one key, with one operator each."""
+    found: list[dict[str, Any]] = []
+    for key, value in wanted.items():
+        if key in ("$and", "$or"):
+            found.append(_words([_words(_parts(one)) for one in value], key))
+        elif isinstance(value, Mapping):
+            found += [{key: {name: operand}} for name, operand in value.items()]
+        else:
+            found.append({key: value})
+    return found
+
+
+def _words(parts: list[dict[str, Any]], how: str = "$and") -> dict[str, Any]:
+    return parts[0] if len(parts) == 1 else {how: parts}
 
 
 def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
@@ -111,18 +249,12 @@ def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any
 
 def _faiss(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     depth = {"fetch_k": int(store.index.ntotal)}  # FAISS filters what it has fetched
-    if callable(own):
-        return {"filter": lambda metadata: _has(metadata, wanted) and own(metadata), **depth}
-    return {**_mapping(store, wanted, own), **depth}
-
-
-def _has(metadata: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(metadata.get(key) == value for key, value in wanted.items())
+    of_own = (lambda metadata: True) if own is None else own if callable(own) else store._create_filter_func(own)
+    return {"filter": lambda metadata: matches(Document("", metadata=metadata), wanted) and of_own(metadata), **depth}
 
 
 def _chroma(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
-    parts = [{key: value} for key, value in wanted.items()] + ([dict(own)] if own else [])
-    return {"filter": parts[0] if len(parts) == 1 else {"$and": parts}}
+    return {"filter": _words([*_parts(wanted), *([dict(own)] if own else [])])}
 
 
 def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
@@ -131,11 +263,32 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     if own is not None and not isinstance(own, models.Filter):
         raise InvalidInputError("filter cannot be joined with the store's own, which must be a qdrant Filter")
     name = getattr(store, "metadata_payload_key", "metadata")
-    must: list[Any] = [
-        models.FieldCondition(key=f"{name}.{key}", match=models.MatchValue(value=value))
-        for key, value in wanted.items()
-    ]
-    return {"filter": models.Filter(must=must if own is None else [*must, own])}
+
+    def one(key: str, operator: str, value: Any) -> Any:
+        field = f"{name}.{key}"
+        if operator in ("$gt", "$gte", "$lt", "$lte"):
+            return models.FieldCondition(key=field, range=models.Range(**{operator[1:]: value}))
+        if operator in _LISTS:
+            found: Any = models.Filter(should=[one(key, "$eq", each) for each in value])
+        elif isinstance(value, float):
+            found = models.FieldCondition(key=field, range=models.Range(gte=value, lte=value))
+        else:
+            found = models.FieldCondition(key=field, match=models.MatchValue(value=value))
+        return models.Filter(must_not=[found]) if operator in ("$ne", "$nin") else found
+
+    def every(part: Mapping[str, Any]) -> list[Any]:
+        found: list[Any] = []
+        for key, value in part.items():
+            if key == "$and":
+                found += [condition for inner in value for condition in every(inner)]
+            elif key == "$or":
+                found.append(models.Filter(should=[models.Filter(must=every(inner)) for inner in value]))
+            else:
+                operators = value if isinstance(value, Mapping) else {"$eq": value}
+                found += [one(key, *operator) for operator in operators.items()]
+        return found
+
+    return {"filter": models.Filter(must=[*every(wanted), *([] if own is None else [own])])}
 
 
 def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
@@ -145,7 +298,7 @@ def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
         raise InvalidInputError(
             f"LanceDB can be filtered up to {_MOST_ROWS} rows, and holds {rows}; give each tenant a table of its own"
         )
-    return {"k": max(rows, 1)} if own is None else {"k": max(rows, 1), "filter": own}
+    return {"k": rows + 1} if own is None else {"k": rows + 1, "filter": own}
 
 
 _WORDS: Mapping[str, Callable[[Any, Mapping[str, Any], Any], dict[str, Any]]] = {
@@ -154,7 +307,123 @@ _WORDS: Mapping[str, Callable[[Any, Mapping[str, Any], Any], dict[str, Any]]] = 
     "Chroma": _chroma,
     "QdrantVectorStore": _qdrant,
     "LanceDB": _lance,
+    "PGVector": _operators,
+    "PGVectorStore": _operators,
+    "Neo4jVector": _operators,
 }
+_JOINS = ("FAISS", "Chroma", "LanceDB", "PGVector", "PGVectorStore", "Neo4jVector")
+_EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
+"""Stores of which every document is looked at."""
+
+
+def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
+    """Refuse an answer of a deep search from which too much was dropped: nobody knows what comes after."""
+    if len(found) >= depth and len(kept) < limit:
+        raise InvalidInputError(
+            f"this store cannot keep the filter itself, and of the {depth} passages nearest to the query only "
+            f"{len(kept)} match; filter by plain values, or give each tenant a store of its own"
+        )
+
+
+def selects_rows(store: Any) -> bool:
+    """Whether it is a FAISS store whose index can look at some of its rows alone."""
+    return _kind(store) == "FAISS" and type(store.index).__name__.startswith(("IndexFlat", "IndexHNSW", "IndexIVF"))
+
+
+def faiss_within(store: Any, wanted: Mapping[str, Any]) -> Any:
+    """A FAISS store of the matching documents alone, made once per filter.
+
+    The framework's own fetches twenty hits and then filters them.
+    """
+    names, recent = store.index_to_docstore_id, _selected.setdefault(store, Recent())
+    key = key_of(wanted)
+
+    def made() -> tuple[object, int, Any]:
+        held = ((row, store.docstore.search(name)) for row, name in names.items())
+        rows = [row for row, one in held if isinstance(one, Document) and matches(one, wanted)]
+        part = copy.copy(store)
+        part.index = SelectedIndex(store.index, rows)
+        return names, len(names), part
+
+    of, count, part = recent.get(key, made)
+    if of is not names or count != len(names):
+        recent.forget(key)
+        part = recent.get(key, made)[2]
+    return part
+
+
+_selected: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
+_SHOWS_A_PART = ("where_document", "where", "expr", "pre_filter", "filters")
+
+
+def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
+    """The filter in the settings of a store's retriever, in the words of ours.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot be said in them.
+    """
+    other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
+    if other is not None:
+        raise InvalidInputError(f"{other!r} is in the store's own words")
+    own, kind = settings.get("filter"), _kind(store)
+    if own is None:
+        return None
+    if callable(own) and kind in ("FAISS", "InMemoryVectorStore"):
+        return Wanted({_ALSO: (OfMetadata(own) if kind == "FAISS" else own,)})
+    if isinstance(own, Mapping) and kind == "FAISS":
+        own = {key: {"$in": value} if isinstance(value, list) else value for key, value in own.items()}
+    if kind == "QdrantVectorStore":
+        own = _of_qdrant(own, f"{getattr(store, 'metadata_payload_key', 'metadata')}.")
+    if not _is_filter(own):
+        raise InvalidInputError(f"it is in the store's own words ({type(settings['filter']).__name__})")
+    return check_filter(own)
+
+
+@dataclass(frozen=True, slots=True)
+class OfMetadata:
+    """A function of metadata as one of a document."""
+
+    test: Callable[[Mapping[str, Any]], object]
+
+    def __call__(self, document: Document) -> object:
+        """Whether it lets the document through."""
+        return self.test(document.metadata)
+
+
+def _of_qdrant(given: Any, prefix: str) -> dict[str, Any] | None:
+    """Qdrant's conditions on metadata as one of our filters; None where they say something else."""
+    said = {name: value for name, value in dict(given).items() if value is not None}
+    if not said or set(said) - {"must", "should", "must_not", "key", "match", "range"}:
+        return None
+    if "key" in said:
+        match, limits = (dict(said.get(name) or {}) for name in ("match", "range"))
+        tests = {f"${name}": value for name, value in limits.items() if value is not None}
+        tests |= {"$eq": match["value"]} if "value" in match else {"$in": match["any"]} if "any" in match else {}
+        known = said["key"].startswith(prefix) and tests and set(match) <= {"value", "any"}
+        return {said["key"].removeprefix(prefix): tests} if known else None
+    parts: list[Any] = []
+    for name, conditions in said.items():
+        listed = conditions if isinstance(conditions, list) else [conditions]
+        found = [_of_qdrant(one, prefix) for one in listed]
+        if name == "should":
+            parts.append({"$or": found})
+        elif name == "must":
+            parts += found
+        else:
+            parts += [_negated(one) for one in found]
+    return {"$and": parts}
+
+
+def _negated(part: dict[str, Any] | None) -> dict[str, Any] | None:
+    opposite = {"$eq": "$ne", "$in": "$nin", "$gt": "$lte", "$lte": "$gt", "$lt": "$gte", "$gte": "$lt"}
+    if part is None or len(part) != 1:
+        return None
+    ((key, tests),) = part.items()
+    return (
+        {key: {opposite[name]: value for name, value in tests.items()}} if len(tests) == 1 and key[0] != "$" else None
+    )
 
 
 _MOST_KEPT = 16
@@ -175,7 +444,7 @@ def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runn
         return None
     retriever: Any = runnable
     kept = _kept.setdefault(retriever.vectorizer, {})
-    key = tuple(sorted((name, type(value).__name__, value) for name, value in wanted.items()))
+    key = key_of(wanted)
     if key not in kept:
         if len(kept) >= _MOST_KEPT:
             kept.pop(next(iter(kept)), None)

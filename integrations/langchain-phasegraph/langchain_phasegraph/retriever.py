@@ -19,7 +19,7 @@ from langchain_phasegraph.base import CheckedRetriever, Count, config_of
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
 from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, folder_settings, held_by_id, opened
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
-from langchain_phasegraph.filters import check_filter, with_filter
+from langchain_phasegraph.filters import Wanted, check_filter, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
@@ -69,9 +69,11 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         Which k go together, for example ``"mmr"``; default the k best. Redundancy is weighed by embeddings of the
         model that the vector store embeds with.
     filter : mapping of str to value, optional
-        Metadata that every document must have, by equality; also a keyword of ``invoke`` and ``phasegraph_filter``
-        under ``configurable``, which narrow it further. It reaches every source, the walk of a graph included; a
-        source that cannot keep it fails rather than answer.
+        Metadata that every document must have: values, or ``{"year": {"$gte": 2000}}`` with ``$eq``, ``$ne``,
+        ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``; ``$and`` and ``$or`` with lists of filters. Also a
+        keyword of ``invoke`` and ``phasegraph_filter`` under ``configurable``, which narrow it further. It reaches
+        every source, the walk of a graph included; a source that cannot keep it fails rather than answer. A filter
+        that a source has already (``search_kwargs``) reaches the others, too, or the retriever cannot be made.
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
@@ -144,7 +146,23 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             access=access_of(self._by_name),
         )  # fmt: skip
         self._callback = ResultCallback(self.on_result)
+        own = self._own_filters()
+        joined(*own.values())
+        for name, wanted in own.items():
+            for other in self._by_name.keys() - {name}:
+                self._by_name[other].check_keeps(wanted, name)
         check_filter(self.filter)
+
+    def _own_filters(self) -> dict[str, Wanted]:
+        """Filters that sources have already, which hold for the others, too."""
+        if len(self._by_name) < 2:
+            return {}
+        found = ((name, source.own_filter()) for name, source in self._by_name.items())
+        return {name: one for name, one in found if one is not None}
+
+    def whole_filter(self) -> Wanted | None:
+        """What every document must match, by its own filter or a source's."""
+        return joined(check_filter(self.filter), *(source.own_filter() for source in self._by_name.values()))
 
     @classmethod
     def from_documents(
@@ -383,7 +401,13 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     def _bound(self, config: RunnableConfig, narrower: Any = None) -> Sources:
         if config.get("configurable") or self.filter is not None or narrower is not None:
             config = with_filter(config, self.filter, narrower)
-        return {name: self._by_name[name].bind(config) for name in self._engine.asked}
+        own = self._own_filters()
+        if not own:
+            return {name: self._by_name[name].bind(config) for name in self._engine.asked}
+        return {
+            name: self._by_name[name].bind(with_filter(config, *(one for other, one in own.items() if other != name)))
+            for name in self._engine.asked
+        }
 
     def _sources(self, query: str) -> Sources:
         return self._bound({})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, cast
 
@@ -22,20 +23,27 @@ from langchain_core.runnables.fallbacks import RunnableWithFallbacks
 from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import PrivateAttr
 
+from langchain_phasegraph.base import CheckedRetriever
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import (
+    Wanted,
     bm25_within,
+    check_depth,
     check_filter,
+    faiss_within,
     filter_of,
     is_bm25,
     joined,
     only_matching,
+    own_filter,
+    selects_rows,
     store_settings,
 )
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
+    Deletions,
     HitReader,
     LookUps,
     SourceSpec,
@@ -74,7 +82,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        store, settings = self._inner.vectorstore, self._settings(kwargs)
+        store, settings = self._search(kwargs)
         found: object
         if self._inner.search_type == "similarity":
             try:
@@ -84,12 +92,12 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         else:
             documents = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
             found = _joined(documents, store.similarity_search_with_score(query, **_score_search(settings)))
-        return _matching(found, kwargs.get("filter"))
+        return self._kept(found, settings, kwargs)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
     ) -> list[Document]:
-        store, settings = self._inner.vectorstore, self._settings(kwargs)
+        store, settings = self._search(kwargs)
         found: object
         if self._inner.search_type == "similarity":
             try:
@@ -99,21 +107,38 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         else:
             documents = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
             found = _joined(documents, await store.asimilarity_search_with_score(query, **_score_search(settings)))
-        return _matching(found, kwargs.get("filter"))
+        return self._kept(found, settings, kwargs)
 
-    def _settings(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _kept(self, found: object, settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> ScoredDocuments:
+        """The documents that the filter lets through; an error where a deep search was not deep enough."""
+        documents, wanted = unpack(found), kwargs.get("filter")
+        if wanted is None:
+            return documents
+        kept, limit = only_matching(documents, wanted), kwargs.get("k", _DEFAULT_K)
+        if settings.get("k", limit) != limit:
+            check_depth(documents, kept, settings["k"], limit)
+        return kept
+
+    def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
+        """What to search, and how."""
+        store: VectorStore = self._inner.vectorstore
         own = dict(self._inner.search_kwargs)
         given = dict(kwargs)
         wanted, bound = given.pop("filter", None), given.pop(_BOUND, None)
         if bound is not None:
             own["filter"] = bound
         settings = own if self._inner.search_type == "mmr" else {**own, **given}
+        if self._inner.search_type == "similarity" and selects_rows(store):
+            with suppress(InvalidInputError):  # its own words, which the store reads itself
+                every = joined(wanted, own_filter(store, own))
+                part = store if every is None else faiss_within(store, every)
+                return part, {name: value for name, value in settings.items() if name != "filter"}
         if wanted is None:
-            return settings
-        found = store_settings(self._inner.vectorstore, wanted, own.get("filter"))
+            return store, settings
+        found = store_settings(store, wanted, own.get("filter"))
         if "k" in found and self._inner.search_type != "similarity":
             raise InvalidInputError(f"this store cannot filter under search_type={self._inner.search_type!r}")
-        return {**settings, **found}
+        return store, {**settings, **found}
 
 
 def _filter_of(config: RunnableConfig) -> Mapping[str, Any] | None:
@@ -303,7 +328,7 @@ class RetrieverSource:
         self.name = name
         self.resolve = spec.fields.resolve
         self.runnable = as_runnable(spec.retriever)
-        asked = leaves(self.runnable)
+        self._leaves = asked = leaves(self.runnable)
         self.store = getattr(asked[0], "vectorstore", None)
         self.embeddings = asked[0].embeddings if isinstance(asked[0], EntityGraphRetriever) else None
         self.reader: HitReader = reader_of(name, spec.fields, known_direction(self.store))
@@ -314,15 +339,69 @@ class RetrieverSource:
         self.names_only = self.resolve is None and any(
             isinstance(one, EntityGraphRetriever | FunctionRetriever) for one in asked
         )
+        self.has_documents = any(isinstance(one, EntityGraphRetriever) and one.lookup.kind != "none" for one in asked)
         self._has_own_ids = spec.fields.id is None
-        for leaf in filter(is_bm25, asked) if self._has_own_ids else ():
-            self.reader.identities.learn((one.id, one.metadata, one.page_content) for one in leaf.docs)  # type: ignore[attr-defined]
+        self._may_filter = bool(bound_filters(self.runnable) or self._bound_words()) or any(
+            hasattr(one, "search_kwargs") or isinstance(one, CheckedRetriever | ScoredVectorStoreRetriever)
+            for one in asked
+        )
+        self.deletions = Deletions(name)
+        self._corpus: list[str] = []
+        for leaf in cast("list[Any]", asked) if self._has_own_ids else ():
+            if is_bm25(leaf):
+                rows = ((one.id, one.metadata, one.page_content) for one in leaf.docs)
+                self._corpus += self.reader.identities.learn(rows)
+            elif isinstance(leaf, EntityGraphRetriever):
+                self._corpus += leaf.kept_ids()
         awaited = inspect.iscoroutinefunction(self.resolve)
         blocks = all(map(_blocks, asked)) and not awaited
         awaits = all(map(_awaits, asked)) and (self.resolve is None or awaited)
         if awaited and not awaits:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
         self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
+
+    def own_filter(self) -> Wanted | None:
+        """What it lets through by itself: by its settings, by what is bound to it, or by its own `filter`."""
+        if not self._may_filter:
+            return None
+        found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
+        try:
+            for leaf in cast("list[Any]", self._leaves):
+                inner = leaf._inner if isinstance(leaf, ScoredVectorStoreRetriever) else leaf
+                settings = getattr(inner, "search_kwargs", None) or {}
+                found += [
+                    own_filter(getattr(inner, "vectorstore", None), one) for one in (settings, self._bound_words())
+                ]
+                if isinstance(inner, CheckedRetriever):
+                    found.append(inner.whole_filter())
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"source {self.name!r} has a filter of its own that other sources cannot be given: {error}; give "
+                "filter= to the fused retriever instead"
+            ) from error
+        return joined(*found)
+
+    def _bound_words(self) -> dict[str, Any]:
+        """A filter bound to it in the words of its store."""
+        runnable = self.runnable
+        while isinstance(runnable, RunnableBindingBase):
+            if runnable.kwargs.get(_BOUND) is not None:
+                return {"filter": runnable.kwargs[_BOUND]}
+            runnable = runnable.bound
+        return {}
+
+    def check_keeps(self, wanted: Wanted, other: str) -> None:
+        """InvalidInputError where it cannot keep the filter that another source has."""
+        walks = [one for one in self._leaves if isinstance(one, EntityGraphRetriever)]
+        if any(one.documents is None for one in walks):
+            why = "it has no documents to look into: pass documents="
+        elif "filter" in self.accepts or self._dynamic or bm25_within(self.runnable, wanted) is not None:
+            return
+        else:
+            why = "it takes none"
+        raise InvalidInputError(
+            f"source {other!r} has a filter of its own, which source {self.name!r} cannot keep: {why}"
+        )
 
     def look_up(self) -> Lookup | None:
         """Documents by id, of the store behind it; None where there is none, or it shows a part of it only."""
@@ -337,8 +416,25 @@ class RetrieverSource:
             return None
         return Lookup.of(self.store) if overrides(self.store, VectorStore, "get_by_ids") else None
 
+    def live(self) -> Lookup | None:
+        """The store behind it, to be asked what it holds now, whatever part of it is shown; None for what is copied."""
+        asked: Any = leaves(self.runnable)[0]
+        if not self._has_own_ids or len(leaves(self.runnable)) != 1:
+            return None
+        if isinstance(asked, EntityGraphRetriever):
+            return None if asked.lookup.kind in ("none", "mapping") or asked.kept_ids() else asked.lookup
+        told = isinstance(self.store, VectorStore) and overrides(self.store, VectorStore, "get_by_ids")
+        return Lookup.of(self.store) if told else None
+
     def borrow(self, others: Mapping[str, RetrieverSource]) -> None:
-        """Take the texts of passages that it only names from the other sources of its retriever."""
+        """Take the texts of passages that it only names from the other sources of its retriever, and ask their stores.
+
+        What it holds in memory, and the store no longer, was deleted.
+        """
+        live = {name: one.live() for name, one in others.items() if one is not self and self._corpus}
+        self.deletions = Deletions(
+            self.name, self._corpus, {name: one for name, one in live.items() if one is not None}
+        )
         if self.names_only:
             held = {name: one.look_up() for name, one in others.items() if one is not self}
             self.look_ups = {name: one for name, one in held.items() if one is not None}
@@ -416,10 +512,13 @@ class _Bound:
         return with_passages(ranking, found, unpack, _as_document, self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with the passages that it only names, from other sources; none within a filter."""
-        if not self.source.names_only or _filter_of(self.config) is not None:
-            return ranking
-        return completed(ranking, upstream.values(), self.source.look_ups, self.notes)
+        """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
+        source = self.source
+        if source.names_only and _filter_of(self.config) is None:
+            ranking = completed(
+                ranking, upstream.values(), source.look_ups, self.notes, source.deletions, own=source.has_documents
+            )
+        return source.deletions.checked(ranking, upstream, self.notes)
 
 
 def _as_document(identifier: str, value: Any) -> Document:
@@ -460,8 +559,8 @@ class _Awaiting(_Bound):
         if resolve is not None and len(ranking):
             found = resolve(ranking.ids)
             return self.resolved(ranking, await found if inspect.isawaitable(found) else found)
-        if not self.source.look_ups:
-            return self.borrowed(ranking, upstream)
+        if not self.source.names_only:
+            return ranking
         return cast("Ranking", await in_thread(lambda found: self.borrowed(found, upstream), ranking))
 
 

@@ -8,7 +8,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.vectorstores import InMemoryVectorStore
 
 from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec, fuse_lists
-from phasegraph import AllSourcesFailed, CallableSource, InvalidTypeError, PhasegraphWarning, Ranking
+from phasegraph import AllSourcesFailed, CallableSource, InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking
 from phasegraph.graph import ChunkGraphSource, build_chunk_graph
 
 TEXTS = {"1": "See Table 2.", "2": "Prices.", "3": "Table 2: 4 EUR", "4": "An end."}
@@ -86,10 +86,8 @@ def test_what_the_others_found_is_not_looked_up_again(store):
 def test_a_store_whose_retriever_shows_a_part_of_it_gives_no_texts(store):
     """Better a blank and a warning than the text of another tenant."""
     part = store.as_retriever(search_kwargs={"filter": lambda document: document.metadata["tenant"] == "red"})
-    retriever = PhaseGraphRetriever(vector=part, graph=named("4"))
-    with pytest.warns(PhasegraphWarning, match="'graph' named passages that no source holds"):
-        found = retriever.invoke("prices?")
-    assert {one.id: one.page_content for one in found}["4"] == ""
+    with pytest.raises(InvalidInputError, match="source 'vector' has a filter of its own, which source 'graph' cannot"):
+        PhaseGraphRetriever(vector=part, graph=named("4"))
     own_ids = SourceSpec(retriever=store, fields=HitFields(id="tenant"))
     with (
         pytest.warns(PhasegraphWarning, match="no source holds"),

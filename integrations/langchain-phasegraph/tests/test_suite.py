@@ -107,6 +107,15 @@ class TestLangChain(FrameworkSuite):
     def only(self, **metadata):
         return {"filter": metadata}
 
+    def searching_only(self, store, k, **metadata):
+        def test(document):
+            return metadata.items() <= document.metadata.items()
+
+        return store.as_retriever(search_kwargs={"k": k, "filter": test})
+
+    def delete(self, store, name):
+        store.delete([name])
+
     def fuser(self, **options):
         return fuse_lists(**options)
 

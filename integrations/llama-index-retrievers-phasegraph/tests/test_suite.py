@@ -122,6 +122,15 @@ class TestLlamaIndex(FrameworkSuite):
     def only(self, **metadata):
         return {"filters": MetadataFilters(filters=[MetadataFilter(key=k, value=v) for k, v in metadata.items()])}
 
+    def searching_only(self, store, k, **metadata):
+        return store.as_retriever(similarity_top_k=k, **self.only(**metadata))
+
+    def delete(self, store, name):
+        if "Faiss" in type(store.vector_store).__name__:  # cannot delete
+            store.docstore.delete_document(name)
+        else:
+            store.delete_nodes([name])
+
     def fuser(self, k=None, **options):
         return PhaseGraphPostprocessor(top_n=k, **options)
 

@@ -5,6 +5,7 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 """
 
 from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
+from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.engine import (
     PIPELINE,
     Accept,
@@ -19,19 +20,20 @@ from phasegraph.retrieval.engine import (
     with_progress,
     without_text,
 )
+from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import Payloads, corpus_ids, is_text_id, named_by_text, resolve_id
 from phasegraph.retrieval.plain_hits import SCORE_KEYS, adapted, answer_items, head_and_score, is_number, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
     Direction,
     HitReader,
-    LookUps,
     completed,
     known_direction,
     limited,
     parameters_of,
     with_passages,
 )
+from phasegraph.retrieval.recent import Recent, version_of
 from phasegraph.retrieval.source_config import (
     Execution,
     HitFields,
@@ -49,6 +51,7 @@ __all__ = [
     "Accept",
     "AnySource",
     "Calibrating",
+    "Deletions",
     "Direction",
     "EvidenceBlock",
     "Execution",
@@ -60,8 +63,10 @@ __all__ = [
     "LookUps",
     "MalformedAnswerError",
     "Payloads",
+    "Recent",
     "ResultCallback",
     "SelectedHit",
+    "SelectedIndex",
     "SelectionPolicy",
     "SourceSpec",
     "Sources",
@@ -92,6 +97,7 @@ __all__ = [
     "resolve_id",
     "search_of",
     "unexpected_argument",
+    "version_of",
     "with_passages",
     "with_progress",
     "without_text",

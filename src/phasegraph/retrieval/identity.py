@@ -213,14 +213,14 @@ class Identities:
             notes.append(f"ids of {count} of {len(ids)} hits from {where}")
         return ids
 
-    def learn(self, corpus: Iterable[Held]) -> None:
-        """Read the ids of a source's whole corpus, so that no answer is needed to see which keys are no ids.
+    def learn(self, corpus: Iterable[Held]) -> list[str]:
+        """The ids of a source's whole corpus, so that no answer is needed to see which keys are no ids.
 
         InvalidInputError where an id of their own is repeated.
         """
         rows = list(corpus)
         _refuse_repeated(f"source {self._source!r}", rows)
-        self._resolved(rows)
+        return [identifier for identifier, _ in self._resolved(rows)]
 
     def _resolved(self, hits: Sequence[Held]) -> list[tuple[str, str]]:
         return _resolved(f"source {self._source!r}", hits, self._refused)
@@ -338,7 +338,7 @@ def join_by_text(
         The rankings in their order, and what to note of each source. Where several ids have the same text, the first
         of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
     """
-    if len(rankings) < 2 or not any(is_text_id(one) for ranking in rankings for one in ranking.ids):
+    if len(rankings) < 2 or not any("text-" in " ".join(ranking.ids) for ranking in rankings):
         return tuple(rankings), {}
     named: dict[str, str] = {}
     for ranking in rankings:

@@ -15,6 +15,7 @@ import numpy as np
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidTypeError, PhasegraphWarning
 from phasegraph.ranking import Ranking, cap_ranking
+from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.identity import Identities, Payloads
 from phasegraph.retrieval.source_config import FieldOf, HitFields
 from phasegraph.sources.gatherer import cut_note
@@ -402,12 +403,18 @@ def with_passages(
     return replace(ranking, payloads=Payloads(ids, hits, getattr(payloads, "evidence", payloads)))
 
 
-LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
-"""By source name, ``look_up(ids)``: the passages of these ids that the source's store has, in the framework's words."""
-
-
-def completed(ranking: Ranking, upstream: Iterable[Ranking | None], look_ups: LookUps, notes: list[str]) -> Ranking:
+def completed(
+    ranking: Ranking,
+    upstream: Iterable[Ranking | None],
+    look_ups: LookUps,
+    notes: list[str],
+    deletions: Deletions,
+    *,
+    own: bool = False,
+) -> Ranking:
     """The ranking with the passages that it names and does not hold, as far as other sources have them.
+
+    Those that none of the stores has are dropped.
 
     Parameters
     ----------
@@ -418,12 +425,17 @@ def completed(ranking: Ranking, upstream: Iterable[Ranking | None], look_ups: Lo
         Asked in turn for what is still missing; one that fails is noted.
     notes : list of str
         Takes where passages came from.
+    deletions : Deletions
+        Drops the others.
+    own : bool
+        Whether the source has a store of its own, which was asked before.
     """
     payloads = ranking.payloads
     missing = [one for one in ranking.ids if payloads.get(one) is None]
     if not missing:
         return ranking
     found: dict[str, Any] = {}
+    known = own or bool(look_ups)
     for other in upstream:
         held = {} if other is None or other.source == ranking.source else other.payloads
         found |= {one: held[one] for one in missing if one not in found and isinstance(held, Payloads) and one in held}
@@ -437,15 +449,16 @@ def completed(ranking: Ranking, upstream: Iterable[Ranking | None], look_ups: Lo
             raise
         except Exception as error:  # noqa: BLE001 - the ranking stands without the texts
             notes.append(f"source {name!r} could not be asked for the texts of passages ({type(error).__name__})")
+            known = False
             continue
         new = {one: given[one] for one in left if given.get(one) is not None}
         if new:
             notes.append(f"texts of {len(new)} of {len(ranking)} passages from source {name!r}")
         found |= new
-    if not found:
-        return ranking
-    hits = [found.get(one) if payloads.get(one) is None else payloads[one] for one in ranking.ids]
-    return replace(ranking, payloads=Payloads(ranking.ids, hits, getattr(payloads, "evidence", payloads)))
+    if found:
+        hits = [found.get(one) if payloads.get(one) is None else payloads[one] for one in ranking.ids]
+        ranking = replace(ranking, payloads=Payloads(ranking.ids, hits, getattr(payloads, "evidence", payloads)))
+    return deletions.without(ranking, [one for one in missing if one not in found] if known else (), notes)
 
 
 def parameters_of(function: Callable[..., Any]) -> frozenset[str]:

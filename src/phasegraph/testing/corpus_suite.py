@@ -163,6 +163,18 @@ class CorpusSuite:
                 assert found
                 assert all(int(name[1:]) % 2 for name in found)
 
+    def test_a_filter_follows_what_comes_and_goes_at_once(self, place: Path | None) -> None:
+        retriever = self.made(self.documents(range(6)), place, k=60)
+
+        def red() -> list[str]:
+            return sorted(name for name, _, _ in self.ask(retriever, "Where did Ada sing?", team="red"))
+
+        assert red() == ["d1", "d3", "d5"]
+        self.add(retriever, self.documents(range(6, 10)))
+        assert red() == ["d1", "d3", "d5", "d7", "d9"]
+        retriever.delete(["d3"])
+        assert red() == ["d1", "d5", "d7", "d9"]
+
     def test_metadata_that_the_store_cannot_hold_come_back_whole(self, place: Path | None) -> None:
         document = self.document("n", "Ada met Bo.", title="Ada", tags=["a", 1], inner={"b": [None]}, none=None)
         retriever = self.made([document, *self.documents([1])], place)

@@ -237,6 +237,14 @@ class FrameworkSuite:
         """The argument, of constructors and calls, that keeps to passages of this metadata."""
         raise NotImplementedError
 
+    def searching_only(self, store: Any, k: int, **metadata: Any) -> Any:
+        """The store's own retriever of `k` hits whose metadata have these values."""
+        raise NotImplementedError
+
+    def delete(self, store: Any, name: str) -> None:
+        """Delete a passage from a store of the framework."""
+        raise NotImplementedError
+
     def fuser(self, **options: Any) -> Any:
         """What fuses lists; `k` is how many it returns."""
         raise NotImplementedError
@@ -1079,6 +1087,28 @@ class FrameworkSuite:
         for _ in range(4):
             self.ask(met)
 
+    # What was deleted stays deleted.
+
+    @pytest.mark.filterwarnings("ignore:source 'vector'. 1 of 9 hits dropped")
+    def test_a_deleted_passage_is_dropped_and_counted_and_never_comes_from_memory(self, real_store: Any) -> None:
+        held = [self.document(f"p{row}", f"text of p{row}") for row in range(9)]
+        shown: dict[str, Any] = {"k": 9, "vector": real_store}
+        kept = self.retriever(**shown, graph=self.graph(held))
+        live = self.retriever(**shown, graph=self.over(self.graph(held)._source, real_store))
+        named = self.retriever(**shown, graph=self.over(self.graph(held)._source))
+        for retriever in (kept, live, named):
+            assert "p3" in ids_of(self.ask(retriever, "text of p3"))
+        self.delete(real_store, "p3")
+        for retriever in (kept, live, named):
+            with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of . hits dropped: no store holds"):
+                result = retriever.explain("text of p3")
+            assert result.reports[0].dropped == 1
+            assert any("dropped: no store holds their passages any more" in note for note in result.reports[0].notes)
+            for found in self.both(retriever, "text of p3"):
+                assert len(found) == 8
+                assert "p3" not in ids_of(found)
+                assert all(hit.text for hit in found)
+
     # Filters reach every source, or the call fails.
 
     def test_filters_of_the_constructor_and_of_a_call_reach_every_source(self) -> None:
@@ -1095,6 +1125,38 @@ class FrameworkSuite:
         with suppress(InvalidInputError):  # refused, or nothing found: never what only one of the two lets through
             assert self.ask(own, "what?", **blue) == []
         assert {hit.metadata["colour"] for hit in self.ask(free, "what?")} == set(colours)
+
+    def test_a_filter_inside_the_vector_retriever_reaches_every_source_or_building_fails(self) -> None:
+        languages = ("en", "de")
+        documents = [self.document(f"p{row}", f"text of p{row}", lang=languages[row % 2]) for row in range(8)]
+        store, graph = self.store(documents), self.graph(documents)
+        english = self.searching_only(store, 9, lang="en")
+        retriever = self.retriever(vector=english, graph=graph)
+        ours = self.retriever(vector=store, graph=graph, **self.only(lang="en"))
+        for found in self.both(retriever, "text of p1"):
+            assert [hit.metadata["lang"] for hit in found] == ["en"] * 4
+            assert found == self.ask(ours, "text of p1")
+        with pytest.raises(InvalidInputError, match=r"vector.*graph.*(cannot keep|does not support)"):
+            self.retriever(vector=english, graph=lambda query: [])
+        with pytest.raises(InvalidInputError, match="filters must agree; got 'en' and 'de' for 'lang'"):
+            self.retriever(
+                retrievers=[self.retriever(vector=store, **self.only(lang=language)) for language in languages]
+            )
+
+    def test_the_same_filter_again_builds_nothing_anew(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        built: list[object] = []
+        within = GraphSource.within
+
+        def counted(source: GraphSource, allowed: Any) -> Any:
+            built.append(allowed)
+            return within(source, allowed)
+
+        monkeypatch.setattr(GraphSource, "within", counted)
+        documents = [self.document(f"p{row}", f"text of p{row}", row=row % 3) for row in range(9)]
+        retriever = self.retriever(vector=self.store(documents), graph=self.graph(documents))
+        for row in (0, 1, 0, 1, 0):
+            assert {hit.metadata["row"] for hit in self.ask(retriever, "text of p3", **self.only(row=row))} == {row}
+        assert len(built) == 2
 
     def test_a_source_that_cannot_keep_a_filter_is_named(self) -> None:
         with pytest.raises((InvalidInputError, AllSourcesFailed), match=r"vector.* does not support filters?="):

@@ -27,7 +27,7 @@ from llama_index.retrievers.phasegraph.corpus import (
     opened,
 )
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
-from llama_index.retrievers.phasegraph.filters import check_filters
+from llama_index.retrievers.phasegraph.filters import check_agree, check_filters, joined
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
@@ -93,7 +93,8 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
     filters : MetadataFilters, optional
         What every node must match; also a keyword of ``retrieve``, ``aretrieve`` and ``explain``, which narrow it
         further. They reach every source, the walk of a graph included; InvalidInputError where a source cannot keep
-        them. To ask often within the same filters, keep what :meth:`within` returns.
+        them. To ask often within the same filters, keep what :meth:`within` returns. Filters that a source has already
+        (``index.as_retriever(filters=...)``) reach the others, too, or the retriever cannot be made.
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
     timeout : float or None, default 10.0
@@ -168,9 +169,12 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
         self._metadata_key = check_key("metadata_key", metadata_key)
-        self._filters, self._whole = filters, self._by_name
+        self._filters: MetadataFilters | None = None
+        self._whole = self._by_name
+        self._bound(QueryBundle("-"))
         if filters is not None:
-            self._by_name = self.within(filters)._by_name
+            made = self.within(filters)
+            self._by_name, self._filters = made._by_name, made._filters
 
     @classmethod
     def from_nodes(
@@ -411,7 +415,12 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         checked = check_filters(filters)
         made = copy.copy(self)
         made._by_name = {name: source.within(checked) for name, source in self._by_name.items()}
+        made._filters = joined(self._filters, checked)
         return made
+
+    def whole_filters(self) -> MetadataFilters | None:
+        """What every node must match, by its own filters or a source's."""
+        return joined(self._filters, *(source.own_filters() for source in self._by_name.values()))
 
     def _narrowed(self, filters: MetadataFilters | None) -> Self:
         return self if filters is None else self.within(filters)
@@ -427,7 +436,22 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         return nodes
 
     def _bound(self, bundle: QueryBundle) -> Sources:
-        return {name: self._by_name[name].bind(bundle) for name in self._engine.asked}
+        own = {name: found for name, one in self._by_name.items() if (found := one.own_filters()) is not None}
+        if not own or len(self._by_name) < 2:
+            return {name: self._by_name[name].bind(bundle) for name in self._engine.asked}
+        return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
+
+    def _within_others(self, name: str, own: Mapping[str, MetadataFilters]) -> RetrieverSource:
+        """The source within the filters that the others have already; InvalidInputError where it cannot keep them."""
+        others = [one for other, one in own.items() if other != name]
+        try:
+            check_agree(*own.values())
+            wanted = joined(*others)
+            return self._by_name[name] if wanted is None else self._by_name[name].within(wanted)
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"filters that sources have already ({', '.join(sorted(own))}) must reach every source: {error}"
+            ) from error
 
     def _sources(self, query: str) -> Sources:
         return self._bound(checked_query(query))

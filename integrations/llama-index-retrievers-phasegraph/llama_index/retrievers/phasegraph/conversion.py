@@ -29,6 +29,7 @@ from llama_index.core.schema import (
     TextNode,
 )
 from llama_index.core.storage.docstore.types import BaseDocumentStore
+from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
 from phasegraph import InvalidTypeError, PhasegraphWarning, Ranking, Result
@@ -325,7 +326,7 @@ def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
 class Lookup:
     """Nodes by passage id, from wherever they are: an index's docstore, or its vector store where that holds texts."""
 
-    kind: Literal["none", "docstore", "graph", "mapping", "callable", "vectors"]
+    kind: Literal["none", "docstore", "index", "graph", "mapping", "callable", "vectors"]
     held: Any
 
     @classmethod
@@ -337,6 +338,8 @@ class Lookup:
         vectors = getattr(nodes, "vector_store", None)
         if isinstance(vectors, BasePydanticVectorStore) and vectors.stores_text:
             return cls("vectors", vectors)
+        if isinstance(vectors, SimpleVectorStore):
+            return cls("index", nodes)
         if isinstance(store, BaseDocumentStore):
             return cls("docstore", store)
         if isinstance(nodes, PropertyGraphStore):
@@ -356,9 +359,13 @@ class Lookup:
         """The nodes that there are."""
         if self.kind == "none":
             return {}
-        if self.kind == "docstore":
-            held = self.held.get_nodes(list(ids), raise_error=False)
-            return {node.node_id: node for node in held if node is not None}
+        if self.kind in ("docstore", "index"):
+            held = getattr(self.held, "docstore", self.held).get_nodes(list(ids), raise_error=False)
+            kept = {node.node_id: node for node in held if node is not None}
+            if self.kind == "docstore":
+                return kept
+            vectors = self.held.vector_store.data.embedding_dict  # a deleted node may be left in the docstore
+            return {one: node for one, node in kept.items() if one in vectors}
         if self.kind == "vectors":
             return {node.node_id: node for node in self.held.get_nodes(node_ids=list(ids))}
         if self.kind == "graph":

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from llama_index.core.async_utils import asyncio_run
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -19,19 +19,23 @@ from llama_index.core.vector_stores.types import MetadataFilters
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id
 from llama_index.retrievers.phasegraph.corpus import CorpusNodes, KeptNodes, built, folder_settings, opened
-from llama_index.retrievers.phasegraph.filters import allowed_ids, check_filters
+from llama_index.retrievers.phasegraph.filters import SECONDS, allowed_ids, check_filters, joined, key_of
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
+    MalformedAnswerError,
     Payloads,
+    Recent,
     SourceSpec,
+    Upstream,
     check_count,
     check_query,
     in_thread,
     parameters_of,
     plain_evidence,
     unexpected_argument,
+    version_of,
 )
 
 if TYPE_CHECKING:
@@ -112,8 +116,9 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
             raise InvalidTypeError(not_a_graph(graph))
         self.depends_on: tuple[str, ...] = tuple(getattr(source, "depends_on", ()))
         self._lookup = Lookup.of(nodes)
-        self._source = source
-        self._narrowed = False
+        self._whole = self._source = source
+        self._filters: MetadataFilters | None = None
+        self._parts = Recent(None if self._lookup.kind == "mapping" else SECONDS)
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._metadata_key = check_key("metadata_key", metadata_key)
@@ -273,21 +278,57 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     @property
     def look_up(self) -> Lookup | None:
         """Its nodes by id, for the other sources of a retriever; None where it has none, or shows a part of them."""
-        return None if self._lookup.kind == "none" or self._narrowed else self._lookup
+        return None if self._lookup.kind == "none" or self._filters is not None else self._lookup
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match: others are neither walked through nor named."""
-        from phasegraph.graph import passage_ids
-
         checked = check_filters(filters)
         if self._lookup.kind == "none":
             raise InvalidInputError("filters= needs the passages' metadata: pass nodes=")
-        held = self._lookup(passage_ids(self._source))
-        made, narrowed = copy.copy(self), self._source
-        made._narrowed = True
-        made._source = narrowed.within(allowed_ids(held.values(), checked))  # type: ignore[attr-defined]
+        made = copy.copy(self)
+        made._filters = joined(self._filters, checked)
+        made._source = made._part()
         made._seeds = None if self._seeds is None else self._seeds.within(checked)
         return made
+
+    def _part(self, *, anew: bool = False) -> Source:
+        """The source for those nodes that the filters let through, made once while they stay what they are."""
+        from phasegraph.graph import passage_ids
+
+        whole, filters = cast("Any", self._whole), cast("MetadataFilters", self._filters)
+        size = len(self._lookup.held) if self._lookup.kind == "mapping" else -1
+        key = (size, version_of(whole), key_of(filters))
+
+        def made() -> Source:
+            held = self._lookup(passage_ids(whole))
+            narrowed: Source = whole.within(allowed_ids(held.values(), filters))
+            return narrowed
+
+        if anew:
+            self._parts.forget(key)
+        part: Source = self._parts.get(key, made)
+        return part
+
+    def _searched(self, query: str, limit: int | None, upstream: Upstream) -> tuple[Ranking, dict[str, BaseNode]]:
+        """The ranking and its nodes, all of them let through by the filters as they are now."""
+        for anew in (False, True):
+            ranking = self._source.search(query, limit, upstream)
+            held = self._lookup(ranking.ids) if len(ranking) else {}
+            if self._filters is None:
+                break
+            kept = allowed_ids(held.values(), self._filters)
+            if all(one in kept for one in ranking.ids):
+                break
+            if anew:
+                raise MalformedAnswerError("its graph returned nodes that do not match the filters")
+            self._source = self._part(anew=True)  # nodes were changed or deleted since
+        return ranking, held
+
+    def kept_ids(self) -> Iterable[str]:
+        """Ids of the nodes that it keeps itself; none where they come from a store."""
+        if isinstance(self._lookup.held, CorpusNodes):
+            return self._lookup.held.corpus.index.graph.passages
+        return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = check_query(query_bundle.query_str), None
@@ -321,10 +362,9 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         if limit == 0:
             return []
         upstream = {} if asked is None else asked.upstream
-        ranking = self._source.search(
+        ranking, held = self._searched(
             query, limit, upstream if seeds is None else dict.fromkeys(self.depends_on, seeds)
         )
-        held = self._lookup(ranking.ids) if len(ranking) else {}
         missing = sum(one not in held for one in ranking.ids)
         if missing and asked is None and self._lookup.kind == "none":
             warnings.warn(
@@ -332,7 +372,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
                 PhasegraphWarning,
                 stacklevel=2,
             )
-        elif missing and self._lookup.kind != "none":
+        elif missing and asked is None:
             warnings.warn(
                 f"nodes= has no node for {missing} of {len(ranking)} passages that the walk found: they are left out",
                 PhasegraphWarning,

@@ -7,14 +7,16 @@ import importlib
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores.types import FilterCondition, MetadataFilters
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn, metadata_dict_to_node
 
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.retrieval import Recent, SelectedIndex
 
 
 def check_filters(given: object) -> MetadataFilters:
@@ -29,13 +31,27 @@ def check_filters(given: object) -> MetadataFilters:
 
 
 def joined(*given: MetadataFilters | None) -> MetadataFilters | None:
-    """What all of them ask for; InvalidInputError if there are several and one is not a plain "and"."""
-    found = [one for one in given if one is not None]
+    """What all of them ask for; InvalidInputError if they differ and one is not a plain "and"."""
+    found: list[MetadataFilters] = []
+    for one in given:
+        found += [one] if one is not None and one not in found else []
     if len(found) < 2:
         return found[0] if found else None
     if any(one.condition not in (None, FilterCondition.AND) for one in found):
         raise InvalidInputError("filters that are joined must all have the condition AND")
-    return MetadataFilters(filters=[part for one in found for part in one.filters], condition=FilterCondition.AND)
+    parts: list[MetadataFilter] = []
+    for part in (part for one in found for part in one.filters):
+        if isinstance(part, MetadataFilter) and part not in parts:
+            parts.append(part)
+    return MetadataFilters(filters=list(parts), condition=FilterCondition.AND)
+
+
+def check_agree(*given: MetadataFilters) -> None:
+    """InvalidInputError where they cannot all be kept: two values for one key, or conditions that cannot be joined."""
+    values: dict[str, Any] = {}
+    for part in getattr(joined(*given), "filters", ()):
+        if part.operator == FilterOperator.EQ and values.setdefault(part.key, part.value) != part.value:
+            raise InvalidInputError(f"filters must agree; got {values[part.key]!r} and {part.value!r} for {part.key!r}")
 
 
 def matching_rows(nodes: Sequence[BaseNode], filters: MetadataFilters) -> list[int]:
@@ -43,9 +59,20 @@ def matching_rows(nodes: Sequence[BaseNode], filters: MetadataFilters) -> list[i
 
     By place, not by id: nodes that share one, or have none, are each looked at by themselves.
     """
-    test = build_metadata_filter_fn(lambda row: nodes[int(row)].metadata, filters)
-    keys = [one.key for one in filters.filters if not isinstance(one, MetadataFilters)]
-    return [row for row, node in enumerate(nodes) if all(key in node.metadata for key in keys) and test(str(row))]
+    parts = [one for one in filters.filters if not isinstance(one, MetadataFilters)]
+    tests = [
+        (one.key, build_metadata_filter_fn(lambda row: nodes[int(row)].metadata, MetadataFilters(filters=[one])))
+        for one in parts
+    ]
+    if filters.condition == FilterCondition.NOT:
+        return [
+            row for row, node in enumerate(nodes)
+            if all(key in node.metadata and not test(str(row)) for key, test in tests)
+        ]  # fmt: skip
+    which = any if filters.condition == FilterCondition.OR else all
+    return [
+        row for row, node in enumerate(nodes) if which(key in node.metadata and test(str(row)) for key, test in tests)
+    ]
 
 
 def allowed_ids(nodes: Iterable[BaseNode], filters: MetadataFilters) -> set[str]:
@@ -106,21 +133,39 @@ def _bm25_within(retriever: Any, filters: MetadataFilters) -> BaseRetriever:
 
     Every score depends on how often each word stands in all nodes; what others wrote must not be in them.
     """
+    found = _indexes.setdefault(retriever.bm25, Recent()).get(key_of(filters), lambda: _bm25_part(retriever, filters))
+    if found is None:
+        return Nothing()
+    made = copy.copy(retriever)
+    vars(made).update(found)
+    made.similarity_top_k = min(retriever.similarity_top_k, len(made.corpus))
+    return made  # type: ignore[no-any-return]
+
+
+_indexes: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
+_rows: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
+SECONDS = 60.0
+"""How long it is remembered which nodes of a store filters let through."""
+
+
+def key_of(filters: MetadataFilters) -> str:
+    """What tells filters apart."""
+    return filters.model_dump_json()
+
+
+def _bm25_part(retriever: Any, filters: MetadataFilters) -> dict[str, Any] | None:
+    """Attributes of the retriever over the matching nodes; None where there is none."""
     nodes = [metadata_dict_to_node(row) for row in retriever.corpus or ()]
     language = _language(retriever, [_text(node) for node in nodes])
     rows = [row for row in matching_rows(nodes, filters) if _weight(retriever, row)]
     tokens = _tokens(retriever, [_text(nodes[row]) for row in rows], language)
     if not rows or not any(tokens.ids):
-        return Nothing()
-    made = copy.copy(retriever)
-    made.corpus = [retriever.corpus[row] for row in rows]
-    made.corpus_weight_mask = None
-    made.bm25 = type(retriever.bm25)(
+        return None
+    bm25 = type(retriever.bm25)(
         **{name: getattr(retriever.bm25, name) for name in _SETTINGS if hasattr(retriever.bm25, name)}
     )
-    made.bm25.index(tokens, show_progress=False)
-    made.similarity_top_k = min(retriever.similarity_top_k, len(rows))
-    return made  # type: ignore[no-any-return]
+    bm25.index(tokens, show_progress=False)
+    return {"corpus": [retriever.corpus[row] for row in rows], "corpus_weight_mask": None, "bm25": bm25}
 
 
 def _weight(retriever: Any, row: int) -> bool:
@@ -150,33 +195,6 @@ def _text(node: BaseNode) -> str:
     return node.get_content(metadata_mode=MetadataMode.EMBED)
 
 
-class SelectedIndex:
-    """A FAISS index in which only some rows are looked at: the library's own selection, made before it scores.
-
-    An index that cannot select raises when it is asked, so the source fails rather than answer.
-    """
-
-    def __init__(self, index: Any, rows: list[int]) -> None:
-        self._index, self._rows = index, rows
-        library = importlib.import_module("faiss")
-        chosen, probes = library.IDSelectorBatch(rows), getattr(index, "nprobe", None)
-        self._parameters = (
-            library.SearchParameters(sel=chosen)
-            if probes is None
-            else library.SearchParametersIVF(sel=chosen, nprobe=probes)
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return SelectedIndex, (self._index, self._rows)
-
-    def search(self, vectors: Any, k: int) -> Any:
-        """The nearest of the selected rows."""
-        return self._index.search(vectors, k, params=self._parameters)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._index, name)
-
-
 def _is_faiss(retriever: object) -> bool:
     """Whether it searches LlamaIndex's FAISS store."""
     store = type(getattr(retriever, "_vector_store", None))
@@ -185,11 +203,15 @@ def _is_faiss(retriever: object) -> bool:
 
 def _faiss_within(retriever: Any, filters: MetadataFilters) -> Any:
     """A copy that looks at the matching nodes alone."""
-    names = retriever._index.index_struct.nodes_dict
-    held = retriever._docstore.get_nodes(sorted(set(names.values())))
-    kept = allowed_ids(held, filters)
+    names, index = retriever._index.index_struct.nodes_dict, retriever._vector_store._faiss_index
+
+    def selected() -> SelectedIndex:
+        held = retriever._docstore.get_nodes(sorted(set(names.values())), raise_error=False)
+        kept = allowed_ids(held, filters)
+        return SelectedIndex(index, sorted(int(row) for row, name in names.items() if name in kept))
+
     made, store = copy.copy(retriever), copy.copy(retriever._vector_store)
-    rows = sorted(int(row) for row, name in names.items() if name in kept)
-    store._faiss_index = SelectedIndex(store._faiss_index, rows)
+    recent = _rows.setdefault(retriever._index, Recent(SECONDS))
+    store._faiss_index = recent.get((key_of(filters), len(names), id(index)), selected)
     made._vector_store = store
     return made

@@ -15,7 +15,7 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode, VectorStoreQueryResult
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import (
@@ -36,6 +36,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
     AnySource,
     Calibrating,
+    Deletions,
     LookUps,
     MalformedAnswerError,
     Payloads,
@@ -53,6 +54,7 @@ from phasegraph.retrieval import (
 )
 
 TAG = "phasegraph_source"
+_INSERT = "_insert_fetched_nodes_into_query_result"
 
 
 @dataclass(slots=True)
@@ -149,6 +151,9 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
         return retriever.for_call(limit, upstream)
     if is_knowledge(retriever):
         return with_own_chunks(retriever, limit)
+    if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
+        retriever = copy.copy(retriever)
+        vars(retriever)[_INSERT] = _HeldNodes(retriever)
     if limit is None or not isinstance(retriever, BaseRetriever) or decides_membership(retriever):
         return retriever
     name = next((one for one in ("similarity_top_k", "_similarity_top_k") if _is_count(retriever, one)), None)
@@ -158,6 +163,26 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
     made = copy.copy(retriever)
     setattr(made, name, limit if corpus is None else min(limit, len(corpus)))
     return made
+
+
+class _HeldNodes:
+    """In place of a retriever's `_insert_fetched_nodes_into_query_result`: hits whose node is deleted are left out.
+
+    The framework's own raises then, and the whole answer would be lost.
+    """
+
+    def __init__(self, retriever: VectorIndexRetriever) -> None:
+        self.retriever = retriever
+        self.count = 0
+
+    def __call__(self, result: VectorStoreQueryResult, fetched: list[BaseNode]) -> Sequence[BaseNode]:
+        if result.ids and not result.nodes:
+            names, held = self.retriever._index.index_struct.nodes_dict, {node.node_id for node in fetched}
+            rows = [row for row, one in enumerate(result.ids) if names[one] in held]
+            self.count = len(result.ids) - len(rows)
+            result.ids = [result.ids[row] for row in rows]
+            result.similarities = None if result.similarities is None else [result.similarities[row] for row in rows]
+        return type(self.retriever)._insert_fetched_nodes_into_query_result(self.retriever, result, fetched)
 
 
 def _is_count(retriever: object, name: str) -> bool:
@@ -231,11 +256,18 @@ class RetrieverSource:
         self.filters: MetadataFilters | None = None
         self.reader = reader_of(name, spec.fields, _known(self.retriever))
         self.look_ups: LookUps = {}
-        named = self.core or isinstance(self.whole, FunctionRetriever) or getattr(self.whole, "walks", False) is True
+        walks = getattr(self.whole, "walks", False) is True
+        look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
+        named = self.core or isinstance(self.whole, FunctionRetriever) or walks
         self.names_only = named and self.resolve is None
         self._has_own_ids = spec.fields.id is None
+        self.has_nodes = look_up is not None
+        self.deletions = Deletions(name)
+        self._corpus: Sequence[str] = ()
         if self._has_own_ids and is_bm25(self.whole):
-            self.reader.identities.learn((one, {}, "") for one in bm25_ids(self.whole))
+            self._corpus = self.reader.identities.learn((one, {}, "") for one in bm25_ids(self.whole))
+        elif self._has_own_ids and walks:
+            self._corpus = list(cast("Any", self.whole).kept_ids())
         self.knowledge = is_knowledge(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
@@ -267,6 +299,13 @@ class RetrieverSource:
         made.retriever = narrowed(self.name, self.whole, cast(MetadataFilters, made.filters))
         return made
 
+    def own_filters(self) -> MetadataFilters | None:
+        """What it lets through by itself."""
+        if isinstance(self.whole, Calibrating):
+            return cast("Any", self.whole).whole_filters()  # type: ignore[no-any-return]
+        held = getattr(self.whole, "_filters", None)
+        return held if isinstance(held, MetadataFilters) and held.filters else None
+
     def look_up(self) -> Lookup | None:
         """Nodes by id, of the store behind it; None where there is none, or it shows a part of it only."""
         whole = self.whole
@@ -282,10 +321,27 @@ class RetrieverSource:
         nodes = set(whole._node_ids or ())  # of an index that keeps its nodes, all of them
         part = bool(nodes) and nodes != set(whole._index.index_struct.nodes_dict.values())
         narrow = part or whole._filters is not None or whole._doc_ids or whole._kwargs
-        return None if narrow else Lookup.of(whole._index)
+        return None if narrow else self.live()
+
+    def live(self) -> Lookup | None:
+        """The store behind it, to be asked what it holds now, whatever part of it is shown; None for what is copied."""
+        if not self._has_own_ids:
+            return None
+        if self.has_nodes:
+            return None if self._corpus else self.whole.look_up
+        if not isinstance(self.whole, VectorIndexRetriever):
+            return None
+        return Lookup.of(self.whole._index)
 
     def borrow(self, others: Mapping[str, RetrieverSource]) -> None:
-        """Take the texts of passages that it only names from the other sources of its retriever."""
+        """Take the texts of passages that it only names from the other sources of its retriever, and ask their stores.
+
+        What it holds in memory, and the store no longer, was deleted.
+        """
+        live = {name: one.live() for name, one in others.items() if one is not self and self._corpus}
+        self.deletions = Deletions(
+            self.name, self._corpus, {name: one for name, one in live.items() if one is not None}
+        )
         if self.names_only:
             held = {name: one.look_up() for name, one in others.items() if one is not self}
             self.look_ups = {name: one for name, one in held.items() if one is not None}
@@ -311,7 +367,12 @@ class _Bound:
         exchange = asked.exchange if isinstance(asked, OwnRetriever) else None
         if exchange is not None and exchange.ranking is not None:
             return self._checked(replace(exchange.ranking, source=source.name))
-        found = only_matching(unpack(hits), source.filters)
+        lost = vars(asked).get(_INSERT)
+        ranking = self._ranking(exchange, only_matching(unpack(hits), source.filters), limit)
+        return ranking if lost is None else source.deletions.counted(ranking, lost.count, notes)
+
+    def _ranking(self, exchange: Exchange | None, found: list[NodeWithScore], limit: int | None) -> Ranking:
+        source, notes = self.source, self.notes
         if source.knowledge:
             if not source.own_chunks:
                 notes.append("passages of its triples are those of their subjects, not of the facts themselves")
@@ -349,10 +410,13 @@ class _Bound:
         return with_passages(ranking, found, unpack, as_node, self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
-        """The ranking with the passages that it only names, from other sources; none within a filter."""
-        if not self.source.names_only or self.source.filters is not None:
-            return ranking
-        return completed(ranking, upstream.values(), self.source.look_ups, self.notes)
+        """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
+        source = self.source
+        if source.names_only and source.filters is None:
+            ranking = completed(
+                ranking, upstream.values(), source.look_ups, self.notes, source.deletions, own=source.has_nodes
+            )
+        return source.deletions.checked(ranking, upstream, self.notes)
 
     @property
     def stores(self) -> list[Any]:

@@ -1,0 +1,260 @@
+"""Filters: operators in every store's words, a store's own filter in every source, and what cannot be kept."""
+
+import pytest
+from langchain_chroma import Chroma
+from langchain_community.retrievers import BM25Retriever
+from langchain_community.vectorstores import FAISS, LanceDB
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+from langchain_qdrant import QdrantVectorStore
+from qdrant_client import models
+
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
+from langchain_phasegraph.filters import own_filter
+from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError
+
+EMBEDDINGS = DeterministicFakeEmbedding(size=16)
+QUERY = "Who met Ada in Rome?"
+
+
+def documents():
+    return [
+        Document(
+            f"Ada met Bo{row} in Rome in {1990 + row}.",
+            id=f"00000000-0000-0000-0000-{row:012}",
+            metadata={"row": row, "year": 1990 + row, "lang": ("en", "de", "fr")[row % 3], "good": row % 2 == 0}
+            | ({"part": row / 4} if row < 20 else {}),
+        )
+        for row in range(30)
+    ]
+
+
+@pytest.fixture
+def made(tmp_path):
+    def chroma():
+        store = Chroma("filters", EMBEDDINGS, persist_directory=str(tmp_path / "chroma"))
+        store.add_documents(documents())
+        return store
+
+    def lance():
+        store = LanceDB(uri=str(tmp_path / "lance"), embedding=EMBEDDINGS, table_name="m")
+        store.add_documents(documents(), ids=[one.id for one in documents()])
+        return store
+
+    return {
+        "InMemory": lambda: InMemoryVectorStore.from_documents(documents(), EMBEDDINGS),
+        "FAISS": lambda: FAISS.from_documents(documents(), EMBEDDINGS, ids=[one.id for one in documents()]),
+        "Chroma": chroma,
+        "Qdrant": lambda: QdrantVectorStore.from_documents(
+            documents(), EMBEDDINGS, location=":memory:", collection_name="m"
+        ),
+        "LanceDB": lance,
+    }
+
+
+def rows(found):
+    return sorted(one.metadata["row"] for one in found)
+
+
+WANTED = {
+    "equal": ({"lang": "en"}, lambda m: m["lang"] == "en"),
+    "a bool": ({"good": True}, lambda m: m["good"]),
+    "$eq": ({"row": {"$eq": 3}}, lambda m: m["row"] == 3),
+    "$ne": ({"lang": {"$ne": "en"}}, lambda m: m["lang"] != "en"),
+    "$in": ({"lang": {"$in": ["en", "fr"]}}, lambda m: m["lang"] in ("en", "fr")),
+    "$in numbers": ({"row": {"$in": [1, 5, 99]}}, lambda m: m["row"] in (1, 5)),
+    "$nin": ({"lang": {"$nin": ["en", "fr"]}}, lambda m: m["lang"] == "de"),
+    "$gt": ({"year": {"$gt": 2010}}, lambda m: m["year"] > 2010),
+    "a range": ({"year": {"$gte": 1995, "$lt": 2000}}, lambda m: 1995 <= m["year"] < 2000),
+    "a range of fractions": ({"part": {"$lte": 1.5}}, lambda m: m.get("part", 9) <= 1.5),
+    "$or": ({"$or": [{"lang": "en"}, {"row": {"$lt": 4}}]}, lambda m: m["lang"] == "en" or m["row"] < 4),
+    "$or of missing keys": ({"$or": [{"part": 0.25}, {"row": 29}]}, lambda m: m["row"] in (1, 29)),
+    "$and": ({"$and": [{"lang": "en"}, {"year": {"$gt": 2000}}]}, lambda m: m["lang"] == "en" and m["year"] > 2000),
+    "nested": (
+        {"good": True, "$or": [{"$and": [{"lang": "de"}, {"row": {"$gt": 9}}]}, {"lang": {"$in": ["fr"]}, "row": 2}]},
+        lambda m: m["good"] and ((m["lang"] == "de" and m["row"] > 9) or m["row"] == 2),
+    ),
+    "nothing": ({"lang": "it"}, lambda m: False),
+    "$ne of a missing key": ({"part": {"$ne": 0.25}}, lambda m: "part" in m and m["part"] != 0.25),
+}
+
+
+@pytest.mark.parametrize("store", ["InMemory", "FAISS", "Chroma", "Qdrant", "LanceDB"])
+@pytest.mark.filterwarnings("ignore:source 'vector' returns hits without an id", "ignore:sources 'bm25' and 'vector'")
+@pytest.mark.filterwarnings("ignore:sources 'graph' and 'vector'")
+def test_operators_mean_the_same_in_every_store_and_every_source(made, store):
+    sources = {
+        "vector": made[store](),
+        "graph": EntityGraphRetriever.from_documents(documents()),
+        "retrievers": {"bm25": BM25Retriever.from_documents(documents())},
+    }
+    for name, (wanted, test) in WANTED.items():
+        expected = [one.metadata["row"] for one in documents() if test(one.metadata)]
+        result = PhaseGraphRetriever(**sources, k=60).explain(QUERY, filter=wanted)
+        assert all(report.status in ("ok", "empty") for report in result.reports), (name, result.reports)
+        for ranking in result.candidates.rankings:
+            held = [ranking.payloads[one] for one in ranking.ids]
+            assert rows(held) == expected, (name, ranking.source)
+        assert len({report.source for report in result.reports if report.status == "ok"}) == (3 if expected else 0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"lang": {"$like": "e%"}}, {"lang": {"$in": "en"}}, {"lang": {"$in": []}}, {"lang": {"$gt": [1]}}, {"lang": {}},
+        {"$or": []}, {"$or": [{}]}, {"$and": {"lang": "en"}}, {"$not": [{"lang": "en"}]}, {"$where": [print]},
+        {"lang": {"$eq": {"$eq": "en"}}},
+    ],
+)  # fmt: skip
+def test_what_is_no_operator_is_refused(made, wrong):
+    with pytest.raises(InvalidTypeError, match="filter must map metadata keys"):
+        PhaseGraphRetriever(vector=made["InMemory"](), filter=wrong)
+
+
+OWN = {
+    "Chroma": {"lang": {"$in": ["en"]}},
+    "FAISS": {"lang": ["en"]},
+    "FAISS, a function": lambda metadata: metadata["lang"] == "en",
+    "InMemory": lambda document: document.metadata["lang"] == "en",
+    "Qdrant": models.Filter(
+        must=[models.FieldCondition(key="metadata.lang", match=models.MatchValue(value="en"))],
+        must_not=[models.FieldCondition(key="metadata.year", range=models.Range(gt=2100))],
+    ),
+}
+
+
+@pytest.mark.parametrize("store", sorted(OWN))
+@pytest.mark.parametrize("how", ["search_kwargs", "bound"])
+async def test_a_filter_in_the_vector_retriever_reaches_every_source(made, store, how):
+    vectors = made[store.partition(",")[0]]()
+    own = {"filter": OWN[store]}
+    vector = vectors.as_retriever(search_kwargs=own) if how == "search_kwargs" else vectors.as_retriever().bind(**own)
+    seen = []
+
+    def function(query, filter=None):  # noqa: A002
+        seen.append(filter)
+        return documents()
+
+    sources = {
+        "graph": EntityGraphRetriever.from_documents(documents()),
+        "retrievers": {"bm25": BM25Retriever.from_documents(documents()), "function": function},
+    }
+    retriever = PhaseGraphRetriever(vector=vector, **sources, k=60)
+    english = [row for row in range(30) if row % 3 == 0]
+    assert rows(retriever.invoke(QUERY)) == rows(await retriever.ainvoke(QUERY)) == english
+    assert rows(retriever.invoke(QUERY, filter={"row": {"$lt": 9}})) == [0, 3, 6]
+    result = retriever.explain(QUERY)
+    assert all(report.status == "ok" for report in result.reports)
+    assert all(len(ranking) == 10 for ranking in result.candidates.rankings)
+    assert None not in seen
+
+
+def test_a_filter_in_the_vector_retriever_is_read_at_every_call(made):
+    vector = made["InMemory"]().as_retriever()
+    retriever = PhaseGraphRetriever(vector=vector, graph=EntityGraphRetriever.from_documents(documents()), k=60)
+    assert len(retriever.invoke(QUERY)) == 30
+    vector.search_kwargs["filter"] = lambda document: document.metadata["row"] == 7
+    assert rows(retriever.invoke(QUERY)) == [7]
+
+
+def test_filters_of_a_graph_and_of_a_fused_retriever_reach_the_others_too(made):
+    graph = EntityGraphRetriever.from_documents(documents(), filter={"lang": "en"})
+    assert rows(PhaseGraphRetriever(vector=made["FAISS"](), graph=graph, k=60).invoke(QUERY)) == list(range(0, 30, 3))
+    inner = PhaseGraphRetriever(vector=made["Chroma"]().as_retriever(search_kwargs={"filter": {"row": 4}}))
+    outer = PhaseGraphRetriever(retrievers={"inner": inner, "other": made["FAISS"]()}, k=60)
+    assert rows(outer.invoke(QUERY)) == [4]
+
+
+def test_a_filter_that_others_cannot_be_given_fails_where_the_retriever_is_made(made, tmp_path):
+    graph = EntityGraphRetriever.from_documents(documents())
+    chroma = made["Chroma"]()
+    for settings, why in (
+        ({"where_document": {"$contains": "Rome"}}, "'where_document' is in the store's own words"),
+        ({"filter": {"lang": {"$contains": "e"}}}, "it is in the store's own words"),
+    ):
+        own = chroma.as_retriever(search_kwargs=settings)
+        with pytest.raises(InvalidInputError, match=f"source 'vector' has a filter of its own.*{why}.*give filter="):
+            PhaseGraphRetriever(vector=own, graph=graph)
+        PhaseGraphRetriever(vector=own)
+    english, german = (chroma.as_retriever(search_kwargs={"filter": {"lang": lang}}) for lang in ("en", "de"))
+    with pytest.raises(InvalidInputError, match="filters must agree; got 'en' and 'de' for 'lang'"):
+        PhaseGraphRetriever(retrievers=[english, german])
+    for other, why in (
+        (lambda query: [], "it takes none"),
+        (EntityGraphRetriever(graph=graph.graph), "it has no documents to look into: pass documents="),
+    ):
+        with pytest.raises(InvalidInputError, match=f"'vector' has a filter.*source 'graph' cannot keep: {why}"):
+            PhaseGraphRetriever(vector=english, graph=other)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        models.Filter(must=[models.HasIdCondition(has_id=[1])]),
+        models.Filter(must=[models.FieldCondition(key="other.lang", match=models.MatchValue(value="en"))]),
+        models.Filter(min_should=models.MinShould(conditions=[], min_count=1)),
+    ],
+)
+def test_a_qdrant_filter_that_says_something_else_is_not_guessed(made, given):
+    with pytest.raises(InvalidInputError, match="own words"):
+        own_filter(made["Qdrant"](), {"filter": given})
+
+
+class Plain(VectorStore):
+    """A store of which nothing is known, and that heeds no filter."""
+
+    def __init__(self, count):
+        self.held = [Document(f"text {row}", id=str(row), metadata={"row": row}) for row in range(count)]
+
+    def similarity_search_with_score(self, query, k=4, **kwargs):
+        return [(one, 1.0 - row / 1e6) for row, one in enumerate(self.held[:k])]
+
+    def similarity_search(self, query, k=4, **kwargs):
+        return self.held[:k]
+
+    @classmethod
+    def from_texts(cls, texts, embedding, metadatas=None, **kwargs):
+        raise NotImplementedError
+
+
+def test_a_store_that_knows_no_operators_is_searched_deep_enough_or_refused():
+    found = PhaseGraphRetriever(vector=Plain(11_000), limit=5, k=9).invoke("q", filter={"row": {"$gte": 9_990}})
+    assert rows(found) == list(range(9_990, 9_995))
+    assert rows(PhaseGraphRetriever(vector=Plain(900)).invoke("q", filter={"row": {"$in": [3, 800]}})) == [3, 800]
+    with pytest.raises(AllSourcesFailed, match="of the 10000 passages nearest to the query only 4 match"):
+        PhaseGraphRetriever(vector=Plain(11_000), limit=5).invoke("q", filter={"row": {"$gte": 9_996}})
+
+
+def test_a_document_that_is_changed_or_deleted_is_not_returned_and_a_filter_is_worked_out_once(monkeypatch):
+    from phasegraph.graph import GraphSource
+
+    built = []
+    within = GraphSource.within
+    monkeypatch.setattr(GraphSource, "within", lambda self, allowed: built.append(1) or within(self, allowed))
+    held = {one.id: one for one in documents()}
+    whole = EntityGraphRetriever.from_documents(documents()).graph
+    graph = EntityGraphRetriever(
+        graph=whole, documents=lambda ids: {one: held[one] for one in ids if one in held}, k=60
+    )
+    wanted = {"lang": "en"}
+    for _ in range(5):
+        assert rows(graph.invoke(QUERY, filter=wanted)) == list(range(0, 30, 3))
+    assert len(built) == 1
+    names = list(held)
+    held[names[0]] = Document("changed", id=names[0], metadata={"lang": "de", "row": 0})
+    del held[names[3]]
+    for _ in range(3):
+        assert rows(graph.invoke(QUERY, filter=wanted)) == list(range(6, 30, 3))
+    assert len(built) == 2
+
+
+def test_a_filter_over_faiss_follows_what_is_added_and_deleted(made):
+    store = made["FAISS"]()
+    retriever = PhaseGraphRetriever(vector=store, k=60)
+    wanted = {"lang": {"$in": ["en"]}}
+    assert len(retriever.invoke(QUERY, filter=wanted)) == 10
+    store.add_documents([Document("Ada again.", id="new", metadata={"row": 30, "lang": "en"})])
+    assert rows(retriever.invoke(QUERY, filter=wanted)) == list(range(0, 31, 3))
+    store.delete([documents()[0].id])
+    assert rows(retriever.invoke(QUERY, filter=wanted)) == list(range(3, 31, 3))

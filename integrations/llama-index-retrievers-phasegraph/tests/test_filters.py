@@ -1,0 +1,118 @@
+"""MetadataFilters: what a retriever has already reaches every source, and what is worked out is kept while it holds."""
+
+import uuid
+
+import chromadb
+import faiss
+import pytest
+from llama_index.core import StorageContext, VectorStoreIndex
+from llama_index.core.embeddings import MockEmbedding
+from llama_index.core.schema import TextNode
+from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
+from llama_index.retrievers.bm25 import BM25Retriever
+from llama_index.vector_stores.chroma import ChromaVectorStore
+from llama_index.vector_stores.faiss import FaissVectorStore
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from phasegraph import InvalidInputError
+
+QUERY = "Who met Ada in Rome?"
+
+
+def nodes():
+    return [
+        TextNode(id_=f"n{row:02}", text=f"Ada met Bo{row} in Rome in {1990 + row}.",
+                 metadata={"row": row, "lang": ("en", "de", "fr")[row % 3]} | ({"part": row / 4} if row < 20 else {}))
+        for row in range(30)
+    ]  # fmt: skip
+
+
+STORES = {
+    "Simple": lambda: None,
+    "Chroma": lambda: ChromaVectorStore(chromadb.EphemeralClient().create_collection(f"c{uuid.uuid4().hex}")),
+    "Faiss": lambda: FaissVectorStore(faiss.IndexFlatL2(4)),
+}
+
+
+@pytest.fixture(params=sorted(STORES))
+def index(request):
+    store = STORES[request.param]()
+    storage = None if store is None else StorageContext.from_defaults(vector_store=store)
+    return VectorStoreIndex(nodes(), embed_model=MockEmbedding(4), storage_context=storage)
+
+
+def wanted(*parts, condition=FilterCondition.AND):
+    return MetadataFilters(
+        filters=[MetadataFilter(key=key, operator=operator, value=value) for key, operator, value in parts],
+        condition=condition,
+    )
+
+
+EN = wanted(("lang", FilterOperator.EQ, "en"))
+
+
+def rows(found):
+    return sorted(hit.metadata["row"] for hit in found)
+
+
+def test_filters_of_the_vector_retriever_reach_the_graph_and_the_words(index):
+    if isinstance(index.vector_store, FaissVectorStore):
+        pytest.skip("the framework has no filters for FAISS")
+    vector = index.as_retriever(similarity_top_k=9, filters=EN)
+    sources = {"graph": EntityGraphRetriever.from_nodes(nodes())}
+    sources["retrievers"] = {"bm25": BM25Retriever.from_defaults(nodes=nodes())}
+    retriever = CalibratedFusionRetriever(vector=vector, **sources, k=60)
+    assert rows(retriever.retrieve(QUERY)) == list(range(0, 30, 3))
+    assert rows(retriever.retrieve(QUERY, filters=wanted(("row", FilterOperator.LT, 9)))) == [0, 3, 6]
+    assert all(len(ranking) == 10 for ranking in retriever.explain(QUERY).candidates.rankings)
+    vector._filters = wanted(("row", FilterOperator.IN, [4, 5]))
+    assert rows(retriever.retrieve(QUERY)) == [4, 5]
+
+
+def test_filters_of_a_narrowed_graph_and_of_a_fused_retriever_reach_the_others_too(index):
+    graph = EntityGraphRetriever.from_nodes(nodes()).within(EN)
+    assert rows(CalibratedFusionRetriever(vector=index, graph=graph, k=60).retrieve(QUERY)) == list(range(0, 30, 3))
+    inner = CalibratedFusionRetriever(graph=EntityGraphRetriever.from_nodes(nodes())).within(EN)
+    outer = CalibratedFusionRetriever(retrievers={"inner": inner, "other": index}, k=60)
+    assert rows(outer.retrieve(QUERY)) == list(range(0, 30, 3))
+    fewer = graph.within(wanted(("row", FilterOperator.LT, 9)))
+    assert rows(fewer.retrieve(QUERY)) == [0, 3, 6]
+
+
+def test_one_of_several_conditions_is_enough_where_they_are_joined_by_or(index):
+    either = wanted(("part", FilterOperator.EQ, 0.25), ("row", FilterOperator.EQ, 29), condition=FilterCondition.OR)
+    sources = {"vector": index, "graph": EntityGraphRetriever.from_nodes(nodes())}
+    sources["retrievers"] = {"bm25": BM25Retriever.from_defaults(nodes=nodes())}
+    result = CalibratedFusionRetriever(**sources).explain(QUERY, filters=either)
+    for ranking in result.candidates.rankings:
+        assert sorted(ranking.ids) == ["n01", "n29"], ranking.source
+
+
+def test_an_index_of_words_is_built_once_per_filter(monkeypatch):
+    bm25 = BM25Retriever.from_defaults(nodes=nodes())
+    retriever, built = CalibratedFusionRetriever(retrievers={"bm25": bm25}), []
+    index = type(bm25.bm25).index
+    monkeypatch.setattr(
+        type(bm25.bm25), "index", lambda self, *more, **named: built.append(1) or index(self, *more, **named)
+    )
+    for _ in range(4):
+        assert rows(retriever.retrieve(QUERY, filters=EN)) == list(range(0, 30, 3))
+    assert len(built) == 1
+
+
+def test_a_node_that_is_changed_or_deleted_is_not_returned(index):
+    graph = EntityGraphRetriever(EntityGraphRetriever.from_nodes(nodes())._source, index, similarity_top_k=60)
+    kept = graph.within(EN)
+    assert rows(kept.retrieve(QUERY)) == list(range(0, 30, 3))
+    if isinstance(index.vector_store, ChromaVectorStore):
+        index.delete_nodes(["n00"])
+    else:
+        index.docstore.delete_document("n00")
+    for asked in (kept, graph.within(EN)):
+        assert rows(asked.retrieve(QUERY)) == list(range(3, 30, 3))
+
+
+def test_filters_that_contradict_one_another_are_refused_where_the_retriever_is_made(index):
+    english, german = (index.as_retriever(filters=wanted(("lang", FilterOperator.EQ, one))) for one in ("en", "de"))
+    with pytest.raises(InvalidInputError, match=r"\(source_1, source_2\) must reach every source: filters must agree"):
+        CalibratedFusionRetriever(retrievers=[english, german])

@@ -1,0 +1,81 @@
+"""Passages that were deleted are dropped, counted and said once; what cannot be asked says nothing."""
+
+import pytest
+
+from phasegraph import PhasegraphWarning, Ranking
+from phasegraph.retrieval import Deletions, Payloads, completed
+from phasegraph.retrieval.identity import text_id
+
+HELD = {f"p{row}": f"text {row}" for row in range(200)}
+FOUND = Ranking("graph", ["p0", "p1", "p2"], [3.0, 2.0, 1.0], payloads=Payloads(["p0", "p1", "p2"], ["A", "B", "C"]))
+
+
+def store(held, asked=None):
+    def look_up(ids):
+        if asked is not None:
+            asked.append(list(ids))
+        return {one: held[one] for one in ids if one in held}
+
+    return look_up
+
+
+def test_what_the_store_lacks_is_dropped_counted_noted_and_warned_about_once():
+    held = {name: text for name, text in HELD.items() if name != "p1"}
+    deletions = Deletions("graph", HELD, {"vector": store(held)})
+    with pytest.warns(PhasegraphWarning, match="source 'graph': 1 of 3 hits dropped: no store holds"):
+        found = deletions.checked(FOUND, {}, notes := [])
+    assert (found.ids, found.dropped, found.reason) == (("p0", "p2"), 1, "")
+    assert notes == ["1 of 3 hits dropped: no store holds their passages any more"]
+    assert deletions.checked(FOUND, {}, []).ids == ("p0", "p2")
+
+
+def test_where_all_are_gone_the_ranking_says_why_it_is_empty():
+    deletions = Deletions(
+        "graph", HELD, {"vector": store({name: text for name, text in HELD.items() if name not in FOUND.ids})}
+    )
+    with pytest.warns(PhasegraphWarning):
+        found = deletions.checked(FOUND, {}, [])
+    assert (len(found), found.dropped) == (0, 3)
+    assert found.reason == "3 of 3 hits dropped: no store holds their passages any more"
+
+
+def test_what_the_stores_own_source_found_is_not_asked_for_and_the_corpus_is_sampled_once():
+    asked = []
+    deletions = Deletions("graph", HELD, {"vector": store(HELD, asked)})
+    upstream = {"vector": Ranking("vector", ["p0"], [1.0])}
+    for _ in range(2):
+        assert deletions.checked(FOUND, upstream, []) is FOUND
+    assert [len(asked[0]), *asked[1:]] == [50, ["p1", "p2"], ["p1", "p2"]]
+    assert {"p0", "p196"} <= set(asked[0])
+
+
+def test_a_store_of_another_corpus_deletes_nothing():
+    other = store({name: text for row, (name, text) in enumerate(HELD.items()) if row % 3 == 1})
+    assert Deletions("graph", HELD, {"vector": other}).checked(FOUND, {}, []) is FOUND
+    assert Deletions("graph", (), {"vector": store({})}).checked(FOUND, {}, []) is FOUND
+
+
+def test_one_store_that_holds_a_passage_is_enough():
+    one, two = ({name: text for name, text in HELD.items() if name != gone} for gone in ("p1", "p2"))
+    deletions = Deletions("graph", HELD, {"one": store(one), "two": store(two)})
+    assert deletions.checked(FOUND, {}, []) is FOUND
+
+
+def test_a_store_that_cannot_be_asked_keeps_the_answer_and_is_noted():
+    deletions = Deletions("graph", HELD, {"vector": lambda ids: 1 / 0})
+    assert deletions.checked(FOUND, {}, notes := []) is FOUND
+    assert notes == ["source 'vector' could not be asked which passages it still holds (ZeroDivisionError)"]
+
+
+def test_passages_whose_id_is_made_from_their_text_are_left_alone():
+    nameless = Ranking("graph", [text_id("one")], [1.0])
+    assert Deletions("graph", [text_id("one")], {"vector": store({})}).checked(nameless, {}, []) is nameless
+
+
+def test_a_passage_that_is_only_named_and_that_no_store_has_is_dropped():
+    named = Ranking("graph", ["p0", "gone"], [2.0, 1.0], payloads=Payloads((), ()))
+    with pytest.warns(PhasegraphWarning, match="1 of 2 hits dropped"):
+        found = completed(named, [], {"vector": store(HELD)}, [], Deletions("graph"))
+    assert (found.ids, found.dropped, dict(found.payloads)) == (("p0",), 1, {"p0": "text 0"})
+    assert completed(named, [], {"vector": lambda ids: 1 / 0}, [], Deletions("graph")).ids == ("p0", "gone")
+    assert completed(named, [], {}, [], Deletions("graph")).ids == ("p0", "gone")

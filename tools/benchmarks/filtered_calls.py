@@ -1,0 +1,157 @@
+"""What a filtered call costs when it is repeated, as a ratio to the same call without a filter.
+
+    python tools/benchmarks/filtered_calls.py [--passages 100000] [--calls 30]
+
+Vectors in the framework's store, an entity graph over the same passages, both fused. Filters let half of the passages
+through, or one in a hundred. The first filtered call is shown apart: it builds what the others use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from collections.abc import Callable
+
+warnings.filterwarnings("ignore", category=DeprecationWarning)
+
+import faiss  # noqa: E402
+import numpy as np  # noqa: E402
+from langchain_community.docstore.in_memory import InMemoryDocstore  # noqa: E402
+from langchain_community.vectorstores import FAISS  # noqa: E402
+from langchain_core.documents import Document  # noqa: E402
+from langchain_core.embeddings import DeterministicFakeEmbedding  # noqa: E402
+from langchain_core.vectorstores import InMemoryVectorStore  # noqa: E402
+from llama_index.core import StorageContext, VectorStoreIndex  # noqa: E402
+from llama_index.core.embeddings import BaseEmbedding  # noqa: E402
+from llama_index.core.schema import TextNode  # noqa: E402
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters  # noqa: E402
+from llama_index.vector_stores.faiss import FaissVectorStore  # noqa: E402
+
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever  # noqa: E402
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever  # noqa: E402
+from llama_index.retrievers.phasegraph import EntityGraphRetriever as EntityGraphRetrieverOfNodes  # noqa: E402
+from phasegraph.graph import EntityGraph, build_graph  # noqa: E402
+
+SIZE, WORDS, NAMES = 64, 40, 30_000
+EMBEDDINGS = DeterministicFakeEmbedding(size=SIZE)
+QUESTIONS = [f"Where did Person{one} meet Person{one * 7 % NAMES} in w{one}?" for one in range(1, 200)]
+
+
+class Looked(BaseEmbedding):
+    """The same vectors in LlamaIndex."""
+
+    def _get_text_embedding(self, text: str) -> list[float]:
+        return EMBEDDINGS.embed_query(text)
+
+    def _get_query_embedding(self, query: str) -> list[float]:
+        return EMBEDDINGS.embed_query(query)
+
+    async def _aget_query_embedding(self, query: str) -> list[float]:
+        return EMBEDDINGS.embed_query(query)
+
+
+def corpus(count: int) -> tuple[list[dict[str, str]], list[dict[str, object]], np.ndarray]:
+    """Rows, their metadata and vectors: words by Zipf's law, four names each."""
+    rng = np.random.default_rng(0)
+    words = np.minimum(rng.zipf(1.3, (count, WORDS)), 20_000)
+    people = rng.integers(0, NAMES, (count, 4))
+    rows = [
+        {
+            "id": f"p{row}",
+            "title": f"Person{people[row, 0]}",
+            "text": " ".join([f"w{word}" for word in words[row]] + [f"and Person{one} met" for one in people[row]]),
+        }
+        for row in range(count)
+    ]
+    metadata = [{"lang": ("en", "de")[row % 2], "tenant": row % 100} for row in range(count)]
+    vectors = rng.standard_normal((count, SIZE)).astype(np.float32)
+    return rows, metadata, vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def milliseconds(ask: Callable[[str], object], calls: int) -> tuple[float, float]:
+    """The first call, and the median of the others."""
+    taken = []
+    for question in QUESTIONS[: calls + 1]:
+        begun = time.perf_counter()
+        ask(question)
+        taken.append(1000 * (time.perf_counter() - begun))
+    return taken[0], statistics.median(taken[1:])
+
+
+def langchain(
+    graph: EntityGraph, rows: list[dict[str, str]], metadata: list[dict[str, object]], vectors: np.ndarray
+) -> dict[str, Callable[[dict[str, object] | None], Callable[[str], object]]]:
+    """By store, a call with a filter or without."""
+    documents = [
+        Document(one["text"], id=one["id"], metadata=dict(also)) for one, also in zip(rows, metadata, strict=True)
+    ]
+    index = faiss.IndexFlatIP(SIZE)
+    index.add(vectors)
+    held = InMemoryDocstore({str(one.id): one for one in documents})
+    memory = InMemoryVectorStore(EMBEDDINGS)
+    memory.store = {
+        row["id"]: {"id": row["id"], "vector": vector, "text": row["text"], "metadata": also}
+        for row, also, vector in zip(rows, metadata, vectors.tolist(), strict=True)
+    }
+    stores = {
+        "FAISS": FAISS(EMBEDDINGS, index, held, {row: one["id"] for row, one in enumerate(rows)}),
+        "InMemoryVectorStore": memory,
+    }
+    walk = EntityGraphRetriever(graph=graph, documents={str(one.id): one for one in documents})
+
+    def asking(store: object) -> Callable[[dict[str, object] | None], Callable[[str], object]]:
+        retriever = PhaseGraphRetriever(vector=store, graph=walk, timeout=None)
+        return lambda wanted: lambda question: retriever.invoke(question, **({"filter": wanted} if wanted else {}))
+
+    return {f"LangChain, {name}": asking(store) for name, store in stores.items()}
+
+
+def llama_index(
+    graph: EntityGraph, rows: list[dict[str, str]], metadata: list[dict[str, object]], vectors: np.ndarray
+) -> dict[str, Callable[[dict[str, object] | None], Callable[[str], object]]]:
+    """By store, a call with filters or without."""
+    nodes = [
+        TextNode(id_=one["id"], text=one["text"], metadata=dict(also), embedding=vector)
+        for one, also, vector in zip(rows, metadata, vectors.tolist(), strict=True)
+    ]
+    stores = {"FaissVectorStore": FaissVectorStore(faiss.IndexFlatIP(SIZE)), "SimpleVectorStore": None}
+    walk = EntityGraphRetrieverOfNodes(graph, nodes)
+
+    def asking(store: object) -> Callable[[dict[str, object] | None], Callable[[str], object]]:
+        storage = None if store is None else StorageContext.from_defaults(vector_store=store)
+        index = VectorStoreIndex(nodes, embed_model=Looked(), storage_context=storage)
+        retriever = CalibratedFusionRetriever(vector=index, graph=walk, timeout=None)
+
+        def call(wanted: dict[str, object] | None) -> Callable[[str], object]:
+            parts = [MetadataFilter(key=key, value=value) for key, value in (wanted or {}).items()]
+            more = {"filters": MetadataFilters(filters=list(parts))} if parts else {}
+            return lambda question: retriever.retrieve(question, **more)
+
+        return call
+
+    return {f"LlamaIndex, {name}": asking(store) for name, store in stores.items()}
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--passages", type=int, default=100_000)
+    parser.add_argument("--calls", type=int, default=30)
+    given = parser.parse_args()
+    rows, metadata, vectors = corpus(given.passages)
+    graph = build_graph(rows, embeddings=vectors)
+    print(f"{given.passages} passages, {len(graph.entities)} entities, median of {given.calls} calls, milliseconds")
+    print(f"{'':34s} {'no filter':>10s} {'filter':>16s} {'first':>9s} {'repeated':>9s} {'ratio':>6s}")
+    for make in (langchain, llama_index):
+        for name, call in make(graph, rows, metadata, vectors).items():
+            plain = milliseconds(call(None), given.calls)[1]
+            for wanted in ({"lang": "en"}, {"tenant": 7}):
+                first, repeated = milliseconds(call(wanted), given.calls)
+                shown = ", ".join(f"{key} {value}" for key, value in wanted.items())
+                print(f"{name:34s} {plain:10.1f} {shown:>16s} {first:9.0f} {repeated:9.1f} {repeated / plain:6.2f}")
+
+
+if __name__ == "__main__":
+    main()
