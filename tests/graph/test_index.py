@@ -150,6 +150,7 @@ def test_an_update_splits_no_text_again_that_no_changed_name_stands_in(monkeypat
     monkeypatch.setattr("phasegraph.graph.index.word_texts", counted)
     passages = [{"id": f"p{n}", "title": f"Name{n}", "text": f"Name{n} met Name{n + 1}."} for n in range(50)]
     index = GraphIndex.build(passages)
+    assert len(index.name_words.lengths) == 50
     split.clear()
     later = index.add([{"id": "new", "title": "Name50", "text": "Name50 sang."}])
     assert set(split) == {"Name49 met Name50.", "Name50 sang."}

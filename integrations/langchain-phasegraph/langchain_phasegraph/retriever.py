@@ -189,7 +189,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             Embeds every document once, and each query.
         path : path, optional
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
-            (``phasegraph[folder]``, ``langchain-chroma``). :meth:`load` opens it again. Without, all is in memory, and
+            (``langchain-phasegraph[folder]``). :meth:`load` opens it again. Without, all is in memory, and
             vectors are compared exactly.
         extractions, gazetteer, tokenizer, title_key
             As for :meth:`EntityGraphRetriever.from_documents`.
@@ -428,7 +428,7 @@ def chroma_class() -> Any:
         from langchain_chroma import Chroma
     except ImportError as error:
         raise MissingDependencyError(
-            "path= keeps vectors in Chroma; pip install 'phasegraph[folder]' langchain-chroma"
+            "path= keeps vectors in Chroma; pip install 'langchain-phasegraph[folder]'"
         ) from error
     return Chroma
 

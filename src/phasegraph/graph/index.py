@@ -6,6 +6,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import NoneType
@@ -49,8 +50,8 @@ class GraphIndex:
     gazetteer : frozenset of str
         The user's own names, normalised.
     graph : EntityGraph
-    words : LexicalIndex
-        Which passages have which words, as names are made of them.
+    words : LexicalIndex, optional
+        Which passages have which words, as names are made of them; counted when the first change needs it.
     synonyms : NameSynonyms, optional
         Embedded names of the entities, from which the graph's synonym edges follow.
 
@@ -72,7 +73,7 @@ class GraphIndex:
     records: PassageRecords = field(repr=False)
     gazetteer: frozenset[str] = field(repr=False)
     graph: EntityGraph = field(repr=False)
-    words: LexicalIndex = field(repr=False)
+    words: LexicalIndex | None = field(default=None, repr=False)
     synonyms: NameSynonyms | None = field(default=None, repr=False)
 
     __reduce__ = by_fields
@@ -109,8 +110,14 @@ class GraphIndex:
         if synonyms is not None:
             synonyms = synonyms.knowing(graph.entities)
             graph = replace(graph, synonyms=synonyms.edges(graph.entities))
-        words = LexicalIndex.of((text for _, _, text in rows), word_texts)
-        return cls(PassageRecords(graph.passage_rows, held), names, graph, words, synonyms)
+        return cls(PassageRecords(graph.passage_rows, held), names, graph, None, synonyms)
+
+    @cached_property
+    def name_words(self) -> LexicalIndex:
+        """The words of the passages, as names are made of them."""
+        if self.words is not None:
+            return self.words
+        return LexicalIndex.of((one.text for one in self.records.values()), word_texts)
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -202,7 +209,7 @@ class GraphIndex:
         if synonyms is not None:
             synonyms = synonyms.knowing(graph.entities, name_embeddings)
             graph = replace(graph, synonyms=synonyms.edges(graph.entities, graph=self.graph, earlier=self.synonyms))
-        words = self.words.replaced(
+        words = self.name_words.replaced(
             np.concatenate([kept, np.full(len(new), -1)]),
             {len(kept) + place: text for place, (_, _, text) in enumerate(new)},
         )
@@ -214,7 +221,7 @@ class GraphIndex:
         `change` is the number of the last change it holds, where changes are numbered.
         """
         body, arrays = graph_parts(self.graph)
-        arrays |= self.records.packed() | packed_words("name_words", "name_word", self.words)
+        arrays |= self.records.packed() | packed_words("name_words", "name_word", self.name_words)
         body["gazetteer"] = sorted(self.gazetteer)
         body["change"] = change
         body["retitled"] = sorted(self.records.retitled)
@@ -233,11 +240,10 @@ class GraphIndex:
         graph = graph_from_parts(body, arrays, name)
         try:
             records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"))
+            words = None  # saved by an older version
             if "name_word_rows" in arrays:
                 words = unpacked_words("name_words", "name_word", arrays, word_texts)
-            else:  # saved by an older version
-                words = LexicalIndex.of((one.text for one in records.values()), word_texts)
-            if len(words.lengths) != len(records):
+            if words is not None and len(words.lengths) != len(records):
                 raise InvalidInputError("the words of names must be those of the passages")
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
             return cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
@@ -255,7 +261,7 @@ class GraphIndex:
             matcher="python",
             normalised=True,
         )
-        rows = {row for name in wanted.names for row in self.words.passages_with(set(name.split())).tolist()}
+        rows = {row for name in wanted.names for row in self.name_words.passages_with(set(name.split())).tolist()}
         held = (self.records[self.graph.passages[row]] for row in sorted(rows))
         again = [one for one in held if one.id not in gone and wanted.stands_in(word_texts(one.text))]
         texts = [*(one.text for one in again), *(text for _, _, text in came)]

@@ -199,7 +199,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             Embeds every node that carries no embedding, once, and each query.
         path : path, optional
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
-            (``phasegraph[folder]``, ``llama-index-vector-stores-chroma``). :meth:`load` opens it again. Without, all is
+            (``llama-index-retrievers-phasegraph[folder]``). :meth:`load` opens it again. Without, all is
             in memory, and vectors are compared exactly.
         extractions, gazetteer, tokenizer, title_key
             As for :meth:`EntityGraphRetriever.from_nodes`.
@@ -470,7 +470,7 @@ def chroma_class() -> Any:
         from llama_index.vector_stores.chroma import ChromaVectorStore
     except ImportError as error:
         raise MissingDependencyError(
-            "path= keeps vectors in Chroma; pip install 'phasegraph[folder]' llama-index-vector-stores-chroma"
+            "path= keeps vectors in Chroma; pip install 'llama-index-retrievers-phasegraph[folder]'"
         ) from error
     return ChromaVectorStore
 
