@@ -42,6 +42,7 @@ from phasegraph.retrieval.source_config import (
 from phasegraph.retrieval.stages import HitAccess, in_thread
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.protocol import AnySource, MalformedAnswerError, Upstream, asearch_of, search_of
+from phasegraph.sources.workers import turn
 
 __all__ = [
     "SCORE_KEYS",
@@ -87,6 +88,7 @@ __all__ = [
     "plain_hit",
     "resolve_id",
     "search_of",
+    "turn",
     "unexpected_argument",
     "with_passages",
     "with_progress",

@@ -15,7 +15,13 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode
+from llama_index.core.vector_stores.simple import SimpleVectorStore
+from llama_index.core.vector_stores.types import (
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import (
@@ -49,6 +55,7 @@ from phasegraph.retrieval import (
     known_direction,
     parameters_of,
     search_of,
+    turn,
     with_passages,
 )
 
@@ -149,6 +156,10 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
         return retriever.for_call(limit, upstream)
     if is_knowledge(retriever):
         return with_own_chunks(retriever, limit)
+    store = getattr(retriever, "_vector_store", None)
+    if isinstance(store, SimpleVectorStore):
+        retriever = copy.copy(retriever)
+        retriever._vector_store = InTurn(store)
     if limit is None or not isinstance(retriever, BaseRetriever) or decides_membership(retriever):
         return retriever
     name = next((one for one in ("similarity_top_k", "_similarity_top_k") if _is_count(retriever, one)), None)
@@ -158,6 +169,25 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
     made = copy.copy(retriever)
     setattr(made, name, limit if corpus is None else min(limit, len(corpus)))
     return made
+
+
+class InTurn:
+    """A store in the interpreter's own memory, which one search at a time goes through.
+
+    Many at once would take the interpreter from one another and from the event loop, and all would be late. What a
+    retriever does before and after, such as asking a service for an embedding, is done at once.
+    """
+
+    def __init__(self, store: SimpleVectorStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """The store's answer."""
+        with turn():
+            return self._store.query(query, **kwargs)
 
 
 def _is_count(retriever: object, name: str) -> bool:
