@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -27,7 +26,7 @@ from phasegraph.errors import (
     InvalidInputError,
     InvalidTypeError,
     PhasegraphError,
-    PhasegraphWarning,
+    warn,
 )
 from phasegraph.fusion import FUSION_RULES, FusionRule
 from phasegraph.fusion.weighting import WEIGHTINGS
@@ -248,9 +247,8 @@ def without_rescorer(pipeline: FusionPipeline) -> FusionPipeline:
     """The pipeline that is calibrated anew: its re-scorer was fitted on other calibrated values, and is left out."""
     if pipeline.rescorer is None:
         return pipeline
-    warnings.warn(
+    warn(
         "the pipeline's re-scorer was fitted on the calibration it had and is left out: tune again after calibrating",
-        PhasegraphWarning,
         stacklevel=3,
     )
     return replace(pipeline, rescorer=None)
@@ -1174,10 +1172,9 @@ class FusionPipeline(KnownFields):
         top = float(np.abs(fused).max())
         size = self.consensus_bonus * top if self.consensus_bounded else self.consensus_bonus
         if size > top:
-            warnings.warn(
+            warn(
                 f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
                 "sources returned comes before every other",
-                PhasegraphWarning,
                 stacklevel=6,
             )
         return np.where(own.returned >= 2, size, 0.0)
@@ -1371,10 +1368,9 @@ def fit_min_agreement(
     known = {pair: seen[pair] for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
     for first, second in known:
         if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
-            warnings.warn(
+            warn(
                 f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
                 "may be broken, or of another collection",
-                PhasegraphWarning,
                 stacklevel=4,
             )
     return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
@@ -1451,5 +1447,5 @@ def fit_confidence(
         return fit_probability(model, good, poor)
     except InsufficientDataError as error:
         if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # fewer have another purpose
-            warnings.warn(f"the confidence stays no probability: {error}", PhasegraphWarning, stacklevel=4)
+            warn(f"the confidence stays no probability: {error}", stacklevel=4)
         return model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -16,7 +15,7 @@ import phasegraph  # its rooms graph and neo4j are loaded when they are first na
 from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of
 from langchain_phasegraph.filters import check_filter, joined, matches
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
     Payloads,
@@ -25,6 +24,7 @@ from phasegraph.retrieval import (
     in_thread,
     plain_evidence,
     resolve_id,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -249,16 +249,14 @@ class EntityGraphRetriever(CheckedRetriever):
         missing = len(found) - len(rows)
         if missing and self.documents is None:
             rows = list(range(len(found)))
-            warnings.warn(
+            warn(
                 "documents= was not given: the passages that the walk found have an id and no text",
-                PhasegraphWarning,
                 stacklevel=2,
             )
         elif missing:
-            warnings.warn(
+            warn(
                 f"documents= has no document for {missing} of {len(found)} passages that the walk found: they are left "
                 "out",
-                PhasegraphWarning,
                 stacklevel=2,
             )
         return [self._copy(found[row], ranking, row) for row in rows]

@@ -233,6 +233,9 @@ class ChunkGraph:
 
     __reduce__ = by_fields
 
+    def __repr__(self) -> str:
+        return f"<ChunkGraph of {len(self.passages):,} chunks and {sum(self.counts().values()):,} edges>"
+
     def __post_init__(self) -> None:
         links = {
             kind: read_only_matrix(link.tocsr().astype(np.float32, copy=False)) for kind, link in self.links.items()

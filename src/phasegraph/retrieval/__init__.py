@@ -5,6 +5,7 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 """
 
 from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
+from phasegraph.errors import warn
 from phasegraph.retrieval.engine import (
     Accept,
     Calibrating,
@@ -38,6 +39,7 @@ from phasegraph.retrieval.source_config import (
     SourceSpec,
     as_specs,
     describe_type,
+    shown,
 )
 from phasegraph.retrieval.stages import HitAccess, in_thread
 from phasegraph.selection import SelectionPolicy
@@ -88,8 +90,10 @@ __all__ = [
     "plain_hit",
     "resolve_id",
     "search_of",
+    "shown",
     "turn",
     "unexpected_argument",
+    "warn",
     "with_passages",
     "with_progress",
     "without_text",

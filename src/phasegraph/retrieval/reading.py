@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import inspect
 import unicodedata
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.errors import InvalidTypeError, PhasegraphWarning
+from phasegraph.errors import InvalidTypeError, warn
 from phasegraph.ranking import Ranking, cap_ranking
 from phasegraph.retrieval.source_config import FieldOf, HitFields
 from phasegraph.sources.gatherer import cut_note
@@ -206,10 +205,9 @@ class Identities:
             ids.append(found)
         if counts.get("text") and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"source {self._source!r} returns hits without an id: they are told apart, and joined with those of "
                 "other sources, by their text; give them ids, or fields=HitFields(id=...)",
-                PhasegraphWarning,
                 stacklevel=3,
             )
         for origin, count in counts.items():
@@ -403,9 +401,7 @@ class Direction:
         note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"source {self._source!r}: {note}; the declaration is believed", PhasegraphWarning, stacklevel=5
-            )
+            warn(f"source {self._source!r}: {note}; the declaration is believed", stacklevel=5)
         return f"{note}; the declaration was believed"
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from phasegraph._validation import KnownFields, check_count, check_number
-from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
+from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.pipeline import FusionPipeline, check_weights_mapping
 from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
 
@@ -315,6 +314,59 @@ def describe_type(given: object) -> str:
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}{hint}"
 
 
+class Shown(str):
+    """A text that shows itself as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_SHOWN_VALUE, _SHOWN_ALL, _SHOWN_MANY = 60, 200, 9
+
+
+def shown(fields: Mapping[str, object]) -> list[tuple[str, Shown]]:
+    """What a retriever's ``repr`` says of its arguments: small values as they are, of anything else its class.
+
+    Never more than some 250 characters: a log, a trace or a configuration must not hold the corpus.
+
+    Examples
+    --------
+    >>> shown({"vector": SourceSpec(retriever=FusionPipeline()), "k": 3})
+    [('vector', FusionPipeline), ('k', 3)]
+    """
+    found, room = [], _SHOWN_ALL
+    given = {name: value for name, value in fields.items() if value is not None}
+    for name, value in given.items():
+        if room <= 0:
+            return [*found, ("and", Shown(f"{len(given) - len(found)} more"))]
+        said = _cut(_shown(value))
+        found.append((name, Shown(said)))
+        room -= len(name) + len(said) + 3
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return repr(value[:_SHOWN_VALUE])
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, Mapping | list | tuple) and len(value) > _SHOWN_MANY:
+        return f"{len(value)} in a {type(value).__name__}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!s:.30}: {_shown(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    if isinstance(value, SourceSpec):
+        return _shown(value.retriever)
+    return type(value).__name__
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…"
+
+
 # What a source's scores come from: a calibrator fitted to one model's scores says nothing about another's.
 
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "_retriever", "_index", "index")
@@ -381,7 +433,7 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
         listed = "; ".join(f"source {name!r}: {said}" for name, said in found.items())
         if pipeline.strict:
             raise DegradedError(f"strict=True accepts no calibrator of another model; got {listed}")
-        warnings.warn(listed, PhasegraphWarning, stacklevel=2)
+        warn(listed, stacklevel=2)
     return found
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,7 +18,7 @@ import phasegraph  # its rooms graph and neo4j are loaded when they are first na
 from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of
 from llama_index.retrievers.phasegraph.filters import allowed_ids, check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
     Payloads,
@@ -30,6 +29,7 @@ from phasegraph.retrieval import (
     parameters_of,
     plain_evidence,
     unexpected_argument,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -224,6 +224,10 @@ class EntityGraphRetriever(OwnRetriever):
     def similarity_top_k(self, value: int) -> None:
         self._similarity_top_k = check_count("similarity_top_k", value)
 
+    def _told(self) -> Mapping[str, object]:
+        graph = getattr(self._source, "graph", self._source)
+        return {"graph": graph, "similarity_top_k": self._similarity_top_k}
+
     @property
     def look_up(self) -> Lookup | None:
         """Its nodes by id, for the other sources of a retriever; None where it has none, or shows a part of them."""
@@ -281,15 +285,13 @@ class EntityGraphRetriever(OwnRetriever):
         held = self._lookup(ranking.ids) if len(ranking) else {}
         missing = sum(one not in held for one in ranking.ids)
         if missing and asked is None and self._lookup.kind == "none":
-            warnings.warn(
+            warn(
                 "nodes= was not given: the passages that the walk found have an id and no text",
-                PhasegraphWarning,
                 stacklevel=2,
             )
         elif missing and self._lookup.kind != "none":
-            warnings.warn(
+            warn(
                 f"nodes= has no node for {missing} of {len(ranking)} passages that the walk found: they are left out",
-                PhasegraphWarning,
                 stacklevel=2,
             )
         if asked is not None:

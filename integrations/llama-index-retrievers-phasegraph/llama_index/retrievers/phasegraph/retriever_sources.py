@@ -55,6 +55,7 @@ from phasegraph.retrieval import (
     known_direction,
     parameters_of,
     search_of,
+    shown,
     turn,
     with_passages,
 )
@@ -90,6 +91,14 @@ class OwnRetriever(BaseRetriever):
         made.exchange = Exchange(limit, upstream)
         return made
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value}" for name, value in shown(self._told()))
+        return f"{type(self).__name__}({said})"
+
+    def _told(self) -> Mapping[str, object]:
+        """What its ``repr`` tells, which never holds the corpus."""
+        return {}
+
     def __copy__(self) -> Self:
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -113,6 +122,9 @@ class FunctionRetriever(OwnRetriever):
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         self.accepts = parameters_of(function) & {"limit", "k", "upstream", "filters"}
         self.filters: MetadataFilters | None = None
+
+    def _told(self) -> Mapping[str, object]:
+        return {"function": getattr(self.function, "__name__", type(self.function).__name__)}
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same function with `filters` among its arguments."""
@@ -205,6 +217,10 @@ def is_asynchronous(retriever: Any) -> bool:
     if isinstance(retriever, FunctionRetriever):
         return retriever.asynchronous
     if getattr(retriever, "walks", False) is True:
+        return False
+    within = getattr(retriever, "_retrievers", None) or getattr(retriever, "_retriever", None)
+    inner = within.values() if isinstance(within, dict) else within if isinstance(within, list) else [within]
+    if not all(is_asynchronous(one) for one in inner if hasattr(one, "retrieve")):
         return False
     if isinstance(retriever, PGRetriever):
         return all(map(is_asynchronous, retriever.sub_retrievers))
