@@ -79,7 +79,7 @@ def calibrated_pipeline(
                 f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries that found something; "
                 f"got {answered}"
             )
-    base = FusionPipeline() if pipeline is None else without_rescorer(pipeline)
+    base = FusionPipeline() if pipeline is None else without_rescorer(pipeline, strict=pipeline.strict)
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
     answers = list(zip(*(rankings[name] for name in sorted(rankings)), strict=False))
     calibrators = {**base.calibrators, **fitted}

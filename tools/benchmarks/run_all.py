@@ -18,6 +18,7 @@ RUNS: dict[str, list[str]] = {
     "decide_speed": [],
     "langchain_overhead": [],
     "llamaindex_overhead": [],
+    "llamaindex_concurrency": ["--rounds", "2"],
     "pagerank_speed": ["--queries", "4"],
     "graph_query_speed": [str(DATA)],
     "semflow_speed": [],

@@ -36,6 +36,7 @@ from phasegraph.retrieval.source_config import (
     SourceSpec,
     check_fingerprints,
     check_names,
+    check_no_exact_match,
     check_weights,
     declared_dependencies,
     fingerprints,
@@ -343,7 +344,7 @@ class FusionEngine:
         floors = fit_min_agreement([rankings for _, rankings in answers], self.pipeline)
         fitted = {**self.base.calibrators, **calibrators}
         confidence = fit_confidence(answers, self.pipeline, self.access.words, relevant)
-        base = without_rescorer(self.base)
+        base = without_rescorer(self.base, strict=self.pipeline.strict)
         return self.with_pipeline(replace(base, calibrators=fitted, min_agreement=floors, confidence=confidence))
 
 
@@ -480,7 +481,7 @@ def _selection(given: object) -> SelectionPolicy | None:
         return given
     if not isinstance(given, str):
         raise InvalidTypeError(f"selection must be a SelectionPolicy or the name of a method; got {given!r}")
-    return SelectionPolicy(given, distinct=given == "log_det")  # type: ignore[arg-type]
+    return SelectionPolicy(given)  # type: ignore[arg-type]
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
@@ -810,6 +811,7 @@ def decide_lists(
         raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
     if not lists:
         raise InvalidInputError("lists must hold at least one list; got none")
+    check_no_exact_match(lists)
     notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
     found = [read(name, lists[name], noted) for name, noted in notes.items()]
     rankings, joined = join_by_text(found, access.text)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from phasegraph._validation import KnownFields, check_count, check_number
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.pipeline import FusionPipeline, check_weights_mapping
+from phasegraph.priors import EXACT_MATCH
 from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
 
 FieldOf: TypeAlias = str | Callable[[Any], object]
@@ -272,8 +273,17 @@ _PRESETS = {
 }
 
 
+def check_no_exact_match(sources: Collection[str]) -> None:
+    """Refuse a source of the name that the bonus has as one more source: it would be taken for the bonus."""
+    if EXACT_MATCH in sources:
+        raise InvalidInputError(
+            f"a source must not be named {EXACT_MATCH!r}: ExactMatchBonus is the source of that name; give it another"
+        )
+
+
 def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
     """Refuse caps, calibrators, thresholds and floors for a source that is not there: they would never act."""
+    check_no_exact_match(sources)
     if pipeline.weights is not None and not set(sources) <= set(pipeline.weights):
         missing = sorted(set(sources) - set(pipeline.weights))
         raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
@@ -336,7 +346,8 @@ def shown(fields: Mapping[str, object]) -> list[tuple[str, Shown]]:
     >>> shown({"vector": SourceSpec(retriever=FusionPipeline()), "k": 3})
     [('vector', FusionPipeline), ('k', 3)]
     """
-    found, room = [], _SHOWN_ALL
+    found: list[tuple[str, Shown]] = []
+    room = _SHOWN_ALL
     given = {name: value for name, value in fields.items() if value is not None}
     for name, value in given.items():
         if room <= 0:

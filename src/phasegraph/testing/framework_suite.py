@@ -45,7 +45,7 @@ from phasegraph.errors import (
 )
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
 from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import RecencyPrior, UnitPrior
+from phasegraph.priors import ExactMatchBonus, RecencyPrior, UnitPrior
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval import Execution, HitFields, SourceSpec
@@ -1122,6 +1122,13 @@ class FrameworkSuite:
             for scale in (1, 7)
         ]
         assert answers == [answers[0]] * 4
+
+    def test_a_source_named_as_the_exact_matches_is_refused(self) -> None:
+        for pipeline in (None, FusionPipeline(priors=(ExactMatchBonus(),))):
+            with pytest.raises(InvalidInputError, match="must not be named 'exact_match'"):
+                self.retriever(retrievers={"exact_match": self.good}, pipeline=pipeline)
+            with pytest.raises(InvalidInputError, match="must not be named 'exact_match'"):
+                self.fuse(self.fuser(pipeline=pipeline), {"exact_match": self.pairs(**FIRST)})
 
     def test_priors_read_the_hits_and_the_callback_hears_of_them(self) -> None:
         heard: list[Result] = []

@@ -284,12 +284,14 @@ class EntityGraphRetriever(OwnRetriever):
         )
         held = self._lookup(ranking.ids) if len(ranking) else {}
         missing = sum(one not in held for one in ranking.ids)
-        if missing and asked is None and self._lookup.kind == "none":
+        if missing and asked is not None:
+            pass  # the retriever that fuses has other sources for their texts, and says what none of them holds
+        elif missing and self._lookup.kind == "none":
             warn(
                 "nodes= was not given: the passages that the walk found have an id and no text",
                 stacklevel=2,
             )
-        elif missing and self._lookup.kind != "none":
+        elif missing:
             warn(
                 f"nodes= has no node for {missing} of {len(ranking)} passages that the walk found: they are left out",
                 stacklevel=2,
