@@ -127,8 +127,8 @@ def test_beyond_the_limit_in_flight_searches_wait_their_turn_within_the_timeout(
 
 @pytest.mark.filterwarnings("ignore:source .s. answers again")
 def test_a_search_that_waits_too_long_is_skipped_and_those_behind_it_are_asked(slow, healthy):
-    settings = {"s": SourceSettings(timeout=0.1, max_in_flight=1), "healthy": SourceSettings()}
-    gatherer, sources = Gatherer(settings), {"s": slow("s", 0.04), "healthy": healthy}
+    settings = {"s": SourceSettings(timeout=0.5, max_in_flight=1), "healthy": SourceSettings()}
+    gatherer, sources = Gatherer(settings), {"s": slow("s", 0.2), "healthy": healthy}
     with pytest.warns(PhasegraphWarning, match="source 's' was busy"):
         found = asyncio.run(_at_once(gatherer, sources, 8))
     reports = [one.reports[1] for one in found]

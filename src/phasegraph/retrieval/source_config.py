@@ -83,7 +83,8 @@ class Execution(KnownFields):
     on_error : {"skip", "raise"}, default "skip"
         Go on without the source and report it, or raise its own error.
     max_in_flight : int, default 256
-        Searches of this source that may run at once, those that outlived their call included.
+        Searches of this source that may run at once, those that outlived their call included; a further one waits its
+        turn within its timeout, then the source is skipped as busy.
     circuit_breaker : BreakerSettings or None
         When to stop asking a source that keeps failing; None = always ask.
     in_thread : bool, default False

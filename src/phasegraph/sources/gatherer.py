@@ -274,6 +274,7 @@ class GatherState:
             task.waited = True
             return
         if refused:
+            task.queued = False
             self._skip(task, refused)
             return
         with self._lock:
@@ -315,7 +316,7 @@ class GatherState:
             if error is not None and task.settings.on_error == "raise":
                 self.fatal = error
             over = self.finished = self._open == 0 or self.fatal is not None
-        if task.queued or (task.waited and status == "timeout"):  # no fault of the source
+        if (task.queued or task.waited) and status in ("skipped", "timeout"):  # no fault of the source
             task.state.withdraw(task)
             task.state.give_back(probe=task.probe)
             task.state.was_busy()
