@@ -5,6 +5,7 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 """
 
 from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
+from phasegraph.errors import warn
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.engine import (
     PIPELINE,
@@ -40,10 +41,12 @@ from phasegraph.retrieval.source_config import (
     SourceSpec,
     as_specs,
     describe_type,
+    shown,
 )
 from phasegraph.retrieval.stages import HitAccess, in_thread
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.protocol import AnySource, MalformedAnswerError, Upstream, asearch_of, search_of
+from phasegraph.sources.workers import turn
 
 __all__ = [
     "PIPELINE",
@@ -96,8 +99,11 @@ __all__ = [
     "plain_hit",
     "resolve_id",
     "search_of",
+    "shown",
+    "turn",
     "unexpected_argument",
     "version_of",
+    "warn",
     "with_passages",
     "with_progress",
     "without_text",

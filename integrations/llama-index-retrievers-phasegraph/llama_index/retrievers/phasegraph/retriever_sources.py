@@ -15,7 +15,13 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode, VectorStoreQueryResult
+from llama_index.core.vector_stores.simple import SimpleVectorStore
+from llama_index.core.vector_stores.types import (
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import (
@@ -50,6 +56,8 @@ from phasegraph.retrieval import (
     known_direction,
     parameters_of,
     search_of,
+    shown,
+    turn,
     with_passages,
 )
 
@@ -85,6 +93,14 @@ class OwnRetriever(BaseRetriever):
         made.exchange = Exchange(limit, upstream)
         return made
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value}" for name, value in shown(self._told()))
+        return f"{type(self).__name__}({said})"
+
+    def _told(self) -> Mapping[str, object]:
+        """What its ``repr`` tells, which never holds the corpus."""
+        return {}
+
     def __copy__(self) -> Self:
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -108,6 +124,9 @@ class FunctionRetriever(OwnRetriever):
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         self.accepts = parameters_of(function) & {"limit", "k", "upstream", "filters"}
         self.filters: MetadataFilters | None = None
+
+    def _told(self) -> Mapping[str, object]:
+        return {"function": getattr(self.function, "__name__", type(self.function).__name__)}
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same function with `filters` among its arguments."""
@@ -151,6 +170,10 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
         return retriever.for_call(limit, upstream)
     if is_knowledge(retriever):
         return with_own_chunks(retriever, limit)
+    store = getattr(retriever, "_vector_store", None)
+    if isinstance(store, SimpleVectorStore):
+        retriever = copy.copy(retriever)
+        retriever._vector_store = InTurn(store)
     if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
         retriever = copy.copy(retriever)
         vars(retriever)[_INSERT] = _HeldNodes(retriever)
@@ -185,6 +208,25 @@ class _HeldNodes:
         return type(self.retriever)._insert_fetched_nodes_into_query_result(self.retriever, result, fetched)
 
 
+class InTurn:
+    """A store in the interpreter's own memory, which one search at a time goes through.
+
+    Many at once would take the interpreter from one another and from the event loop, and all would be late. What a
+    retriever does before and after, such as asking a service for an embedding, is done at once.
+    """
+
+    def __init__(self, store: SimpleVectorStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """The store's answer."""
+        with turn():
+            return self._store.query(query, **kwargs)
+
+
 def _is_count(retriever: object, name: str) -> bool:
     value = getattr(retriever, name, None)
     return isinstance(value, int) and not isinstance(value, bool)
@@ -200,6 +242,10 @@ def is_asynchronous(retriever: Any) -> bool:
     if isinstance(retriever, FunctionRetriever):
         return retriever.asynchronous
     if getattr(retriever, "walks", False) is True:
+        return False
+    within = getattr(retriever, "_retrievers", None) or getattr(retriever, "_retriever", None)
+    inner = within.values() if isinstance(within, dict) else within if isinstance(within, list) else [within]
+    if not all(is_asynchronous(one) for one in inner if hasattr(one, "retrieve")):
         return False
     if isinstance(retriever, PGRetriever):
         return all(map(is_asynchronous, retriever.sub_retrievers))
