@@ -19,6 +19,7 @@ from phasegraph.retrieval.engine import (
     with_progress,
     without_text,
 )
+from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.plain_hits import SCORE_KEYS, adapted, answer_items, head_and_score, is_number, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
@@ -61,6 +62,7 @@ __all__ = [
     "HitReader",
     "LookUps",
     "MalformedAnswerError",
+    "Nearest",
     "Payloads",
     "ResultCallback",
     "SelectedHit",
