@@ -25,7 +25,7 @@ class Nearest:
     __slots__ = ("_held", "_unit")
 
     def __init__(self) -> None:
-        self._held: list[object] = []
+        self._held: Sequence[object] = ()
         self._unit: Float32Array | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -62,7 +62,7 @@ class Nearest:
             return chosen
         among = cosines[chosen]
         lowest = np.partition(among, len(among) - count)[len(among) - count]
-        return chosen[among >= lowest - _ROUNDING * (asked.shape[1] + 10)]
+        return np.asarray(chosen[among >= lowest - _ROUNDING * (asked.shape[1] + 10)])
 
 
 def _unit(vectors: Sequence[ArrayLike]) -> Float32Array | None:
