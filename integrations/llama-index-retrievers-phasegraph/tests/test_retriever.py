@@ -8,6 +8,7 @@ import threading
 import time
 
 import llama_index.core.instrumentation as instrument
+import numpy as np
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
@@ -15,7 +16,7 @@ from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugH
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.retrievers import QueryFusionRetriever, RouterRetriever
+from llama_index.core.retrievers import QueryFusionRetriever, RouterRetriever, VectorIndexRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.vector_stores.simple import SimpleVectorStore
@@ -341,3 +342,37 @@ async def test_a_retriever_over_a_blocking_one_does_not_hold_the_event_loop(monk
     assert await CalibratedFusionRetriever(vector=asked).aretrieve("who?")
     assert threads
     assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_in_memory_store_answers_as_by_itself_and_looks_at_few_nodes(monkeypatch, narrow):
+    rng = np.random.default_rng(7)
+    vectors = rng.normal(size=(400, 6)).round(1) + 0.01
+    vectors[20:30] = vectors[3]
+
+    class Drawn(Looked):
+        def _get_query_embedding(self, query):
+            return np.random.default_rng(int(query)).normal(size=6).tolist()
+
+    looked_at, plain = [], SimpleVectorStore.query
+
+    def query(self, query, **kwargs):
+        looked_at.append(len(self.data.embedding_dict) if query.node_ids is None else len(query.node_ids))
+        return plain(self, query, **kwargs)
+
+    nodes = [TextNode(id_=f"p{row}", text=f"text {row}", embedding=one.tolist()) for row, one in enumerate(vectors)]
+    index = VectorStoreIndex(nodes, embed_model=Drawn())
+    more = {"node_ids": [f"p{row}" for row in range(0, 400, 3)]} if narrow else {}
+    own, asked = (VectorIndexRetriever(index, similarity_top_k=count, **more) for count in (20, 5))
+    ours = CalibratedFusionRetriever(vector=asked, limit=20, k=20)
+    for turn in range(9):
+        if turn == 3:
+            index.insert_nodes([TextNode(id_="new", text="new", embedding=[1.0] * 6)])
+        if turn == 6:
+            index.delete_nodes(["p5", "p9"], delete_from_docstore=True)
+        expected = {hit.node_id: hit.score for hit in own.retrieve(str(turn))}
+        monkeypatch.setattr(SimpleVectorStore, "query", query)
+        found = ours.explain(str(turn)).candidates.rankings[0]
+        monkeypatch.setattr(SimpleVectorStore, "query", plain)
+        assert dict(zip(found.ids, found.scores.tolist(), strict=True)) == expected
+    assert max(looked_at) < 40

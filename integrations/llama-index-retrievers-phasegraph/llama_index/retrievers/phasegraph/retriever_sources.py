@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
+import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.graph_stores.types import PropertyGraphStore
@@ -45,6 +46,7 @@ from phasegraph.retrieval import (
     Deletions,
     LookUps,
     MalformedAnswerError,
+    Nearest,
     Payloads,
     SourceSpec,
     Upstream,
@@ -164,7 +166,7 @@ def as_retriever(given: object) -> Any:
     )
 
 
-def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
+def prepared(retriever: Any, limit: int | None, upstream: Upstream, nearest: Nearest) -> Any:
     """The retriever, or a copy that returns `limit` hits, or that carries the exchange."""
     if isinstance(retriever, OwnRetriever):
         return retriever.for_call(limit, upstream)
@@ -173,7 +175,7 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
     store = getattr(retriever, "_vector_store", None)
     if isinstance(store, SimpleVectorStore):
         retriever = copy.copy(retriever)
-        retriever._vector_store = InTurn(store)
+        retriever._vector_store = InTurn(store, nearest)
     if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
         retriever = copy.copy(retriever)
         vars(retriever)[_INSERT] = _HeldNodes(retriever)
@@ -212,11 +214,13 @@ class InTurn:
     """A store in the interpreter's own memory, which one search at a time goes through.
 
     Many at once would take the interpreter from one another and from the event loop, and all would be late. What a
-    retriever does before and after, such as asking a service for an embedding, is done at once.
+    retriever does before and after, such as asking a service for an embedding, is done at once. The store itself looks
+    only at the nodes that can be among the nearest, which gives the answer that it would give by itself, sooner.
     """
 
-    def __init__(self, store: SimpleVectorStore) -> None:
+    def __init__(self, store: SimpleVectorStore, nearest: Nearest) -> None:
         self._store = store
+        self._nearest = nearest
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -224,7 +228,19 @@ class InTurn:
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """The store's answer."""
         with turn():
-            return self._store.query(query, **kwargs)
+            return self._store.query(self._narrowed(query), **kwargs)
+
+    def _narrowed(self, query: VectorStoreQuery) -> VectorStoreQuery:
+        """The query, for the nodes that can be among the nearest; itself where it asks for more than nearness."""
+        plain = query.mode == VectorStoreQueryMode.DEFAULT and query.filters is None
+        if not plain or query.query_embedding is None or not query.similarity_top_k:
+            return query
+        held, wanted = self._store.data.embedding_dict, query.node_ids
+        ids, allowed = list(held), None
+        if wanted is not None:
+            allowed = np.fromiter(map(set(wanted).__contains__, ids), dtype=np.bool_, count=len(ids))
+        rows = self._nearest.rows(held.values(), query.query_embedding, query.similarity_top_k, allowed)
+        return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
 
 def _is_count(retriever: object, name: str) -> bool:
@@ -302,6 +318,7 @@ class RetrieverSource:
         self.filters: MetadataFilters | None = None
         self.reader = reader_of(name, spec.fields, _known(self.retriever))
         self.look_ups: LookUps = {}
+        self.nearest = Nearest()
         walks = getattr(self.whole, "walks", False) is True
         look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
         named = self.core or isinstance(self.whole, FunctionRetriever) or walks
@@ -490,7 +507,7 @@ class _Blocking(_Bound):
         if source.core:
             ranking = self.core_ranking(source.retriever.search(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream)
+            asked = prepared(source.retriever, limit, upstream, source.nearest)
             with instrument_tags(self.tags()):
                 hits = asked.retrieve(own_bundle(self.bundle, query))
             ranking = self.read(asked, hits, limit)
@@ -510,7 +527,7 @@ class _Awaiting(_Bound):
         if source.core:
             ranking = self.core_ranking(await source.retriever.asearch(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream)
+            asked = prepared(source.retriever, limit, upstream, source.nearest)
             with instrument_tags(self.tags()):
                 hits = await asked.aretrieve(own_bundle(self.bundle, query))
             ranking = self.read(asked, hits, limit)
