@@ -19,6 +19,7 @@ from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.evaluation.runs import read_run
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
+from phasegraph.priors import UnitPrior
 
 BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
 QUICK = "vector,graph,rrf,phasegraph,default"
@@ -299,6 +300,39 @@ def test_explanations_add_up(folder, capsys):
     assert 0 < state["confidence"] == state["confidence_evidence"]["value"] < 1
 
 
+def test_the_design_records_pipeline_can_be_saved_evaluated_and_explained(folder, tmp_path, capsys):
+    FusionPipeline.adr().save(tmp_path / "adr.json")
+    command = ["--pipeline", str(tmp_path / "adr.json"), "--json", "-"]
+    assert main(["evaluate", str(folder), "--systems", "adr", *command]) == 0
+    table = json.loads(capsys.readouterr().out)["systems"]
+    fields = ("Recall@5", "LastHop@5", "Recall@10")
+    assert [table["tuned"][one] for one in fields] == [table["adr"][one] for one in fields]
+    assert main(["explain", str(folder), "q0", *command]) == 0
+    captured = capsys.readouterr()
+    state = json.loads(captured.out)
+    assert {one["source"] for one in state["passages"][0]["sources"]} == {"exact_match", "graph", "lexical", "vector"}
+    assert {one["prior"] for one in state["priors"]} == {"exact_match", "unit"}
+    assert all(one["prior"] == 1.0 and one["bonus"] == 0.0 for one in state["passages"])
+    assert "prior unit: 0 candidates hold the field 'importance'" in captured.err
+
+
+def test_explain_shows_what_priors_multiply_by_and_takes_a_saved_graph(folder, tmp_path, capsys):
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [{**row, "importance": 0.0} for row in rows]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    FusionPipeline(priors=(UnitPrior("importance"),)).save(tmp_path / "p.json")
+    assert main(["index", str(folder / "corpus.jsonl"), "--out", str(tmp_path / "g")]) == 0
+    command = ["explain", str(folder), "q0", "--pipeline", str(tmp_path / "p.json")]
+    capsys.readouterr()
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "bonus +0.000, priors multiply by 0.700" in printed
+    assert main([*command, "--graph", str(tmp_path / "g")]) == 0
+    again = capsys.readouterr().out
+    assert "priors multiply by 0.700" in again
+    assert next(line for line in again.splitlines() if line.strip().startswith("1. ")) in printed
+
+
 def test_an_empty_explanation_says_why(folder, tmp_path, capsys):
     strict = FusionPipeline(weights={"vector": 1.0}, accept=AcceptancePolicy(thresholds={"vector": 2.0}))
     strict.save(tmp_path / "strict.json")
@@ -341,9 +375,11 @@ def test_fuse_knows_every_rule_by_name_and_takes_weights(tmp_path, capsys):
         found[name] = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
     assert all(set(one) == {"a", "b", "c"} for one in found.values())
     assert found["rrf"]["b"] == 1 / 62 + 1 / 61
-    assert "1 queries come with a warning, the first: prior 'exact_match' found no field 'text'" in (
-        capsys.readouterr().out
-    )
+    assert "exact_match, unit: left out, since runs hold neither texts nor fields" in capsys.readouterr().out
+    (tmp_path / "exact_match.run").write_text("q1 Q0 a 1 2.0 x\n", encoding="utf-8")
+    mine = [*runs, str(tmp_path / "exact_match.run"), "--out", str(tmp_path / "x.fused"), "--rule", "adr"]
+    assert main(["fuse", *mine]) == 1
+    assert "a source must not be named 'exact_match': ExactMatchBonus is" in capsys.readouterr().err
     out = tmp_path / "weighed.run"
     assert main(["fuse", *runs, "--out", str(out), "--rule", "rrf", "--weights", "vector=1, graph=0.1"]) == 0
     assert read_run(out).found() == {"q1": ("b", "a", "c")}

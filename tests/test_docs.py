@@ -111,3 +111,10 @@ def test_the_make_targets_that_are_named_exist() -> None:
 @pytest.mark.parametrize("page", LINKED, ids=named)
 def test_nothing_is_left_to_fill_in(page: Path) -> None:
     assert "<!--" not in page.read_text(encoding="utf-8")
+
+
+def test_the_rows_of_the_table_are_all_in_the_guide():
+    from phasegraph.cli.evaluate import ADDED_BY, KNOWN
+
+    page = (ROOT / "docs/guide/measuring.md").read_text(encoding="utf-8").partition("## Rows")[2]
+    assert [name for name in [*KNOWN, *ADDED_BY] if f"`{name}`" not in page] == []

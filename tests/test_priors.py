@@ -198,6 +198,7 @@ class Native:
         "2020-06-01", "20200601", "2020-06", "2020-06-01T02:00:00+02:00", "2020-06-01T00:00:00Z",
         "Mon, 01 Jun 2020 00:00:00 GMT", date(2020, 6, 1), datetime(2020, 6, 1), datetime(2020, 6, 1, tzinfo=UTC),
         np.datetime64("2020-06-01"), 1590969600, 1590969600.0, 1590969600000, "1590969600", Native(),
+        20200601, 20200601.0, np.int64(20200601), 1590969600000000, 1590969600000000000, "1590969600000",
     ],
 )  # fmt: skip
 def test_a_time_is_read_in_any_usual_form(value: object) -> None:
@@ -208,6 +209,10 @@ def test_a_year_is_a_year_unless_now_is_as_early() -> None:
     january = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
     assert as_seconds(2020, now=1.8e9) == as_seconds("2020", now=1.8e9) == january
     assert as_seconds(2020, now=7200.0) == 2020.0
+    assert as_seconds(np.int64(2020), now=1.8e9) == january
+    assert as_seconds(20200101, now=1.8e9) == january
+    assert as_seconds(20200101, now=9e7) == 20200101.0
+    assert as_seconds(20201301, now=1.8e9) == 20201301.0  # no day
 
 
 @pytest.mark.parametrize("value", ["yesterday", True, None, [1], float("inf"), "", "2020-13-01"])
@@ -340,3 +345,37 @@ def test_values_outside_their_range_are_refused(change: dict, message: str) -> N
     options = {name: value for name, value in values.items() if name in ("weights", "hbar", "decay_per_hour")}
     with pytest.raises(InvalidInputError, match=message):
         superposition(values["cosine"], values["age_seconds"], values["authority"], **options)
+
+
+@pytest.mark.parametrize("rule", ["z-score-sum", "comb_sum", "comb_mnz", "rrf", "borda"])
+@pytest.mark.parametrize("held", [1, 2])
+def test_an_exact_match_raises_its_passage_under_the_textbooks_rules(rule: str, held: int) -> None:
+    texts = {name: f"passage {row}" for row, name in enumerate("abcdefghij")}
+    for name in "ij"[-held:]:
+        texts[name] += " about Xanadu"
+    context = Context(query='Where is "Xanadu"?', attributes={name: {"text": text} for name, text in texts.items()})
+    pipeline = FusionPipeline.named(rule)
+    ranking = Ranking("v", list(texts), [1.0 - row**2 / 100 for row in range(10)])
+    plain, with_bonus = (replace(pipeline, priors=priors, k=10) for priors in ((), (ExactMatchBonus(),)))
+    before, after = plain.decide([ranking], context), with_bonus.decide([ranking], context)
+    assert after.ids.index("j") < before.ids.index("j")
+    again = with_bonus.decide(after.candidates.rankings, context)
+    assert again.fused.tolist() == after.fused.tolist()
+
+
+@pytest.mark.parametrize(
+    ("query", "text", "held"),
+    [
+        ("東京タワーの高さは？", "東京タワーは高さ333メートルの電波塔である。", True),
+        ("東京タワーの高さは？", "大阪城は豊臣秀吉が築いた。", False),
+        ('"東京タワー"はどこ', "港区にある東京タワーは赤い。", True),
+        ("北京大学在哪里？", "清华大学和北京大学都在海淀区。", True),
+        ("北京大学在哪里？", "上海是一座城市。", False),
+        ("GPT-4 の価格", "GPT-4 は高い。", True),
+    ],
+)
+def test_chinese_and_japanese_are_matched_by_characters(query: str, text: str, held: bool) -> None:
+    others = {name: {"text": "何も知らない。"} for name in "bcdefghijk"}
+    counts = ExactMatchBonus()(["a", *others], Context(query=query, attributes={"a": {"text": text}, **others}))
+    assert (counts[0] > 0) == held
+    assert not counts[1:].any()

@@ -23,8 +23,12 @@ survives ``pickle`` with its type, message and causes, so that one raised in a w
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping
 from copy import deepcopy
+
+_logger = logging.getLogger("phasegraph")
 
 
 class PhasegraphError(Exception):
@@ -51,7 +55,8 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
     """Every source failed; the message gives each one's reason.
 
     An error of this library is quoted. Of any other only the class is named, because its text may hold an address, a
-    password or the query; it is in `causes`, the first one being the ``__cause__``.
+    password or the query; it is in `causes`. The first is the ``__cause__``, the text of the others is in notes, so
+    that a traceback shows each.
 
     Parameters
     ----------
@@ -61,14 +66,22 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
     def __init__(self, causes: Mapping[str, BaseException]) -> None:
         self.causes = dict(causes)
-        self.__cause__ = next(iter(self.causes.values()), None)
         super().__init__(
             "all sources failed. " + "; ".join(f"{name}: {_reason(name, one)}" for name, one in causes.items())
         )
+        blame(self, causes)
 
     def __reduce__(self) -> tuple[object, ...]:
         portable = {name: _portable(error) for name, error in self.causes.items()}
         return _rebuilt, (type(self), str(self), portable)
+
+
+def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
+    """Make the first of the causes the error's ``__cause__``, and give it a note with class and text of each other."""
+    first, *others = causes.items()
+    error.__cause__ = first[1]
+    for name, cause in others:
+        error.add_note(f"{name}: {type(cause).__name__}: {cause}")
 
 
 def _reason(name: str, error: BaseException) -> str:
@@ -109,3 +122,23 @@ class MissingDependencyError(PhasegraphError, ImportError):
 
 class PhasegraphWarning(UserWarning):
     """Something was handled, and the caller should know."""
+
+
+def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) -> None:
+    """Log a warning on the logger ``phasegraph``, and warn by :class:`PhasegraphWarning`.
+
+    Parameters
+    ----------
+    text : str
+    cause : BaseException, optional
+        What is behind it: the ``__cause__`` of the warning, logged with its traceback at the level DEBUG only, because
+        its text may hold an address, a password or the query.
+    stacklevel : int, default 1
+        Whose line the warning names: 1 that of the caller of this function, 2 that of its caller, and so on.
+    """
+    _logger.warning("%s", text)
+    if cause is not None:
+        _logger.debug("%s", text, exc_info=cause)
+    warning = PhasegraphWarning(text)
+    warning.__cause__ = cause
+    warnings.warn(warning, stacklevel=stacklevel + 1)

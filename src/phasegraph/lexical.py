@@ -20,10 +20,10 @@ from phasegraph.ranking import Ranking, by_fields
 
 K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
-_CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(r"\w\w+")
-_WORDS_OR_RUNS = re.compile(rf"[{_CJK}]+|[^\W{_CJK}]{{2,}}")
-_RUN = re.compile(rf"[{_CJK}]")
+_WORDS_OR_RUNS = re.compile(rf"[{CJK}]+|[^\W{CJK}]{{2,}}")
+_RUN = re.compile(rf"[{CJK}]")
 _ENGLISH = """
 a an and are as at be but by for if in into is it no not of on or such that the their then there these they this to was
 will with

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -27,7 +26,7 @@ from phasegraph.errors import (
     InvalidInputError,
     InvalidTypeError,
     PhasegraphError,
-    PhasegraphWarning,
+    warn,
 )
 from phasegraph.fusion import FUSION_RULES, FusionRule
 from phasegraph.fusion.weighting import WEIGHTINGS
@@ -244,15 +243,14 @@ def drifts(reports: Sequence[SourceReport]) -> tuple[str, ...]:
     )
 
 
-def without_rescorer(pipeline: FusionPipeline) -> FusionPipeline:
+def without_rescorer(pipeline: FusionPipeline, *, strict: bool = False) -> FusionPipeline:
     """The pipeline that is calibrated anew: its re-scorer was fitted on other calibrated values, and is left out."""
     if pipeline.rescorer is None:
         return pipeline
-    warnings.warn(
-        "the pipeline's re-scorer was fitted on the calibration it had and is left out: tune again after calibrating",
-        PhasegraphWarning,
-        stacklevel=3,
-    )
+    said = "the pipeline's re-scorer was fitted on the calibration it had and is left out: tune again after calibrating"
+    if strict:
+        raise DegradedError(f"strict=True accepts no pipeline without its re-scorer; {said}")
+    warn(said, stacklevel=3)
     return replace(pipeline, rescorer=None)
 
 
@@ -507,10 +505,7 @@ class Shortlist:
             agreement=agreed,
             degraded=self.degraded,
             reason=self._reason(),
-            warnings=disagreements(agreed, self.pipeline.min_agreement)
-            + drifts(self.reports)
-            + left_out(self.pipeline.rescorer, self.candidates)
-            + warned,
+            warnings=disagreements(agreed, self.pipeline.min_agreement) + drifts(self.reports) + warned,
             extras=extras,
             confidence_evidence=self.confidence,
         )
@@ -545,6 +540,7 @@ class Shortlist:
             extras["selection"] = found
             rows = rows[found.rows]
             warned += failed
+        warned += left_out(self.pipeline.rescorer, self.candidates)
         if self.pipeline.strict and warned:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
         if self.weighed.superposition is not None:
@@ -561,16 +557,18 @@ class Shortlist:
                 "selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
                 "callable); got none"
             )
+        own = replace(policy, distinct=True) if policy.method == "log_det" and policy.distinct is None else policy
         try:
             embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
-            found = policy.select(relevance, embeddings, self.pipeline.k, costs=costs)
+            found = own.select(relevance, embeddings, self.pipeline.k, costs=costs)
             return replace(found, relevance=kind), ()
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
             why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
             failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
-            return replace(policy, method="top").select(relevance, None, self.pipeline.k, costs=costs), (failed,)
+            plain = SelectionPolicy("top", budget=policy.budget)
+            return plain.select(relevance, None, self.pipeline.k, costs=costs), (failed,)
 
     def _relevance(self, policy: SelectionPolicy) -> tuple[FloatArray, str]:
         """What a selection takes for relevance, and what that is: the document's rule is not scaled."""
@@ -688,7 +686,7 @@ class FusionPipeline(KnownFields):
     accept : AcceptancePolicy or Confidence, optional
         Thresholds per source, over calibrated values, for the published score and the confidence; what is not accepted
         is not returned. Default: everything is accepted.
-    selection : SelectionPolicy, optional
+    selection : SelectionPolicy or the name of its method, optional
         Which k of the 50 best accepted go together; default the k best.
     rescorer : Rescorer, optional
         Learned corrections, added to the fused value as a bonus where exactly its sources answered; made by
@@ -764,6 +762,8 @@ class FusionPipeline(KnownFields):
             )
         if isinstance(self.accept, Confidence):
             put(self, "accept", AcceptancePolicy(confidence=self.accept))
+        if isinstance(self.selection, str):
+            put(self, "selection", SelectionPolicy(self.selection))
         if not isinstance(self.confidence, ConfidenceModel):
             raise InvalidTypeError(f"confidence must be a ConfidenceModel; got {self.confidence!r:.80}")
         for name, kind in _PARTS.items():
@@ -1037,6 +1037,8 @@ class FusionPipeline(KnownFields):
                     fused = [*fused, made]
                     scaled, _ = calibrate_all(fused, self.calibrators, self.calibrator)
         candidates = pool(fused)
+        if self._exact_match is not None and EXACT_MATCH in scaled:
+            scaled[EXACT_MATCH] = self._scaled_exact_match(candidates, scaled[EXACT_MATCH])
         found = list(map(scaled.__getitem__, candidates.sources))
         settled = _settle_reports(rankings, reports, scaled, failed)
         if self.strict:
@@ -1070,7 +1072,9 @@ class FusionPipeline(KnownFields):
         else:
             own = without_exact_match(candidates)
             kept = [column for column, name in enumerate(candidates.sources) if name in own.sources]
-            outcome = self.accept.decide(own, values[:, kept], publish(final), own.sources, confidence.value)
+            outcome = self.accept.decide(
+                own, values[:, kept], publish(final), own.sources, confidence.value, fused=candidates.sources
+            )
             settled = _noted(settled, {one.source: self.accept.note_on(one) for one in own.rankings})
             allowed = np.flatnonzero(outcome.accepted)
             rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
@@ -1089,7 +1093,11 @@ class FusionPipeline(KnownFields):
         for ranking in rankings:
             if not isinstance(ranking, Ranking):
                 raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
-            if exact is not None and ranking.source == EXACT_MATCH:  # of a result that is replayed
+            if ranking.source == EXACT_MATCH:  # of a result that is replayed
+                if exact is None:
+                    raise InvalidInputError(
+                        f"a ranking named {EXACT_MATCH!r} is ExactMatchBonus's, which is no prior here"
+                    )
                 chosen += [ranking] if ranking.ids else []
                 continue
             if weights is not None and ranking.source not in weights:
@@ -1138,6 +1146,19 @@ class FusionPipeline(KnownFields):
             total += rule.terms(values[:, column], weight)
         return total, values
 
+    def _scaled_exact_match(self, candidates: Candidates, found: Calibrated) -> Calibrated:
+        """The terms of every candidate on the scale of a list normalisation that says nothing of a constant list.
+
+        A candidate that is not returned holds no term, which is known, and so it is part of the list.
+        """
+        (ranking,) = [one for one in candidates.rankings if one.source == EXACT_MATCH]
+        calibrator, others = self.calibrator_of(ranking), len(candidates) - len(ranking)
+        if not isinstance(calibrator, ListCalibrator) or calibrator.bounded or not others:
+            return found
+        counts = np.concatenate([ranking.scores, np.zeros(others)])
+        whole = calibrator(Ranking(EXACT_MATCH, [f"{row:09}" for row in range(len(counts))], counts))
+        return replace(found, values=whole.values[: len(ranking)], missing=float(whole.values[-1]))
+
     @property
     def _exact_match(self) -> ExactMatchBonus | None:
         """The prior that is one more source, if there is one and it counts."""
@@ -1174,10 +1195,9 @@ class FusionPipeline(KnownFields):
         top = float(np.abs(fused).max())
         size = self.consensus_bonus * top if self.consensus_bounded else self.consensus_bonus
         if size > top:
-            warnings.warn(
+            warn(
                 f"consensus_bonus {size:g} exceeds the largest fused value {top:g}: every candidate that two "
                 "sources returned comes before every other",
-                PhasegraphWarning,
                 stacklevel=6,
             )
         return np.where(own.returned >= 2, size, 0.0)
@@ -1371,10 +1391,9 @@ def fit_min_agreement(
     known = {pair: seen[pair] for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
     for first, second in known:
         if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
-            warnings.warn(
+            warn(
                 f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
                 "may be broken, or of another collection",
-                PhasegraphWarning,
                 stacklevel=4,
             )
     return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
@@ -1451,5 +1470,5 @@ def fit_confidence(
         return fit_probability(model, good, poor)
     except InsufficientDataError as error:
         if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # fewer have another purpose
-            warnings.warn(f"the confidence stays no probability: {error}", PhasegraphWarning, stacklevel=4)
+            warn(f"the confidence stays no probability: {error}", stacklevel=4)
         return model

@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from email.utils import parsedate_to_datetime
+from itertools import pairwise
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -21,7 +24,7 @@ from numpy.typing import ArrayLike
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph._validation import check_choice, check_flat, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.lexical import HitWords
+from phasegraph.lexical import CJK, HitWords
 from phasegraph.ranking import Ranking
 
 TEXT = "text"
@@ -188,7 +191,8 @@ class _Stored:
 
 EXACT_MATCH = "exact_match"
 _QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|(?<!\w)\'([^\']+)\'(?!\w)')
-_WORD = re.compile(r"\w+(?:[-./_+#]+\w+)*[+#]*")
+_WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+(?:[-./_+#]+[^\W{CJK}]+)*[+#]*")
+_RUN = re.compile(rf"[{CJK}]{{2,}}")
 # Words of questions: rare in passages, and no terms.
 _ASKING = frozenset(
     _WORD.findall(
@@ -217,9 +221,11 @@ class ExactMatchBonus(_Stored):
     Notes
     -----
     Terms are what stands in quotation marks, the query as a whole, and its rare words of three letters or more (or
-    with a digit), words of questions such as "which" left out. Terms are compared word by word, letter case apart. A
-    candidate ranks by how many terms it holds; one that holds none is not returned. It adds no candidate. Ties share
-    their mean rank, as in every source: under reciprocal rank a single exact hit gets ``weight / (rank_constant + 1)``.
+    with a digit), words of questions such as "which" left out; of Chinese and Japanese, which part no words, its rare
+    pairs of characters. Terms are compared word by word (character by character), letter case apart. A candidate ranks
+    by how many terms it holds; one that holds none is not returned. It adds no candidate. Ties share their mean rank,
+    as in every source: under reciprocal rank a single exact hit gets ``weight / (rank_constant + 1)``. Under a z-score
+    or raw values a candidate that is not returned counts with its 0 terms.
 
     An attribute ``exact`` of the context, true or false, decides for its candidate instead. In the reports and the
     evidence the source is named ``exact_match``; thresholds, agreement and the consensus bonus leave it out.
@@ -270,14 +276,16 @@ class ExactMatchBonus(_Stored):
     def _terms(self, query: str, texts: Sequence[str]) -> list[str]:
         """Quoted phrases, the whole query and its rare words, each padded with blanks."""
         quoted = [_padded(next(filter(None, groups))) for groups in _QUOTED.findall(query)]
+        rest = _QUOTED.sub(" ", query)
         most = max(1, int(self.rare_share * sum(map(bool, texts))))
-        words = [word for word in _padded(_QUOTED.sub(" ", query)).split() if _may_be_rare(word)]
-        rare = [f" {word} " for word in words if 1 <= sum(f" {word} " in text for text in texts) <= most]
+        words = [f" {word} " for word in _padded(rest).split() if _may_be_rare(word)]
+        words += [f" {one} {other} " for run in _RUN.findall(rest) for one, other in pairwise(run)]
+        rare = [word for word in words if 1 <= sum(word in text for text in texts) <= most]
         return list(dict.fromkeys(filter(None, [*quoted, _padded(query), *rare])))
 
 
 def _padded(text: str) -> str:
-    """The words of a text with one blank before, between and after them; empty without words."""
+    """The words of a text, and its Chinese and Japanese characters, with one blank around each; empty without any."""
     words = _WORD.findall(text.casefold())
     return f" {' '.join(words)} " if words else ""
 
@@ -386,9 +394,11 @@ def as_seconds(value: object, /, *, now: float) -> float:
     Parameters
     ----------
     value : object
-        Seconds; milliseconds (a number above 10^11); a ``datetime``, ``date`` or what has a ``to_native`` (the Neo4j
-        driver's times); ISO 8601 or RFC 2822 text; a year, or a year and a month, as text. A whole number from 1000
-        to 9999 is a year too, unless `now` itself is that early. What states no zone is in UTC.
+        A number, a ``datetime``, ``date`` or what has a ``to_native`` (the Neo4j driver's times); ISO 8601 or RFC 2822
+        text; a year, or a year and a month, as text. A number counts seconds up to 10^11, milliseconds up to 10^14,
+        microseconds up to 10^17, nanoseconds above; but a whole number from 1000 to 9999 is a year, and one of eight
+        digits that reads as a day, such as 20240131, is that day, unless `now` itself is that early. What states no
+        zone is in UTC.
     now : float
         Seconds since the epoch.
 
@@ -407,6 +417,8 @@ def as_seconds(value: object, /, *, now: float) -> float:
     [86400.0, 86400.0, 86400.0]
     >>> as_seconds(2001, now=1.8e9) == as_seconds("2001-01-01", now=1.8e9) == as_seconds(978307200000, now=1.8e9)
     True
+    >>> as_seconds(20010101, now=1.8e9) == as_seconds(978307200, now=1.8e9) == as_seconds(978307200000000, now=1.8e9)
+    True
     """
     native = getattr(value, "to_native", None)
     value = native() if callable(native) else value
@@ -414,8 +426,8 @@ def as_seconds(value: object, /, *, now: float) -> float:
         value = value.astype("datetime64[us]").item()
     if isinstance(value, str):
         value = _from_text(value.strip())
-    if isinstance(value, int) and _YEARS[0] <= value <= _YEARS[1] < now:
-        value = date(value, 1, 1)
+    if isinstance(value, Integral | float) and not isinstance(value, bool) and value == (whole := _whole(value)):
+        value = _day(whole, now) or value
     if isinstance(value, datetime):
         return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
     if isinstance(value, date):
@@ -423,10 +435,29 @@ def as_seconds(value: object, /, *, now: float) -> float:
     if isinstance(value, str):
         raise InvalidTypeError(f"a time must be a date, a text that holds one, or seconds; got {value!r}")
     seconds = check_number("a time", value, minimum=None)
-    return seconds / 1000.0 if seconds > _MILLISECONDS else seconds
+    for _ in range(3):
+        if abs(seconds) > _LONGEST:
+            seconds /= 1000.0
+    return seconds
 
 
-_YEARS, _MILLISECONDS = (1000, 9999), 1e11
+_YEARS, _DAYS, _LONGEST = (1000, 9999), (1000_01_01, 9999_12_31), 1e11
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if math.isfinite(value) else None
+
+
+def _day(number: int | None, now: float) -> date | None:
+    """The day that a whole number writes, as year or as year, month and day; None where it counts seconds."""
+    if number is None:
+        return None
+    if _YEARS[0] <= number <= _YEARS[1] < now:
+        return date(number, 1, 1)
+    if _DAYS[0] <= number <= _DAYS[1] < now:
+        with suppress(ValueError):
+            return date(number // 10000, number // 100 % 100, number % 100)
+    return None
 
 
 def _from_text(text: str) -> object:

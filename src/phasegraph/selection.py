@@ -365,10 +365,10 @@ class SelectionPolicy:
         In [0, 1]; for ``mmr``, 1 is ``top``.
     budget : float, optional
         Highest sum of costs (tokens, say), > 0; then :meth:`select` needs `costs`.
-    distinct : bool, default False
+    distinct : bool, optional
         For ``log_det``: exact copies (cosine 1) count once, so that a copy of what is chosen comes after everything
-        else; the function stays monotone and submodular. A retriever's ``selection="log_det"`` sets it. With `mu` 0 it
-        does nothing.
+        else; the function stays monotone and submodular. With `mu` 0 it does nothing. Default: so in a pipeline, and
+        the plain function in :meth:`select` by itself.
     max_entropy : float, optional
         >= 0, in nats, for ``legacy_entropy``: it stops before the passage that would take the set's entropy above it.
         The document states 2.0 and no use of it; that is eight passages of nearly equal relevance.
@@ -401,7 +401,7 @@ class SelectionPolicy:
     balance: float = 0.7
     budget: float | None = None
     max_entropy: float | None = None
-    distinct: bool = False
+    distinct: bool | None = None
 
     def __post_init__(self) -> None:
         check_choice("SelectionPolicy.method", self.method, METHODS)
@@ -410,7 +410,9 @@ class SelectionPolicy:
         check_range("SelectionPolicy.balance", self.balance, 0, 1)
         if self.budget is not None:
             check_range("SelectionPolicy.budget", self.budget, ends="(]")
-        if check_flag("SelectionPolicy.distinct", self.distinct) and self.method != "log_det":
+        if self.distinct is not None:
+            check_flag("SelectionPolicy.distinct", self.distinct)
+        if self.distinct and self.method != "log_det":
             raise InvalidInputError(f"SelectionPolicy.distinct is for the method 'log_det'; got {self.method!r}")
         if self.max_entropy is not None:
             check_number("SelectionPolicy.max_entropy", self.max_entropy)
@@ -509,7 +511,7 @@ class SelectionPolicy:
 
     def _set_function(self, values: FloatArray, unit: FloatArray) -> _SetFunction:
         if self.method == "log_det":
-            return _LogDet(values, unit, mu=self.mu, theta=self.theta, distinct=self.distinct)
+            return _LogDet(values, unit, mu=self.mu, theta=self.theta, distinct=bool(self.distinct))
         return _VonNeumannPenalty(values, unit, penalty=self.penalty)
 
     def _costs(self, costs: FloatArray | None, count: int) -> FloatArray | None:

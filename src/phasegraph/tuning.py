@@ -8,7 +8,6 @@ them where asked to.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -19,7 +18,7 @@ from phasegraph._typing import FloatArray, IntArray
 from phasegraph.acceptance import check_orientations
 from phasegraph.calibration import ListCalibrator
 from phasegraph.confidence import ConfidenceModel
-from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, PhasegraphWarning
+from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, warn
 from phasegraph.evaluation.abstention import abstain_auc, calibration_errors
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure, score_run
@@ -80,7 +79,7 @@ def calibrated_pipeline(
                 f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries that found something; "
                 f"got {answered}"
             )
-    base = FusionPipeline() if pipeline is None else without_rescorer(pipeline)
+    base = FusionPipeline() if pipeline is None else without_rescorer(pipeline, strict=pipeline.strict)
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
     answers = list(zip(*(rankings[name] for name in sorted(rankings)), strict=False))
     calibrators = {**base.calibrators, **fitted}
@@ -614,10 +613,9 @@ def tune(
     tuning, confirming = whole.rows(sorted(scored - held)), whole.rows(sorted(scored & held))
     shared = sorted(set(tuning.groups) & set(confirming.groups))
     if shared:
-        warnings.warn(
+        warn(
             f"{len(shared)} groups stand in both parts ({', '.join(shared[:3])}{', …' * (len(shared) > 3)}): what is "
             "confirmed there may be a gain on passages known from tuning",
-            PhasegraphWarning,
             stacklevel=2,
         )
     for name, part in (("tuning", tuning), ("confirmation", confirming)):

@@ -276,6 +276,19 @@ def test_the_share_of_a_span_is_an_option_of_folders_with_spans(collections, cap
     assert "no passage holds any of the spans of any query" in recalls[2]
 
 
+def test_a_protocol_reads_spans_by_three_tenths_unless_told_otherwise(collections, capsys):
+    rows = [{**row, "doc_id": "d", "char_start": 10 * i, "char_end": 10 * i + 10} for i, row in enumerate(corpus())]
+    write_jsonl(collections / "corpus.jsonl", rows)
+    gold = [{"document_id": "d", "char_start": 6, "char_end": 16, "grade": 2}]
+    change(collections, lambda place, row: (row.pop("hops"), row.update(gold_spans=gold)))
+    command = ["evaluate", str(collections), "--systems", "vector", "--protocol", "hetdocqa", "--json", "-"]
+    found = []
+    for more in ([], ["--span-overlap", "0.3"], ["--span-overlap", "0.5"]):
+        assert main([*command, *more]) == 0
+        found.append(json.loads(capsys.readouterr().out)["systems"]["vector"]["nDCG@10"])
+    assert found[0] == found[1] != found[2]
+
+
 def corpus():
     return [{"id": name, "title": title, "text": text} for name, title, text in PASSAGES]
 

@@ -125,7 +125,13 @@ def test_the_walk_reaches_what_the_vectors_did_not_and_says_how() -> None:
 def test_without_a_ranking_nothing_is_found_and_the_reason_is_given() -> None:
     ranking = ChunkGraphSource(build_chunk_graph(CODE)).search("read_file?", 10, {"vector": None})
     assert ranking.ids == ()
-    assert "no ranking was handed over" in ranking.reason
+    said = "no ranking was handed over: the walk starts from the hits of 'vector'; by itself it needs "
+    assert ranking.reason == f"{said}an embedder"
+    blind = ChunkGraphSource(build_chunk_graph(CODE), embedder=lambda query: [1.0, 0.0, 0.0]).search("q?", 10, {})
+    assert blind.reason == f"{said}graph.embeddings beside its embedder"
+    other = {"vector": Ranking("vector", ["elsewhere"], [0.9])}
+    found = ChunkGraphSource(build_chunk_graph(CODE)).search("q?", 10, other)
+    assert found.reason == "the ranking that was handed over holds no chunk of the graph"
 
 
 def test_a_corpus_without_a_single_edge_still_ranks_its_seeds() -> None:

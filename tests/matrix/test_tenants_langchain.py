@@ -76,10 +76,11 @@ async def test_calibrating_looks_at_nothing_else_either(store, data):
         return [(one, float(row)) for row, one in enumerate(data.documents())]
 
     ours = PhaseGraphRetriever(vector=store, retrievers={"other": listener}, filter={"tenant": "red"}, timeout=None)
-    await ours.calibrate(data.questions, progress=False).acalibrate(data.questions, progress=False)
-    assert seen == [{"tenant": "red"}] * (2 * len(data.questions))
+    asked = [*data.questions, *(row["text"] for row in data.rows[:20])]
+    await ours.calibrate(asked, progress=False).acalibrate(asked, progress=False)
+    assert seen == [{"tenant": "red"}] * (2 * len(asked))
     apart = PhaseGraphRetriever(retrievers={"other": listener}, filter={"tenant": "blue"})
-    apart.calibrate(data.questions, progress=False)
+    apart.calibrate(asked, progress=False)
     assert ours.fitted_pipeline.calibrators["other"] != apart.fitted_pipeline.calibrators["other"]
 
 

@@ -19,7 +19,7 @@ from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource
 from phasegraph.sources import Gatherer, SourceSettings
 
-pytestmark = pytest.mark.filterwarnings("ignore:source 'graph' failed .* times in a row")
+pytestmark = pytest.mark.filterwarnings("ignore:source .graph. (failed .* times in a row|was busy)")
 DEADLINE, LATE = 0.2, 0.05
 # Of each fault; all of them at the same time, except the flood, whose rows keep a processor busy by themselves.
 CALLS = int(os.environ.get("PHASEGRAPH_FAULT_CALLS", "20"))

@@ -181,7 +181,28 @@ def test_both_stages_survive_the_state_and_wrong_ones_are_refused() -> None:
     with pytest.raises(InvalidTypeError, match="accept"):
         FusionPipeline(accept={"vector": 0.3})  # type: ignore[arg-type]
     with pytest.raises(InvalidTypeError, match="selection"):
-        FusionPipeline(selection="mmr")  # type: ignore[arg-type]
+        FusionPipeline(selection=3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="method"):
+        FusionPipeline(selection="best")  # type: ignore[arg-type]
+
+
+def test_a_selection_is_named_or_given_and_both_hold_copies_back() -> None:
+    vectors = {name: [1.0, 0.0] for name in ("a", "b", "c")} | {"d": [0.6, 0.8], "e": [0.0, 1.0]}
+    ranking = Ranking("v", list("abcde"), [0.9, 0.89, 0.88, 0.5, 0.4])
+    found = [
+        FusionPipeline(k=3, selection=selection).decide([ranking], Context(embeddings=vectors)).ids  # type: ignore[arg-type]
+        for selection in ("log_det", SelectionPolicy("log_det"), SelectionPolicy(), SelectionPolicy(distinct=True))
+    ]
+    assert found == [("a", "d", "e")] * 4
+    assert FusionPipeline(selection="mmr").selection == SelectionPolicy("mmr")  # type: ignore[arg-type]
+
+
+def test_a_selection_that_fails_leaves_the_fused_order_whatever_its_options() -> None:
+    ranking = Ranking("v", list("abc"), [3.0, 2.0, 1.0])
+    for policy in (SelectionPolicy(distinct=True), SelectionPolicy("mmr")):
+        result = FusionPipeline(k=2, selection=policy).decide([ranking], Context(embeddings=lambda ids: 1 / 0))
+        assert result.ids == ("a", "b")
+        assert "failed" in result.warnings[-1]
 
 
 def test_the_explanation_of_a_selected_set_still_adds_up() -> None:

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from phasegraph import (
+    Background,
     Context,
+    DegradedError,
     ExactMatchBonus,
     FusionPipeline,
     InvalidInputError,
@@ -18,6 +20,7 @@ from phasegraph import (
     RecencyPrior,
     UnitPrior,
 )
+from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.calibration import ListCalibrator
 from phasegraph.evaluation.datasets import Dataset, Judgement, Passage, Query
 from phasegraph.evaluation.experiment import pipeline_system
@@ -59,6 +62,8 @@ def test_calibrating_leaves_a_re_scorer_out_and_says_so() -> None:
     with pytest.warns(PhasegraphWarning, match="re-scorer was fitted on the calibration it had"):
         found = calibrated_pipeline(rankings, pipeline=FusionPipeline(rescorer=Rescorer.from_dict(TREE)))
     assert found.rescorer is None
+    with pytest.raises(DegradedError, match="re-scorer"):
+        calibrated_pipeline(rankings, pipeline=FusionPipeline(rescorer=Rescorer.from_dict(TREE), strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         calibrated_pipeline(rankings, pipeline=FusionPipeline())
@@ -77,3 +82,30 @@ def test_priors_of_an_evaluated_pipeline_read_the_fields_of_the_corpus() -> None
     for prior in (UnitPrior("importance", 1.0), RecencyPrior(half_life=1e7)):
         system = pipeline_system("with a prior", replace(plain, priors=(prior,)), ["vector"])
         assert system.answer(data, batch, 2) == [("b", "a")]
+
+
+def test_strict_raises_where_a_re_scorer_is_left_out_of_an_answer() -> None:
+    tree = Rescorer.from_dict(TREE)
+    given = [Ranking("elsewhere", ["x", "y"], [0.9, 0.3], background=Background(0.0, 1.0, "identity"))]
+    pipeline = FusionPipeline(rescorer=tree)
+    assert "re-scorer is left out of this answer" in pipeline.decide(given).warnings[-1]
+    with pytest.raises(DegradedError, match="re-scorer is left out of this answer"):
+        replace(pipeline, strict=True).decide(given)
+
+
+def test_the_certificate_of_a_final_threshold_knows_that_exact_matches_joined() -> None:
+    promised = Threshold(0.1, promise="At most a fifth is wrong.", sources=("lexical", "vector"))
+    texts = {"p": {"text": "zebra"}, "q": {"text": "horse"}}
+    given = [Ranking("vector", ["p", "q"], [0.9, 0.3]), Ranking("lexical", ["q", "p"], [9.0, 2.0])]
+    pipeline = FusionPipeline(accept=AcceptancePolicy(final=promised), priors=(ExactMatchBonus(),))
+    (joined,), (apart,) = (
+        pipeline.decide(given, Context(query, attributes=texts)).extras["acceptance"].certificates  # type: ignore[attr-defined]
+        for query in ("zebra", "unicorn")
+    )
+    assert (joined.valid, joined.reason) == (False, "fitted without exact_match, which answered")
+    assert (apart.valid, apart.reason) == (True, "")
+
+
+def test_a_ranking_named_as_the_exact_matches_is_refused_where_there_are_none() -> None:
+    with pytest.raises(InvalidInputError, match="a ranking named 'exact_match' is ExactMatchBonus's"):
+        FusionPipeline().decide([Ranking("exact_match", ["x"], [1.0])])

@@ -119,11 +119,24 @@ def test_calibrating_with_labels_refuses_a_source_read_the_wrong_way_round():
 
 
 def test_calibration_labels_must_belong_to_the_queries():
-    assert list(calibration_queries(["a", "b"], {"a": ["p"]}, False)) == ["a", "b"]
+    many = ["a", "b", *map(str, range(18))]
+    assert list(calibration_queries(many, {"a": ["p"]}, False)) == many
     with pytest.raises(InvalidInputError, match="'c' is not"):
         calibration_queries(["a", "b"], {"c": ["p"]}, False)
     with pytest.raises(InvalidTypeError, match="relevant"):
         calibration_queries(["a", "b"], {"a": "p"}, False)
+
+
+def test_too_few_different_questions_say_how_many_are_needed():
+    with pytest.raises(InsufficientDataError, match=r"at least 20 different questions .*got 3, and nothing was fitted"):
+        calibration_queries(["a", "b", "c"] * 10, None, False)
+    assert list(calibration_queries(map(str, range(20)), None, False)) == list(map(str, range(20)))
+
+
+def test_a_source_that_answered_too_few_queries_is_not_fitted():
+    with pytest.warns(PhasegraphWarning, match="'rare': at least 20 queries with hits are needed; got 4"):
+        fitted = fit_calibrators([*lists("v", queries=20), *lists("rare")], least=20)
+    assert list(fitted) == ["v"]
 
 
 def model(name):

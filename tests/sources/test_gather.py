@@ -10,8 +10,11 @@ import sys
 import threading
 import time
 
+import pytest
+
+from phasegraph.errors import PhasegraphWarning
 from phasegraph.ranking import Ranking
-from phasegraph.sources import Gatherer, SourceSettings
+from phasegraph.sources import CallableSource, Gatherer, SourceSettings
 
 
 def test_rankings_and_reports_come_in_name_order_whatever_finishes_first(ask, slow):
@@ -89,6 +92,56 @@ def test_beyond_the_limit_in_flight_a_source_is_busy_and_no_more_workers_are_stu
     while gatherer.health["held"].in_flight:
         assert time.monotonic() < end
     assert ask(gatherer, sources, "who?").reports[1].status == "ok"
+
+
+async def _at_once(gatherer, sources, count):
+    return await asyncio.gather(*(gatherer.agather(sources, str(one)) for one in range(count)))
+
+
+def test_beyond_the_limit_in_flight_searches_wait_their_turn_within_the_timeout(slow, native):
+    running, most, asked = [], [], []
+
+    def counted(query, limit):
+        running.append(query)
+        most.append(len(running))
+        asked.append(query)
+        time.sleep(0.01)
+        running.pop()
+        return [(query, 1.0)]
+
+    class Awaited:
+        async def asearch(self, query, limit, upstream):
+            running.append(query)
+            most.append(len(running))
+            await asyncio.sleep(0.01)
+            running.pop()
+            return Ranking("s", [query], [1.0])
+
+    for one in (CallableSource("s", counted), Awaited()):
+        most.clear()
+        found = asyncio.run(_at_once(Gatherer({"s": SourceSettings(max_in_flight=2)}), {"s": one}, 12))
+        assert [each.rankings[0].ids for each in found] == [(str(number),) for number in range(12)]
+        assert max(most) == 2
+    assert asked == sorted(asked, key=int)  # first come, first served
+
+
+@pytest.mark.filterwarnings("ignore:source .s. answers again")
+def test_a_search_that_waits_too_long_is_skipped_and_those_behind_it_are_asked(slow, healthy):
+    settings = {"s": SourceSettings(timeout=0.5, max_in_flight=1), "healthy": SourceSettings()}
+    gatherer, sources = Gatherer(settings), {"s": slow("s", 0.2), "healthy": healthy}
+    with pytest.warns(PhasegraphWarning, match="source 's' was busy"):
+        found = asyncio.run(_at_once(gatherer, sources, 8))
+    reports = [one.reports[1] for one in found]
+    assert {(one.status, one.reason) for one in reports} <= {
+        ("ok", ""), ("skipped", "busy"), ("timeout", "no answer in time")
+    }  # fmt: skip
+    assert reports[0].status == "ok"
+    assert reports[-1].reason == "busy"
+    end = time.monotonic() + 5
+    while gatherer.health["s"].in_flight:
+        assert time.monotonic() < end
+    assert not gatherer._states["s"]._waiting
+    assert gatherer.gather(sources, "who?").reports[1].status == "ok"
 
 
 def test_what_the_caller_knows_by_context_the_source_knows(ask, native, source):

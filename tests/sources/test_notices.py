@@ -1,4 +1,4 @@
-"""A source that dies, is left out or comes back is logged once per change, and warned about unless it comes back."""
+"""A source that dies, is left out, is too busy or comes back is logged and warned about once per change."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
 
 OPEN = r"source 's' failed 2 times in a row \(last: OSError\) and is left out; one search in 0\.05 s tries it again"
-FAILED = ("WARNING", "source 's' failed (OSError); the other sources answer without it")
-BACK = ("INFO", "source 's' answers again")
+FAILED = ("WARNING", "source 's' failed (OSError); answers go without it")
+BACK = ("WARNING", "source 's' answers again")
 UNUSABLE = ("WARNING", "source 's' returns hits without a usable score and id, and is left out. Check how its hits")
 GOOD, BAD, NONE = [("a", 1.0)], [("a", float("nan")), ("b", "high")], []
 
@@ -65,7 +65,7 @@ def test_a_failure_is_logged_once_and_so_is_the_next_answer(scripted, logged):
         assert [scripted(answer) for answer in (GOOD, OSError("password=hunter2"), GOOD, GOOD)] == [
             "ok", "error", "ok", "ok",
         ]  # fmt: skip
-    assert [str(one.message) for one in caught] == [FAILED[1]]
+    assert [str(one.message) for one in caught] == [FAILED[1], BACK[1]]
     assert logged() == [FAILED, BACK]
     with pytest.warns(PhasegraphWarning) as caught:
         scripted(OSError())
@@ -74,7 +74,7 @@ def test_a_failure_is_logged_once_and_so_is_the_next_answer(scripted, logged):
 
 
 def test_a_source_that_never_answered_is_named_at_its_first_failure(scripted, logged):
-    with pytest.warns(PhasegraphWarning, match=r"source 's' failed \(OSError\); the other sources answer without it"):
+    with pytest.warns(PhasegraphWarning, match=r"source 's' failed \(OSError\); answers go without it"):
         scripted(OSError())
     assert logged() == [FAILED]
 
@@ -97,7 +97,7 @@ def test_an_opening_breaker_warns_and_logs_once_and_its_closing_logs(scripted, l
 def test_a_missed_deadline_is_a_failure_like_any_other(ask, held, source, logged):
     gatherer = Gatherer({"held": SourceSettings(timeout=0.02), "t": SourceSettings()})
     ask(gatherer, {"held": held, "t": source("t")}, "who?")
-    text = "source 'held' failed (no answer in time); the other sources answer without it"
+    text = "source 'held' failed (no answer in time); answers go without it"
     assert logged() == [("WARNING", text)]
 
 
@@ -135,13 +135,13 @@ def test_the_warning_names_the_callers_line(scripted, source):
 def test_where_warnings_are_errors_the_call_that_tells_raises_and_the_next_answers(scripted, logged, until):
     with warnings.catch_warnings():
         warnings.simplefilter("error", PhasegraphWarning)
-        with pytest.raises(PhasegraphWarning, match="the other sources answer"):
+        with pytest.raises(PhasegraphWarning, match="answers go without it"):
             scripted(OSError())
         with pytest.raises(PhasegraphWarning, match=OPEN):
             scripted(OSError())
         assert scripted(OSError()) == "skipped"
         until(lambda: scripted(GOOD) == "ok")
-    assert [level for level, _ in logged()] == ["WARNING", "WARNING", "INFO"]
+    assert [level for level, _ in logged()] == ["WARNING"] * 3
 
 
 def test_two_warnings_as_errors_are_raised_one_after_the_other(ask, source):
@@ -198,3 +198,49 @@ def test_a_copy_has_its_own_memory(source, logged):
         for _ in range(2):
             one.gather({"s": Scripted(OSError()), "t": source("t")}, "who?")
         assert logged() == [FAILED]
+
+
+def test_the_class_of_a_foreign_error_is_in_the_warning_and_its_text_in_the_cause_alone(scripted, logged, caplog):
+    secret = OSError("password=hunter2")
+    with pytest.warns(PhasegraphWarning, match=r"failed \(OSError\)") as caught:
+        scripted(secret)
+    assert caught[0].message.__cause__ is secret
+    assert "hunter2" not in caplog.text
+    caplog.set_level(logging.DEBUG, "phasegraph")
+    with pytest.warns(PhasegraphWarning, match="2 times in a row"):
+        scripted(secret)
+    assert "hunter2" in caplog.text  # for whoever asks for it
+
+
+def test_strict_raises_with_what_the_sources_raised(ask, source):
+    secret, other = OSError("password=hunter2"), KeyError("nope")
+
+    def failing(query, limit):
+        raise other
+
+    gatherer = Gatherer(dict.fromkeys("sut", SourceSettings()), strict=True)
+    with pytest.raises(DegradedError, match=r"s: error \(OSError\); u: error \(KeyError\)") as caught:
+        ask(gatherer, {"s": Scripted(secret), "u": source("u", failing), "t": source("t")}, "who?")
+    assert caught.value.__cause__ is secret
+    assert "u: KeyError: 'nope'" in caught.value.__notes__
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_source_too_busy_to_be_asked_is_told_once_and_so_is_its_return(held, source, logged, until):
+    gatherer = Gatherer({"held": SourceSettings(max_in_flight=1, circuit_breaker=None), "t": SourceSettings()})
+    sources = {"held": held, "t": source("t")}
+
+    def ask_often():
+        with ThreadPoolExecutor(1) as threads:
+            first = threads.submit(gatherer.gather, sources, "who?")
+            until(lambda: held.entered)
+            found = [gatherer.gather(sources, "who?", seconds=0.03).reports[0] for _ in range(3)]
+            held.released.set()
+            return [*found, first.result().reports[0]]
+
+    with pytest.warns(PhasegraphWarning) as caught:
+        reports = ask_often()
+    assert [(one.status, one.reason) for one in reports] == [("skipped", "busy")] * 3 + [("ok", "")]
+    told = [str(one.message).partition(":")[0] for one in caught]
+    assert told == ["source 'held' was busy", "source 'held' answers again"]
+    assert len(logged()) == 2

@@ -14,7 +14,7 @@ from phasegraph.errors import AllSourcesFailed
 from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
 
-pytestmark = pytest.mark.filterwarnings("ignore:source .* times in a row")
+pytestmark = pytest.mark.filterwarnings("ignore:source .* (times in a row|was busy)")
 NAMES = ("a", "b", "c", "d")
 
 

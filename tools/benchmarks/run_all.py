@@ -19,6 +19,7 @@ RUNS: dict[str, list[str]] = {
     "langchain_overhead": [],
     "llamaindex_overhead": [],
     "filtered_calls": ["--passages", "20000", "--calls", "10"],
+    "llamaindex_concurrency": ["--rounds", "2"],
     "pagerank_speed": ["--queries", "4"],
     "graph_query_speed": [str(DATA)],
     "semflow_speed": [],

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from langchain_phasegraph.filters import check_filter
 from phasegraph import InvalidInputError, PhasegraphError
-from phasegraph.retrieval import check_count, parameters_of, unexpected_argument
+from phasegraph.retrieval import check_count, parameters_of, shown, unexpected_argument
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
 Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
@@ -40,6 +40,10 @@ class CheckedRetriever(BaseRetriever):
             checked = type(self)(**{**given, name: value})  # an error leaves this retriever as it was
             self._follow(checked, name)
             super().__setattr__(name, getattr(checked, name))
+
+    def __repr_args__(self) -> Any:
+        """What the constructor was given, in short: ``repr``, ``dumpd`` and a tracer hold no corpus."""
+        return shown({name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set})
 
     def _follow(self, checked: Self, name: str) -> None:
         """Take over what `checked`, a retriever made anew with another value of the field `name`, has settled."""

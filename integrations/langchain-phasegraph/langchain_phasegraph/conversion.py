@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from langchain_core.documents import Document
 
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Result
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Result
 from phasegraph.retrieval import (
     SCORE_KEYS,
     HitAccess,
@@ -24,6 +23,7 @@ from phasegraph.retrieval import (
     is_number,
     limited,
     plain_hit,
+    warn,
     without_text,
 )
 
@@ -180,7 +180,7 @@ def documents_of(
     """
     said = without_text(result, hits)
     if said:
-        warnings.warn(said, PhasegraphWarning, stacklevel=2)
+        warn(said, stacklevel=2)
     blocks = [] if metadata_key is None else evidence_blocks(result, hits)
     out: list[Document] = []
     for row, (hit, score) in enumerate(zip(hits, result.scores.tolist(), strict=True)):

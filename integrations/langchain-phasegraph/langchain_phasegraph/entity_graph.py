@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -18,7 +17,7 @@ from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
 from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, folder_settings, held_by_id, opened
 from langchain_phasegraph.filters import Wanted, check_filter, joined, key_of, matches
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
     MalformedAnswerError,
@@ -32,6 +31,7 @@ from phasegraph.retrieval import (
     plain_evidence,
     resolve_id,
     version_of,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -338,16 +338,14 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         missing = len(found) - len(rows)
         if missing and self.documents is None:
             rows = list(range(len(found)))
-            warnings.warn(
+            warn(
                 "documents= was not given: the passages that the walk found have an id and no text",
-                PhasegraphWarning,
                 stacklevel=2,
             )
         elif missing:
-            warnings.warn(
+            warn(
                 f"documents= has no document for {missing} of {len(found)} passages that the walk found: they are left "
                 "out",
-                PhasegraphWarning,
                 stacklevel=2,
             )
         return [self._copy(found[row], ranking, row) for row in rows]

@@ -25,7 +25,7 @@ def test_what_is_taken_back_after_calibrating_is_off_and_the_calibrators_stay():
         accept={"other": 29.5},
         strict=True,
     )
-    retriever.calibrate(["one", "two", "three"], progress=False)
+    retriever.calibrate([f"question {n}" for n in range(24)], progress=False)
     assert ids_of(retriever.invoke("q")) == ["q0"]
     retriever.weights = None
     retriever.accept = None

@@ -30,7 +30,7 @@ def test_the_twelve_lines_are_twelve_and_work(tmp_path, capsys):
 def test_the_other_programs_work_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scope = {"search": lambda query: pairs(Vertigo=3.0, x=2.0), "other": listed("Vertigo")}
-    scope["questions"] = [f"{word} made Vertigo?" for word in ("Who", "What", "When", "Where")] * 3
+    scope["questions"] = [f"{word} made Vertigo?" for word in map(str, range(24))]
     for program in programs(tmp_path):
         scope = runpy.run_path(program, init_globals=scope)
     assert isinstance(scope["retriever"], PhaseGraphRetriever)

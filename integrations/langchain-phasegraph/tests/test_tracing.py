@@ -1,13 +1,16 @@
 """Child runs belong to the call, under their source's name."""
 
+import json
 import warnings
 
 import pytest
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.load import dumpd
 from langchain_core.tracers import BaseTracer
 from langchain_stores import Listed, ids_of, listed, pairs
 
-from langchain_phasegraph import PhaseGraphRetriever
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 
 
 class Runs(BaseTracer):
@@ -84,3 +87,13 @@ async def test_a_tracer_that_raises_costs_nothing(store, handler):
 
 def test_explaining_is_silent_about_children_unless_a_run_is_under_way(store):
     assert retriever(store).explain("p0").ids
+
+
+def test_what_a_tracer_is_told_of_a_retriever_holds_no_corpus(store):
+    passages = [Document(f"secret passage {row}", id=f"p{row}", metadata={"title": f"T{row}"}) for row in range(300)]
+    graph = EntityGraphRetriever.from_documents(passages)
+    for one in (graph, PhaseGraphRetriever(vector=store, graph=graph), PhaseGraphRetriever(retrievers=[graph] * 20)):
+        told = json.dumps(dumpd(one))
+        assert len(told) < 500
+        assert "secret passage" not in told
+        assert "p17" not in told

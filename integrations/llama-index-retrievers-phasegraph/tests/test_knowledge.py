@@ -262,3 +262,16 @@ def test_seeds_of_its_own_serve_where_the_other_sources_give_none():
     own = EntityGraphRetriever(graph, nodes, seeds=listed(other=0.9))
     result = CalibratedFusionRetriever(graph=own, retrievers={"lexical": listed(film=1.0)}).explain("something else")
     assert "other" in result.ids
+
+
+def test_a_passage_without_a_node_is_left_out_alone_and_in_a_fusion_another_source_has_it():
+    graph, nodes = walked()
+    walk = EntityGraphRetriever(graph, nodes[1:])
+    with pytest.warns(PhasegraphWarning, match="nodes= has no node for 1 of 2 passages .* they are left out"):
+        assert ids_of(walk.retrieve("Where was the director of Vertigo born?")) == ["man"]
+    fused = CalibratedFusionRetriever(
+        graph=walk, vector=lambda query: [(node, 1.0 - row / 10) for row, node in enumerate(nodes)]
+    )
+    found = fused.retrieve("Where was the director of Vertigo born?")  # no warning, which would be an error here
+    assert "film" in ids_of(found)
+    assert all(hit.node.get_content() for hit in found)

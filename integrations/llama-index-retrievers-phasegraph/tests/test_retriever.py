@@ -8,15 +8,20 @@ import threading
 import time
 
 import llama_index.core.instrumentation as instrument
+import numpy as np
 import pytest
 from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.retrievers import QueryFusionRetriever, RouterRetriever, VectorIndexRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
-from llamaindex_stores import Listed, Looked, hits, ids_of, listed, simple
+from llama_index.core.tools import RetrieverTool
+from llama_index.core.vector_stores.simple import SimpleVectorStore
+from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters, VectorStoreQueryResult
+from llamaindex_stores import Listed, Looked, hits, ids_of, listed, passages, simple
 
 from llama_index.retrievers.phasegraph import (
     CalibratedFusionRetriever,
@@ -26,7 +31,7 @@ from llama_index.retrievers.phasegraph import (
     SourceSpec,
     text_model,
 )
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import build_graph
 
 EIGHT = {f"p{i}": 1.0 - i / 10 for i in range(8)}
@@ -168,7 +173,8 @@ async def test_a_native_child_runs_on_the_callers_loop():
 def test_a_query_engine_has_the_scores_of_its_index(tmp_path):
     """So that calibrators fitted to the one serve the other, strictly."""
     file = tmp_path / "fitted.json"
-    CalibratedFusionRetriever(vector=simple()).calibrate(["p1", "p3", "p5"], progress=False).save(file)
+    questions = [f"question {n}" for n in range(24)]
+    CalibratedFusionRetriever(vector=simple()).calibrate(questions, progress=False).save(file)
     assert CalibratedFusionRetriever(vector=simple().as_query_engine(llm=MockLLM()), pipeline=file, strict=True)
 
 
@@ -245,3 +251,128 @@ def test_a_model_of_the_framework_becomes_a_function_of_a_prompt():
         assert model("some words") == "some words"
     with pytest.raises(InvalidTypeError, match="llm must be"):
         text_model("gpt")
+
+
+async def test_searches_of_the_in_memory_store_take_turns_and_the_event_loop_runs_on(monkeypatch):
+    """Its search keeps the interpreter to itself: fifty at once would all be late, and so would the event loop."""
+    running, most, ticks, embedded = 0, 0, [], 0
+    plain = SimpleVectorStore.query
+
+    def query(self, *args, **kwargs):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.004)
+        found = plain(self, *args, **kwargs)
+        running -= 1
+        return found
+
+    class Service(Looked):
+        def _get_query_embedding(self, query):
+            nonlocal embedded
+            embedded += 1
+            time.sleep(0.05)
+            return super()._get_query_embedding(query)
+
+    async def tick():
+        while True:
+            ticks.append(time.monotonic())
+            await asyncio.sleep(0.005)
+
+    monkeypatch.setattr(SimpleVectorStore, "query", query)
+    index = VectorStoreIndex(passages(), embed_model=Service())
+    retriever = CalibratedFusionRetriever(vector=index)
+    ticking = asyncio.create_task(tick())
+    start = time.monotonic()
+    found = await asyncio.gather(*(retriever.aexplain(f"question {row}") for row in range(50)))
+    elapsed = time.monotonic() - start
+    ticking.cancel()
+    assert [result.degraded for result in found] == [False] * 50
+    assert most == 1
+    assert embedded == 50
+    assert elapsed < 50 * 0.05  # what is no search of the store is done at once
+    assert len(ticks) > elapsed / 0.05
+    assert isinstance(index.vector_store, SimpleVectorStore)
+
+
+async def test_a_search_of_the_in_memory_store_that_nobody_waits_for_any_more_is_not_begun(monkeypatch):
+    begun = []
+
+    def query(self, *args, **kwargs):
+        begun.append(1)
+        time.sleep(0.1)
+        return VectorStoreQueryResult(nodes=[], similarities=[], ids=[])
+
+    monkeypatch.setattr(SimpleVectorStore, "query", query)
+    retriever = CalibratedFusionRetriever(vector=simple(), timeout=0.15)
+    with pytest.warns(PhasegraphWarning, match="failed"):
+        await asyncio.gather(*(retriever.aretrieve("who?") for _ in range(9)), return_exceptions=True)
+    time.sleep(0.2)
+    assert len(begun) < 4
+
+
+@pytest.mark.parametrize("kind", ["fusion", "router", "engine"])
+async def test_a_retriever_over_a_blocking_one_does_not_hold_the_event_loop(monkeypatch, kind):
+    threads, plain = [], SimpleVectorStore.query
+
+    def query(self, *args, **kwargs):
+        threads.append(threading.current_thread())
+        return plain(self, *args, **kwargs)
+
+    class First(BaseSelector):
+        def _select(self, choices, query):
+            return SelectorResult(selections=[SingleSelection(index=0, reason="the first")])
+
+        async def _aselect(self, choices, query):
+            return self._select(choices, query)
+
+        def _get_prompts(self):
+            return {}
+
+        def _update_prompts(self, prompts_dict):
+            pass
+
+    monkeypatch.setattr(SimpleVectorStore, "query", query)
+    blocking = simple().as_retriever(similarity_top_k=9)
+    asked = {
+        "fusion": lambda: QueryFusionRetriever([blocking], llm=MockLLM(), num_queries=1, similarity_top_k=9),
+        "router": lambda: RouterRetriever(First(), [RetrieverTool.from_defaults(blocking)], llm=MockLLM()),
+        "engine": lambda: RetrieverQueryEngine.from_args(blocking, llm=MockLLM()),
+    }[kind]()
+    assert await CalibratedFusionRetriever(vector=asked).aretrieve("who?")
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_in_memory_store_answers_as_by_itself_and_looks_at_few_nodes(monkeypatch, narrow):
+    rng = np.random.default_rng(7)
+    vectors = rng.normal(size=(400, 6)).round(1) + 0.01
+    vectors[20:30] = vectors[3]
+
+    class Drawn(Looked):
+        def _get_query_embedding(self, query):
+            return np.random.default_rng(int(query)).normal(size=6).tolist()
+
+    looked_at, plain = [], SimpleVectorStore.query
+
+    def query(self, query, **kwargs):
+        looked_at.append(len(self.data.embedding_dict) if query.node_ids is None else len(query.node_ids))
+        return plain(self, query, **kwargs)
+
+    nodes = [TextNode(id_=f"p{row}", text=f"text {row}", embedding=one.tolist()) for row, one in enumerate(vectors)]
+    index = VectorStoreIndex(nodes, embed_model=Drawn())
+    more = {"node_ids": [f"p{row}" for row in range(0, 400, 3)]} if narrow else {}
+    own, asked = (VectorIndexRetriever(index, similarity_top_k=count, **more) for count in (20, 5))
+    ours = CalibratedFusionRetriever(vector=asked, limit=20, k=20)
+    for turn in range(9):
+        if turn == 3:
+            index.insert_nodes([TextNode(id_="new", text="new", embedding=[1.0] * 6)])
+        if turn == 6:
+            index.delete_nodes(["p5", "p9"], delete_from_docstore=True)
+        expected = {hit.node_id: hit.score for hit in own.retrieve(str(turn))}
+        monkeypatch.setattr(SimpleVectorStore, "query", query)
+        found = ours.explain(str(turn)).candidates.rankings[0]
+        monkeypatch.setattr(SimpleVectorStore, "query", plain)
+        assert dict(zip(found.ids, found.scores.tolist(), strict=True)) == expected
+    assert max(looked_at) < 40

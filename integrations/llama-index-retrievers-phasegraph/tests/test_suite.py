@@ -47,7 +47,7 @@ def over_faiss():
 
 
 def calibrated(**more):
-    return fused(**more).calibrate(["Page p1", "Where is Page p3?", "what of p5"] * 8, progress=False)
+    return fused(**more).calibrate([f"question {n}" for n in range(24)], progress=False)
 
 
 COPIED = {

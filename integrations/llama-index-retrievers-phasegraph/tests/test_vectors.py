@@ -77,7 +77,7 @@ async def test_without_a_vector_or_an_embedder_the_answer_is_the_fused_one_and_s
 
 def test_a_selection_without_embeddings_degrades_the_answer():
     strict = CalibratedFusionRetriever(vector=source(), selection="mmr", strict=True)
-    strict.calibrate(["q"] * 8, progress=False)
+    strict.calibrate([f"question {n}" for n in range(24)], progress=False)
     with pytest.raises(DegradedError, match="no source has an embedding model"):
         strict.explain("q")
 

@@ -6,7 +6,6 @@ together; prevalence by each query's share of relevant hits, which needs labels 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from phasegraph._typing import FloatArray
 from phasegraph._validation import check_flat, check_range
 from phasegraph.acceptance.judged import number_queries, per_query
 from phasegraph.acceptance.thresholds import Threshold
-from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, PhasegraphWarning
+from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, warn
 
 _LEAST = 8
 
@@ -160,7 +159,7 @@ def revoke_on_drift(
     message = f"threshold {threshold.method} revoked: {report.sentence}"
     if strict:
         raise DegradedError(message)
-    warnings.warn(message, PhasegraphWarning, stacklevel=2)
+    warn(message, stacklevel=2)
     return threshold.revoke(report.sentence)
 
 

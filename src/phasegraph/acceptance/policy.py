@@ -176,6 +176,8 @@ class AcceptancePolicy:
         scores: FloatArray,
         answered: tuple[str, ...],
         confidence: float | None = None,
+        *,
+        fused: tuple[str, ...] | None = None,
     ) -> AcceptanceOutcome:
         """Verdicts for one answer.
 
@@ -191,6 +193,8 @@ class AcceptancePolicy:
             Sources that answered; an empty source counts as one that did not.
         confidence : float, optional
             Of the whole answer, where it is known.
+        fused : tuple of str, optional
+            Sources that `scores` are made of, where there are more: exact matches are no source of `candidates`.
 
         Returns
         -------
@@ -218,10 +222,13 @@ class AcceptancePolicy:
             for name, threshold in self._named.items()
             if name in answered and threshold.promises
         ]
-        for name, whole, own in (("common", self._common, by_common), ("final", self._final, by_final)):
+        of_all = answered if fused is None else fused
+        for name, whole, own, by in (
+            ("common", self._common, by_common, answered), ("final", self._final, by_final, of_all),
+        ):  # fmt: skip
             if whole is not None and whole.promises:
                 cut = bool(((own == ACCEPT) & (verdicts != ACCEPT)).any())
-                certificates.append(_certificate(name, whole, answered, overruled=overruled, narrowed=cut, exact=True))
+                certificates.append(_certificate(name, whole, by, overruled=overruled, narrowed=cut, exact=True))
         filled.setflags(write=False)
         return AcceptanceOutcome(filled, reason, tuple(certificates))
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from phasegraph.cli.output import (
+    DEFAULT_OVERLAP,
     GraphDir,
     JsonTo,
     Limit,
@@ -17,6 +18,7 @@ from phasegraph.cli.output import (
     SpanOverlap,
     check_outputs,
     console,
+    kept_graph,
     measure_of,
     names_in,
     open_dataset,
@@ -60,11 +62,8 @@ from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.protocol import PROTOCOLS, parts_of
 from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
-from phasegraph.graph.chunk_graph import KIND, ChunkGraph
-from phasegraph.graph.storage import load_graph
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
-from phasegraph.serialization import bundle_kind
 from phasegraph.tuning import calibrated_pipeline
 
 
@@ -278,9 +277,10 @@ def evaluate(
     further = [*of_protocol, *map(ranked_measure, names_in(measures))]
     goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *further]))
     check_outputs(json=json_to, rows=rows_to)
-    kept = None if graph is None else ChunkGraph.load(graph) if bundle_kind(graph) == KIND else load_graph(graph)
-    whole = open_dataset(folder, span_overlap)
-    second = None if dev_set is None else open_dataset(dev_set, span_overlap)
+    kept = kept_graph(graph)
+    share = DEFAULT_OVERLAP if rules is None else rules.span_overlap
+    whole = open_dataset(folder, span_overlap, default=share)
+    second = None if dev_set is None else open_dataset(dev_set, span_overlap, default=share)
     parts = None if rules is None else parts_of(whole, rules, second)
     tested = whole if parts is None else parts[0]
     labels = [] if by is None else labels_of(tested, by)

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, cast
 
 import typer
 from rich.console import Console
 
 from phasegraph.cli.output import (
     DatasetDir,
+    GraphDir,
     JsonTo,
     Limit,
     PipelineFile,
     check_outputs,
     console,
+    kept_graph,
     progress,
     show_table,
     write_json,
 )
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
-from phasegraph.evaluation.experiment import TWO
+from phasegraph.evaluation.experiment import ALIKE, TWO
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.graph.source import WalkPath
 from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import FieldReading
 from phasegraph.result import Evidence, Result
 
 WHY_EMPTY = {
@@ -39,11 +43,15 @@ def explain(
     folder: DatasetDir,
     query_id: Annotated[str, typer.Argument(metavar="QUERY_ID")],
     pipeline: PipelineFile = None,
+    graph: GraphDir = None,
     limit: Limit = DEFAULT_LIMIT,
     k: Annotated[int, typer.Option(min=1, help="Passages to explain.")] = 5,
     json_to: JsonTo = None,
 ) -> None:
-    """Show each passage's score, calibrated value and contribution per source, and the path that led to it."""
+    """Show each passage's score, calibrated value and contribution per source, and the path that led to it.
+
+    Where the pipeline has priors, what they multiply by; exact matches are one more source.
+    """
     check_outputs(json=json_to)
     dataset = load_dataset(folder)
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
@@ -51,9 +59,11 @@ def explain(
         raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be one of its ids; got {query_id!r}")
     chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
-    runs = search_sources(ExperimentInput(dataset.subset([row]), limit, progress=progress), names)
+    asked = {name: ALIKE.get(name, name) for name in names}
+    inputs = ExperimentInput(dataset.subset([row]), limit, graph=kept_graph(graph), progress=progress)
+    runs = search_sources(inputs, asked.values())
     query = dataset.queries[row]
-    rankings = [runs[name].rankings[0] for name in names]
+    rankings = [replace(runs[one].rankings[0], source=name) for name, one in asked.items()]
     result = chosen.decide(rankings, dataset.context(row, rankings), k=k)
     if json_to is not None:
         write_json(_as_dict(result, query), json_to)
@@ -72,6 +82,9 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
     to.print(f"  confidence {result.confidence_evidence}", markup=False)
+    for one in _readings(result):
+        said = f"  prior {one.prior}: {one.found} candidates hold the field {one.key!r}, {one.missing} do not"
+        to.print(said + (f", {one.unusable} hold what cannot be used" if one.unusable else ""), markup=False)
     for line in result.warnings:
         to.print(f"  warning: {line}", markup=False)
     if not result.ids:
@@ -82,8 +95,14 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         mark = " (judged relevant)" if name in gold else ""
         title = f"{evidence.position}. {name} {titles[name]!r}{mark}: score {evidence.score:.4f}"
         show_table(to, title, columns, _rows(evidence))
+        if evidence.bonus or evidence.prior != 1.0:
+            to.print(f"  bonus {evidence.bonus:+.3f}, priors multiply by {evidence.prior:.3f}", markup=False)
         for path in paths_of(evidence):
             to.print(f"  {path}", markup=False)
+
+
+def _readings(result: Result) -> Sequence[FieldReading]:
+    return cast("Sequence[FieldReading]", result.extras.get("priors", ()))
 
 
 def _rows(evidence: Evidence) -> list[list[str]]:
@@ -129,6 +148,7 @@ def _as_dict(result: Result, query: Query) -> dict[str, object]:
         "reason": result.reason,
         "confidence": result.confidence,
         "confidence_evidence": asdict(result.confidence_evidence),
+        "priors": [asdict(one) for one in _readings(result)],
         "passages": [as_passage(result.evidence(name)) for name in result.ids],
     }
 
@@ -141,6 +161,8 @@ def as_passage(evidence: Evidence) -> dict[str, object]:
         "position": evidence.position,
         "score": evidence.score,
         "fused": evidence.fused,
+        "bonus": evidence.bonus,
+        "prior": evidence.prior,
         "sources": [{name: getattr(one, name) for name in fields} for one in evidence.sources],
         "paths": paths_of(evidence),
     }

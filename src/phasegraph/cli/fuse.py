@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
 from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline, with_prior
 from phasegraph.ranking import Ranking
+from phasegraph.retrieval.source_config import check_no_exact_match
 
 
 def fuse(
@@ -38,6 +40,9 @@ def fuse(
     names = [run.name for run in read]
     if len(set(names)) != len(names):
         raise InvalidInputError(f"runs must have files of different names; got {names}")
+    check_no_exact_match(names)
+    unread = [str(prior.to_dict()["name"]) for prior in chosen.priors]
+    chosen = replace(chosen, priors=())
     queries = dict.fromkeys(query for run in read for query in run.rankings)
     fused: dict[str, Ranking] = {}
     said: list[str] = []
@@ -48,6 +53,11 @@ def fuse(
     write_run(Run(name, fused), out)
     to = console()
     to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}", markup=False)
+    if unread:
+        to.print(
+            f"{', '.join(unread)}: left out, since runs hold neither texts nor fields (see evaluate and explain)",
+            markup=False,
+        )
     partial = sum(any(query not in run.rankings for run in read) for query in queries)
     if partial:
         lacks = ", ".join(f"{run.name} {len(queries) - len(run.rankings)}" for run in read)

@@ -21,7 +21,11 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import SPANS, Dataset, load_dataset
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.runs import write_text
+from phasegraph.graph.chunk_graph import KIND, ChunkGraph
+from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.storage import load_graph
 from phasegraph.retrieval import with_progress
+from phasegraph.serialization import bundle_kind
 
 DatasetDir = Annotated[
     Path,
@@ -37,14 +41,24 @@ GraphDir = Annotated[
 ]
 SpanOverlap = Annotated[
     float | None,
-    typer.Option(min=0.0, max=1.0, help="Share of a gold span that a relevant passage holds; default .5."),
+    typer.Option(
+        min=0.0, max=1.0, help="Share of a gold span that a relevant passage holds; default .5, a protocol's own .3."
+    ),
 ]
+DEFAULT_OVERLAP = 0.5
 
 
-def open_dataset(folder: Path, span_overlap: float | None = None) -> Dataset:
-    """The data set of a folder; an overlap that nothing would be measured by is an error."""
+def kept_graph(folder: Path | None) -> EntityGraph | ChunkGraph | None:
+    """The graph that was saved in a folder, of either kind."""
+    if folder is None:
+        return None
+    return ChunkGraph.load(folder) if bundle_kind(folder) == KIND else load_graph(folder)
+
+
+def open_dataset(folder: Path, span_overlap: float | None = None, *, default: float = DEFAULT_OVERLAP) -> Dataset:
+    """The data set of a folder; an overlap that nothing would be measured by is an error, a `default` one is not."""
     if span_overlap is None:
-        return load_dataset(folder)
+        return load_dataset(folder, share=default)
     dataset = load_dataset(folder, share=span_overlap)
     if not dataset.unjudged and not any(key in query.extra for query in dataset.queries for key in SPANS):
         raise InvalidInputError(f"--span-overlap: no query of {dataset.name} is judged by spans")

@@ -70,30 +70,39 @@ def pipeline_system(
 ) -> System:
     """A pipeline over some sources; if `ours`, its confidence is that of its results, else their best score.
 
+    What the design record and TM2C2 call ``lexical`` is BM25 here.
+
     Examples
     --------
     >>> pipeline_system("rrf", FusionPipeline.reciprocal_rank(), ["vector", "graph"]).sources
     ('vector', 'graph')
     """
+    asked = tuple(ALIKE.get(source, source) for source in sources)
+
+    def of(batch: Batch, row: int) -> list[Ranking]:
+        found = zip(sources, [batch[source][row] for source in asked], strict=True)
+        return [one if one.source == source else replace(one, source=source) for source, one in found]
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         found = []
         for row in range(len(dataset.queries)):
-            rankings = [batch[source][row] for source in sources]
+            rankings = of(batch, row)
             found.append(tuple(pipeline.decide(rankings, dataset.context(row, rankings), k=k).ids))
         return found
 
     def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
         found: list[float | None] = []
         for row in range(len(dataset.queries)):
-            rankings = [batch[source][row] for source in sources]
+            rankings = of(batch, row)
             result = pipeline.decide(rankings, dataset.context(row, rankings), k=1)
             found.append(result.confidence if ours else float(result.scores[0]) if len(result) else 0.0)
         return found
 
-    return System(name, tuple(sources), answer, about, confidence)
+    return System(name, asked, answer, about, confidence)
 
 
+ALIKE: Mapping[str, str] = MappingProxyType({"lexical": "bm25"})
+"""Sources of presets under other names than here."""
 TWO = ("vector", "graph")
 THREE = ("vector", "graph", "bm25")
 

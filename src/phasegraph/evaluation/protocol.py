@@ -33,6 +33,8 @@ class Protocol:
         Of the tests, corrected by Holm over all systems.
     resamples : int
         Of the paired bootstrap.
+    span_overlap : float
+        Share of a gold span that a relevant passage holds, where spans are what is judged.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Protocol:
     answer_measure: str
     level: float = 0.05
     resamples: int = 10_000
+    span_overlap: float = 0.3
 
 
 HETDOCQA = Protocol(

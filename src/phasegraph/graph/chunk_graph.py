@@ -233,6 +233,9 @@ class ChunkGraph:
 
     __reduce__ = by_fields
 
+    def __repr__(self) -> str:
+        return f"<ChunkGraph of {len(self.passages):,} chunks and {sum(self.counts().values()):,} edges>"
+
     def __post_init__(self) -> None:
         links = {
             kind: read_only_matrix(link.tocsr().astype(np.float32, copy=False)) for kind, link in self.links.items()
@@ -506,9 +509,17 @@ class ChunkGraphSource(GraphWalker):
             walker, upstream = self._from_nearest(self.embedder(check_query(query)))
         ranking = walker.search(query, limit, upstream)
         if not len(ranking):
-            return ranking
+            return replace(ranking, reason=self._unseeded(walker.depends_on, upstream))
         paths = ranking.payloads
         return replace(ranking, payloads=_ChunkPaths(self.graph, paths) if isinstance(paths, WalkPaths) else paths)
+
+    def _unseeded(self, asked: Sequence[str], upstream: Upstream) -> str:
+        """Why a walk had nothing to start from."""
+        if any(upstream.get(name) is not None for name in asked):
+            return "the ranking that was handed over holds no chunk of the graph"
+        wanted = " or ".join(map(repr, self.depends_on)) or "another source"
+        alone = "an embedder" if self.embedder is None else "graph.embeddings beside its embedder"
+        return f"no ranking was handed over: the walk starts from the hits of {wanted}; by itself it needs {alone}"
 
     def _from_nearest(self, vector: Any) -> tuple[GraphSource, Upstream]:
         """The walk of a query with this embedding, and the chunks nearest to it to start from."""

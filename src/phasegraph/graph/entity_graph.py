@@ -244,6 +244,9 @@ class EntityGraph:
 
     __reduce__ = by_fields
 
+    def __repr__(self) -> str:
+        return f"<EntityGraph of {len(self.passages):,} passages and {len(self.entities):,} entities>"
+
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:

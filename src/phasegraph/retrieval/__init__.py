@@ -5,6 +5,7 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 """
 
 from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
+from phasegraph.errors import warn
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.engine import (
     PIPELINE,
@@ -22,6 +23,7 @@ from phasegraph.retrieval.engine import (
 )
 from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import Payloads, corpus_ids, is_text_id, named_by_text, resolve_id
+from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.plain_hits import SCORE_KEYS, adapted, answer_items, head_and_score, is_number, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
@@ -40,10 +42,12 @@ from phasegraph.retrieval.source_config import (
     SourceSpec,
     as_specs,
     describe_type,
+    shown,
 )
 from phasegraph.retrieval.stages import HitAccess, in_thread
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.protocol import AnySource, MalformedAnswerError, Upstream, asearch_of, search_of
+from phasegraph.sources.workers import turn
 
 __all__ = [
     "PIPELINE",
@@ -62,6 +66,7 @@ __all__ = [
     "HitReader",
     "LookUps",
     "MalformedAnswerError",
+    "Nearest",
     "Payloads",
     "Recent",
     "ResultCallback",
@@ -96,8 +101,11 @@ __all__ = [
     "plain_hit",
     "resolve_id",
     "search_of",
+    "shown",
+    "turn",
     "unexpected_argument",
     "version_of",
+    "warn",
     "with_passages",
     "with_progress",
     "without_text",

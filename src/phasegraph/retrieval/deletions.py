@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from phasegraph.errors import PhasegraphWarning
+from phasegraph.errors import warn
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.identity import is_text_id
 from phasegraph.sources.protocol import Upstream
@@ -16,7 +14,6 @@ from phasegraph.sources.protocol import Upstream
 LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
 """By source name, ``look_up(ids)``: the passages of these ids that the source's store has, in the framework's words."""
 
-_logger = logging.getLogger("phasegraph")
 _SAMPLE = 64
 
 
@@ -107,6 +104,5 @@ class Deletions:
                 f"source {self._source!r}: {said}; delete them there too (its graph or index is built from documents "
                 "that are gone)"
             )
-            _logger.warning("%s", text)
-            warnings.warn(text, PhasegraphWarning, stacklevel=4)
+            warn(text, stacklevel=4)
         return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)

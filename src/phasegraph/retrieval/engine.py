@@ -7,10 +7,8 @@ payload each result is returned under. It never calls back.
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import sys
-import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,13 +20,13 @@ from numpy.typing import ArrayLike
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
-from phasegraph.confidence import Confidence
+from phasegraph.confidence import LEAST_QUERIES, Confidence
 from phasegraph.errors import (
     DegradedError,
     InsufficientDataError,
     InvalidInputError,
     InvalidTypeError,
-    PhasegraphWarning,
+    warn,
 )
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement, without_rescorer
@@ -39,6 +37,7 @@ from phasegraph.retrieval.source_config import (
     SourceSpec,
     check_fingerprints,
     check_names,
+    check_no_exact_match,
     check_weights,
     declared_dependencies,
     fingerprints,
@@ -52,7 +51,6 @@ from phasegraph.sources.protocol import AnySource
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
 ASSUMED_SIZE = 1_000_000
-_logger = logging.getLogger("phasegraph")
 Item = TypeVar("Item")
 
 
@@ -110,8 +108,45 @@ class FirstAnswers:
                     f"the threshold of {ranking.source!r} rejected everything that it returned in its first {count} "
                     f"answers: it accepts {bound}, and its best hit has {nearest:g}"
                 )
-                _logger.warning("%s", text)
-                warnings.warn(text, PhasegraphWarning, stacklevel=5)
+                warn(text, stacklevel=5)
+
+
+_NO_WEIGHT = 0.05
+
+
+class Unheard:
+    """Watches for a source that the weights leave next to nothing for want of shared ids; warns once per change.
+
+    Examples
+    --------
+    >>> FusionPipeline().decide([Ranking("v", ["a"], [0.1])]).weights.tolist()  # a source alone is always heard
+    [1.0]
+    """
+
+    __slots__ = ("_in_a_row",)
+
+    def __init__(self) -> None:
+        self._in_a_row: dict[str, int] = {}
+
+    def see(self, result: Result) -> None:
+        """Count answers in a row in which a source has less than .05 and no hit that another one has."""
+        rankings = result.candidates.rankings
+        for ranking, weight in zip(rankings, result.weights.tolist(), strict=True):
+            name, before = ranking.source, self._in_a_row.get(ranking.source, 0)
+            own = frozenset(ranking.ids) if weight < _NO_WEIGHT else None
+            if own is not None and all(one is ranking or own.isdisjoint(one.ids) for one in rankings):
+                self._in_a_row[name] = before + 1
+                if before + 1 == _FIRST_ANSWERS:
+                    warn(
+                        f"source {name!r} counts for nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} answers in a "
+                        "row no other source returned an id that it returned. Give the sources one corpus and one kind "
+                        "of ids (fields=HitFields(id=...)), or weights=",
+                        stacklevel=5,
+                    )
+            elif before:
+                self._in_a_row[name] = 0
+                if before >= _FIRST_ANSWERS:
+                    warn(f"source {name!r} counts again (weight {weight:.2g})", stacklevel=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +171,7 @@ class FusionEngine:
         Of the thresholds in force.
     meetings : FirstMeetings
         Of the sources' ids.
+    unheard : Unheard
 
     Examples
     --------
@@ -156,6 +192,7 @@ class FusionEngine:
     mismatched: Mapping[str, str] = field(default_factory=dict)
     watch: FirstAnswers = field(default_factory=FirstAnswers, repr=False, compare=False)
     meetings: FirstMeetings = field(default_factory=FirstMeetings, repr=False, compare=False)
+    unheard: Unheard = field(default_factory=Unheard, repr=False, compare=False)
 
     __reduce__ = by_fields
 
@@ -279,6 +316,8 @@ class FusionEngine:
         return with_notes(reports, notes)
 
     def _selected(self, result: Result) -> Answer:
+        if self.pipeline.weights is None:
+            self.unheard.see(result)
         hits = select_hits(result, self.access.text)
         return with_text_warnings(result, hits), hits
 
@@ -302,6 +341,7 @@ class FusionEngine:
             [ranking for _, rankings in answers for ranking in rankings],
             {name: spec.fields.size for name, spec in self.specs.items()},
             sources=self.asked,
+            least=LEAST_QUERIES,
             strict=self.pipeline.strict,
             normal_scores=FUSION_RULES[self.pipeline.rule].calibrator not in ("min_max", "percentile"),
             fingerprints=fingerprints(self.specs),
@@ -309,7 +349,7 @@ class FusionEngine:
         floors = fit_min_agreement([rankings for _, rankings in answers], self.pipeline)
         fitted = {**self.base.calibrators, **calibrators}
         confidence = fit_confidence(answers, self.pipeline, self.access.words, relevant)
-        base = without_rescorer(self.base)
+        base = without_rescorer(self.base, strict=self.pipeline.strict)
         return self.with_pipeline(replace(base, calibrators=fitted, min_agreement=floors, confidence=confidence))
 
 
@@ -446,7 +486,7 @@ def _selection(given: object) -> SelectionPolicy | None:
         return given
     if not isinstance(given, str):
         raise InvalidTypeError(f"selection must be a SelectionPolicy or the name of a method; got {given!r}")
-    return SelectionPolicy(given, distinct=given == "log_det")  # type: ignore[arg-type]
+    return SelectionPolicy(given)  # type: ignore[arg-type]
 
 
 def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
@@ -483,7 +523,7 @@ class Calibrating:
         Parameters
         ----------
         queries : sequence of str
-            Unlabelled. At least enough for 20 scores per source, and 20 for the confidence; some hundred are better.
+            Unlabelled. At least 20 different ones; some hundred are better.
         relevant : mapping of str to collection of str, optional
             By query, the ids that answer it, where some are judged; none where the corpus has no answer. A source whose
             scores fall where relevance rises is refused (distances read as similarities), and with 20 judged queries
@@ -496,7 +536,13 @@ class Calibrating:
         -------
         Self
             The retriever, fitted. Sources that state their background or give ranks only are left as they are, and so
-            is, with a warning, one whose scores cannot be fitted while another's can.
+            is, with a warning, one that answered fewer than 20 queries or whose scores cannot be fitted, while another
+            can.
+
+        Raises
+        ------
+        InsufficientDataError
+            If there are fewer than 20 different queries, or no source can be fitted; nothing is fitted then.
         """
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
         answers = [(query, gatherer.gather(self._sources(query), query).rankings) for query in asked]
@@ -547,6 +593,7 @@ def fit_calibrators(
     sizes: Mapping[str, int | None] | None = None,
     *,
     sources: Sequence[str] = (),
+    least: int = 1,
     strict: bool = False,
     normal_scores: bool = True,
     fingerprints: Mapping[str, str] | None = None,
@@ -561,6 +608,8 @@ def fit_calibrators(
         Size of each source's collection, where it is known; else what its rankings state, else 1,000,000.
     sources : sequence of str
         Sources that were asked: one that returned nothing at all is named too.
+    least : int, default 1
+        Queries that a source must have answered.
     strict : bool, default False
         Raise where a source cannot be fitted.
     normal_scores : bool, default True
@@ -577,7 +626,8 @@ def fit_calibrators(
     Raises
     ------
     InsufficientDataError
-        If every source gave fewer than 20 scores, or fewer than two different ones; the message names one.
+        If every source answered fewer than `least` queries, or gave fewer than 20 scores, or fewer than two different
+        ones; the message names one.
     DegradedError
         If `strict` and a source cannot be fitted.
 
@@ -607,6 +657,8 @@ def fit_calibrators(
         stated = [one.size for one in lists if one.size is not None and one.size > 0]
         size = (sizes or {}).get(name) or max(stated, default=ASSUMED_SIZE)
         try:
+            if len(lists) < least:
+                raise InsufficientDataError(f"at least {least} queries with hits are needed; got {len(lists)}")
             made = fit_reference_ecdf(
                 [ranking.scores for ranking in lists],
                 normal_scores=normal_scores,
@@ -623,7 +675,7 @@ def fit_calibrators(
         listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
         if strict:
             raise DegradedError(f"strict=True wants every source to be fitted; got {listed}")
-        warnings.warn(f"sources left to calibration by their list alone: {listed}", PhasegraphWarning, stacklevel=3)
+        warn(f"sources left to calibration by their list alone: {listed}", stacklevel=3)
     return fitted
 
 
@@ -650,6 +702,8 @@ def calibration_queries(
     InvalidInputError, InvalidTypeError
         If `queries` is a single text, holds something else than text that is not blank, or nothing at all; if
         `relevant` is no mapping of some of them to ids.
+    InsufficientDataError
+        If fewer than 20 of them are different.
     """
     if isinstance(queries, str | bytes) or not isinstance(queries, Iterable):
         raise InvalidTypeError(f"queries must be a sequence of texts; got {type(queries).__name__}")
@@ -664,6 +718,12 @@ def calibration_queries(
     unknown = [] if relevant is None else [query for query in check_relevant(relevant) if query not in set(texts)]
     if unknown:
         raise InvalidInputError(f"relevant must name queries among those given; {unknown[0]!r} is not")
+    different = len(set(texts))
+    if different < LEAST_QUERIES:
+        raise InsufficientDataError(
+            f"queries must hold at least {LEAST_QUERIES} different questions to calibrate by, and some hundred are "
+            f"better; got {different}, and nothing was fitted"
+        )
     return with_progress(texts, progress)
 
 
@@ -705,10 +765,9 @@ class ResultCallback:
                 pending.close()
             if not self._warned:
                 self._warned = True
-                warnings.warn(
+                warn(
                     "on_result is a coroutine function, which a synchronous call cannot await: it was not run; give a "
                     "plain function, or ask asynchronously",
-                    PhasegraphWarning,
                     stacklevel=3,
                 )
 
@@ -725,7 +784,7 @@ class ResultCallback:
 
 
 def _warn_of_callback(error: Exception) -> None:
-    warnings.warn(f"on_result raised {type(error).__name__}", PhasegraphWarning, stacklevel=4)
+    warn(f"on_result raised {type(error).__name__}", cause=error, stacklevel=4)
 
 
 def list_pipeline(
@@ -765,6 +824,7 @@ def decide_lists(
         raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")
     if not lists:
         raise InvalidInputError("lists must hold at least one list; got none")
+    check_no_exact_match(lists)
     notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
     found = [read(name, lists[name], noted) for name, noted in notes.items()]
     rankings, joined = join_by_text(found, access.text)

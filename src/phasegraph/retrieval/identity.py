@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import re
 import unicodedata
-import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from phasegraph.errors import InvalidInputError, PhasegraphWarning
+from phasegraph.errors import InvalidInputError, warn
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
-
-_logger = logging.getLogger("phasegraph")
 
 ID_KEYS = ("_id", "id", "pk", "chunk_id", "doc_id", "source_id")
 _HASH_LENGTH = 32
@@ -202,10 +198,9 @@ class Identities:
         counts = Counter(origin for _, origin in found if origin != "own")
         if counts.get("text") and not self._warned:
             self._warned = True
-            warnings.warn(
+            warn(
                 f"source {self._source!r} returns hits without an id: they are told apart, and joined with those of "
                 "other sources, by their text; give them ids, or fields=HitFields(id=...)",
-                PhasegraphWarning,
                 stacklevel=3,
             )
         for origin, count in counts.items():
@@ -235,7 +230,7 @@ class Identities:
                 notes.append(said)
                 if not self._repeated:
                     self._repeated = True
-                    _warn(f"source {self._source!r} returns {said}; give each passage an id of its own")
+                    warn(f"source {self._source!r} returns {said}; give each passage an id of its own")
                 return
 
 
@@ -275,7 +270,7 @@ def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
     ids = [identifier for identifier, _ in found]
     twice = len(ids) - len(set(ids))
     if twice:
-        _warn(f"{what}: {twice} of {len(ids)} have no id of their own and the text of another; they are kept once")
+        warn(f"{what}: {twice} of {len(ids)} have no id of their own and the text of another; they are kept once")
     return ids
 
 
@@ -308,17 +303,12 @@ def _resolved(what: str, rows: Sequence[Held], refused: set[str]) -> list[tuple[
     if not repeated:
         return found
     for key, example in repeated.items():
-        _warn(
+        warn(
             f"{what}: metadata {key!r} gives one id to different texts ({example!r}): it names what they were split "
             "from, so they are told apart by their text; give each an id of its own"
         )
     refused.update(repeated)
     return _resolved(what, rows, refused)
-
-
-def _warn(text: str) -> None:
-    _logger.warning("%s", text)
-    warnings.warn(text, PhasegraphWarning, stacklevel=4)
 
 
 def join_by_text(
@@ -451,13 +441,13 @@ class FirstMeetings:
                 count += min(len(one), len(other)) >= _FEWEST
                 self._apart[pair] = None if twice or count == _FIRST_ANSWERS else count
                 if twice:
-                    _warn(
+                    warn(
                         f"sources {pair[0]!r} and {pair[1]!r} share no id, and return one text under two ids "
                         f"({twice[0]!r} and {twice[1]!r}): what both find counts as two passages; give them the same "
                         "ids, or fields=HitFields(id=...) of what they share"
                     )
                 elif count == _FIRST_ANSWERS:
-                    _warn(
+                    warn(
                         f"sources {pair[0]!r} and {pair[1]!r} shared no id in their first {count} answers: if they "
                         f"search the same passages, give them the same ids ({other.ids[0]!r} and {one.ids[0]!r})"
                     )

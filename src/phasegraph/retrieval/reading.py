@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.errors import InvalidTypeError, PhasegraphWarning
+from phasegraph.errors import InvalidTypeError, warn
 from phasegraph.ranking import Ranking, cap_ranking
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.identity import Identities, Payloads
@@ -169,9 +168,7 @@ class Direction:
         note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
         if not self._warned:
             self._warned = True
-            warnings.warn(
-                f"source {self._source!r}: {note}; the declaration is believed", PhasegraphWarning, stacklevel=5
-            )
+            warn(f"source {self._source!r}: {note}; the declaration is believed", stacklevel=5)
         return f"{note}; the declaration was believed"
 
 

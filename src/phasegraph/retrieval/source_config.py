@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from phasegraph._validation import KnownFields, check_count, check_number
-from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphWarning
+from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.pipeline import FusionPipeline, check_weights_mapping
+from phasegraph.priors import EXACT_MATCH
 from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
 
 FieldOf: TypeAlias = str | Callable[[Any], object]
@@ -83,7 +83,8 @@ class Execution(KnownFields):
     on_error : {"skip", "raise"}, default "skip"
         Go on without the source and report it, or raise its own error.
     max_in_flight : int, default 256
-        Searches of this source that may run at once, those that outlived their call included.
+        Searches of this source that may run at once, those that outlived their call included; a further one waits its
+        turn within its timeout, then the source is skipped as busy.
     circuit_breaker : BreakerSettings or None
         When to stop asking a source that keeps failing; None = always ask.
     in_thread : bool, default False
@@ -273,8 +274,17 @@ _PRESETS = {
 }
 
 
+def check_no_exact_match(sources: Collection[str]) -> None:
+    """Refuse a source of the name that the bonus has as one more source: it would be taken for the bonus."""
+    if EXACT_MATCH in sources:
+        raise InvalidInputError(
+            f"a source must not be named {EXACT_MATCH!r}: ExactMatchBonus is the source of that name; give it another"
+        )
+
+
 def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
     """Refuse caps, calibrators, thresholds and floors for a source that is not there: they would never act."""
+    check_no_exact_match(sources)
     if pipeline.weights is not None and not set(sources) <= set(pipeline.weights):
         missing = sorted(set(sources) - set(pipeline.weights))
         raise InvalidInputError(f"pipeline.weights must name every source; got none for {missing}")
@@ -313,6 +323,60 @@ def describe_type(given: object) -> str:
     hint = "; make an EntityGraphRetriever of it" if kind.__name__ in _GRAPHS else ""
     hint = "; make a ChunkGraphSource of it" if kind.__name__ == "ChunkGraph" else hint
     return f"{kind.__module__.partition('.')[0]}.{kind.__name__}{hint}"
+
+
+class Shown(str):
+    """A text that shows itself as it is."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+_SHOWN_VALUE, _SHOWN_ALL, _SHOWN_MANY = 60, 200, 9
+
+
+def shown(fields: Mapping[str, object]) -> list[tuple[str, Shown]]:
+    """What a retriever's ``repr`` says of its arguments: small values as they are, of anything else its class.
+
+    Never more than some 250 characters: a log, a trace or a configuration must not hold the corpus.
+
+    Examples
+    --------
+    >>> shown({"vector": SourceSpec(retriever=FusionPipeline()), "k": 3})
+    [('vector', FusionPipeline), ('k', 3)]
+    """
+    found: list[tuple[str, Shown]] = []
+    room = _SHOWN_ALL
+    given = {name: value for name, value in fields.items() if value is not None}
+    for name, value in given.items():
+        if room <= 0:
+            return [*found, ("and", Shown(f"{len(given) - len(found)} more"))]
+        said = _cut(_shown(value))
+        found.append((name, Shown(said)))
+        room -= len(name) + len(said) + 3
+    return found
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return repr(value[:_SHOWN_VALUE])
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    if isinstance(value, Mapping | list | tuple) and len(value) > _SHOWN_MANY:
+        return f"{len(value)} in a {type(value).__name__}"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name!s:.30}: {_shown(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_shown, value)) + "]"
+    if isinstance(value, SourceSpec):
+        return _shown(value.retriever)
+    return type(value).__name__
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_VALUE else f"{text[: _SHOWN_VALUE - 1]}…"
 
 
 # What a source's scores come from: a calibrator fitted to one model's scores says nothing about another's.
@@ -381,7 +445,7 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
         listed = "; ".join(f"source {name!r}: {said}" for name, said in found.items())
         if pipeline.strict:
             raise DegradedError(f"strict=True accepts no calibrator of another model; got {listed}")
-        warnings.warn(listed, PhasegraphWarning, stacklevel=2)
+        warn(listed, stacklevel=2)
     return found
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import os
 import threading
-import warnings
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
@@ -27,6 +25,8 @@ from phasegraph.errors import (
     InvalidTypeError,
     PhasegraphError,
     PhasegraphWarning,
+    blame,
+    warn,
 )
 from phasegraph.ranking import Ranking, SourceReport, Status, degradations, found_in
 from phasegraph.sources.protocol import (
@@ -43,7 +43,7 @@ from phasegraph.sources.protocol import (
     search_of,
 )
 from phasegraph.sources.settings import SourceSettings, check_settings
-from phasegraph.sources.workers import own_loop, pool
+from phasegraph.sources.workers import OVER, own_loop, pool
 
 Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
 Outcome: TypeAlias = Ranking | BaseException
@@ -51,7 +51,6 @@ _NOTHING: Upstream = MappingProxyType({})
 _FOREVER = float("inf")
 _LATE_SECONDS, _GRACE_SECONDS = 0.002, 0.005
 _CANCEL_SECONDS = 0.02
-_logger = logging.getLogger("phasegraph")
 
 
 def cut_note(found: int, limit: int) -> str:
@@ -70,8 +69,11 @@ class SourceTask:
     mode: Mode
     context: Context
     upstream: Upstream
+    over: list[bool]
     missing: tuple[str, ...] = ()
     launched: bool = False
+    queued: bool = False
+    waited: bool = False
     admitted: bool = False
     begun: bool = False
     settled: bool = False
@@ -113,7 +115,8 @@ class SourceTask:
             self.state.leave()
 
     def give_up(self) -> None:
-        """Cancel the search where that is possible."""
+        """Cancel the search where that is possible, and let it know."""
+        self.over.append(True)
         if self.cancel is not None:
             self.cancel()
 
@@ -222,6 +225,9 @@ class GatherState:
                     # had time to take. Once per call, nobody is given up for a moment.
                     self._excused = now + _GRACE_SECONDS
                     return
+                if task.queued:
+                    self._skip(task, "busy")
+                    continue
                 late = TimeoutError(f"source {task.name!r} did not answer in time")
                 self._settle(task, "timeout", "no answer in time", None, late)
             elif not task.launched and now >= self._half_due:
@@ -236,6 +242,7 @@ class GatherState:
                 task.settled = task.launched = True
         for task in left:
             task.state.give_back(probe=task.probe)
+            task.state.withdraw(task)
             task.give_up()
 
     def forget(self) -> None:
@@ -253,13 +260,26 @@ class GatherState:
             if task.launched or task.settled:
                 return
             task.launched = True
-        reason, probe = task.state.enter()
-        if reason:
-            skipped = PhasegraphError(f"source {task.name!r} was not asked: {reason}")
-            self._settle(task, "skipped", reason, None, skipped)
+        if task.settings.timeout is not None:
+            task.due = monotonic() + task.settings.timeout
+        self._enter(task)
+
+    def _enter(self, task: SourceTask, *, first: bool = False) -> None:
+        """Begin the search, or wait until another one of the source has ended; `first` = it has waited longest."""
+        if task.settled:
+            return
+        task.queued = True
+        refused, probe = task.state.enter(task, partial(self._enter, task, first=True), first=first)
+        if refused is None:
+            task.waited = True
+            return
+        if refused:
+            task.queued = False
+            self._skip(task, refused)
             return
         with self._lock:
             gone = task.settled
+            task.queued = False
             task.admitted, task.probe = not gone, probe and not gone
         if gone:
             task.end()
@@ -270,8 +290,6 @@ class GatherState:
             upstream = {name: need.ranking if need is not None and need.hits else None for name, need in needs.items()}
             task.upstream = MappingProxyType(upstream)
             task.missing = tuple(name for name in upstream if upstream[name] is None)
-        if task.settings.timeout is not None:
-            task.due = monotonic() + task.settings.timeout
         try:
             if task.mode == "task":
                 (self._runner or TaskRunner(own_loop(), _keep)).start(self, task)
@@ -280,6 +298,9 @@ class GatherState:
         except BaseException as error:  # noqa: BLE001 - settled as the source's error, or passed through
             task.end()
             self.settle(task, error)
+
+    def _skip(self, task: SourceTask, reason: str) -> None:
+        self._settle(task, "skipped", reason, None, PhasegraphError(f"source {task.name!r} was not asked: {reason}"))
 
     def _settle(
         self, task: SourceTask, status: Status, reason: str, ranking: Ranking | None, error: BaseException | None
@@ -295,8 +316,12 @@ class GatherState:
             if error is not None and task.settings.on_error == "raise":
                 self.fatal = error
             over = self.finished = self._open == 0 or self.fatal is not None
-        if task.admitted:
-            task.state.record(status, reason, probe=task.probe)
+        if (task.queued or task.waited) and status in ("skipped", "timeout"):  # no fault of the source
+            task.state.withdraw(task)
+            task.state.give_back(probe=task.probe)
+            task.state.was_busy()
+        elif task.admitted:
+            task.state.record(status, reason, error, probe=task.probe)
         if status == "timeout":
             task.give_up()
         if over:
@@ -443,11 +468,11 @@ class Gatherer:
     context variables. A source with `depends_on` begins when those have settled, or after half of the call's timeout
     without those still missing. One gatherer may be used from any number of threads and event loops, and after a fork.
 
-    A source that starts to fail, is left out by its circuit breaker or because none of its hits is usable, or answers
-    again is logged once per change on the logger ``phasegraph``, and warned about unless it answers
-    (:class:`~phasegraph.errors.PhasegraphWarning`). The warning is the last thing a call does: where a filter turns
-    it into an error, that call raises it and the next one answers. A call that ends in an error of its own raises
-    that, with the warning as a note.
+    A source that starts to fail, is left out by its circuit breaker, because none of its hits is usable or because too
+    many searches wait for it, or answers again is logged on the logger ``phasegraph`` and warned about
+    (:class:`~phasegraph.errors.PhasegraphWarning`, what the source raised being the ``__cause__``), once per change.
+    The warning is the last thing a call does: where a filter turns it into an error, that call raises it and the next
+    one answers. A call that ends in an error of its own raises that, with the warning as a note.
 
     Examples
     --------
@@ -589,7 +614,9 @@ class Gatherer:
             function, mode = asearch, "drive"
         if function is None:
             raise InvalidTypeError(f"sources[{name!r}] must have search or asearch; got {type(source).__name__}")
-        return SourceTask(name, settings, self._states[name], function, mode, copy_context(), _NOTHING)
+        context, over = copy_context(), list[bool]()
+        context.run(OVER.set, over)
+        return SourceTask(name, settings, self._states[name], function, mode, context, _NOTHING, over)
 
     def _finish(self, state: GatherState) -> Gathered:
         """What a finished call returns, or the error it ends in."""
@@ -610,6 +637,8 @@ class Gatherer:
         elif self.strict and (degraded := degradations(reports)):
             listed = "; ".join(f"{name}: {why}" for name, why in degraded.items())
             failure = DegradedError(f"strict=True, and the answer is degraded. {listed}")
+            if causes:
+                blame(failure, causes)
         _announce(tasks, failure)
         if failure is None:
             return Gathered(rankings, reports, MappingProxyType(causes))
@@ -624,19 +653,16 @@ def _announce(tasks: Sequence[SourceTask], error: PhasegraphError | None) -> Non
     for task in tasks:
         while task.state.notices:
             try:
-                condition, text = task.state.notices.popleft()
+                condition, text, cause = task.state.notices.popleft()
             except IndexError:  # another call took it
                 break
-            if condition == "answering":
-                _logger.info("%s", text)
-                continue
-            _logger.warning("%s", text)
             try:
-                warnings.warn(text, PhasegraphWarning, stacklevel=4)
+                warn(text, cause=cause, stacklevel=4)
             except PhasegraphWarning as raised:
-                if error is None:
+                if error is not None:
+                    error.add_note(str(raised))
+                elif condition != "answering":  # good news cost no answer
                     raise
-                error.add_note(str(raised))
 
 
 _FAILED = ("error", "timeout")
@@ -734,44 +760,81 @@ class SourceHealth:
     circuit_breaker: BreakerState
 
 
-Condition: TypeAlias = Literal["answering", "failing", "unusable", "open"]
+Condition: TypeAlias = Literal["answering", "failing", "unusable", "open", "busy"]
 
 
 class SourceState:
     """What is known of one source between calls: searches in flight, its breaker, its condition. Thread-safe.
 
-    `notices` holds the changes that no call has announced yet, as (condition, text).
+    `notices` holds the changes that no call has announced yet, as (condition, text, what the source raised).
     """
 
-    __slots__ = ("_breaker", "_condition", "_in_flight", "_lock", "_name", "_settings", "notices")
+    __slots__ = (
+        "_breaker", "_condition", "_handing_on", "_in_flight", "_lock", "_name", "_settings", "_waiting", "notices",
+    )  # fmt: skip
 
     def __init__(self, name: str, settings: SourceSettings) -> None:
         self._name = name
         self._settings = settings
         self._lock = threading.Lock()
         self._in_flight = 0
+        self._waiting: OrderedDict[int, Callable[[], None]] = OrderedDict()
+        self._handing_on = False
         breaker = settings.circuit_breaker
         self._breaker = None if breaker is None else Breaker(breaker.failures, breaker.probe_interval)
         self._condition: Condition = "answering"
-        self.notices: deque[tuple[Condition, str]] = deque(maxlen=16)
+        self.notices: deque[tuple[Condition, str, BaseException | None]] = deque(maxlen=16)
 
-    def enter(self) -> tuple[str, bool]:
-        """Begin a search: ("", whether it is a trial), or the reason why it may not begin."""
+    def enter(self, task: SourceTask, again: Callable[[], None], *, first: bool) -> tuple[str | None, bool]:
+        """Begin a search: ("", whether it is a trial), or the reason why it may not begin.
+
+        None in place of a reason: as many run as may. The task waits for its turn behind those that wait already, at
+        the head where it is `first`, and then `again` is called.
+        """
         breaker, now = self._breaker, monotonic()
         with self._lock:
             if breaker is not None and not breaker.allows(now):
                 return "circuit breaker open", False
-            if self._in_flight >= self._settings.max_in_flight:
-                return "busy", False
+            if self._in_flight >= self._settings.max_in_flight or (self._waiting and not first):
+                self._waiting[id(task)] = again
+                if first:
+                    self._waiting.move_to_end(id(task), last=False)
+                return None, False
             self._in_flight += 1
             return "", breaker is not None and breaker.begin(now)
 
+    def withdraw(self, task: SourceTask) -> None:
+        """Take a task out of the queue, if it is there."""
+        if self._waiting:
+            with self._lock:
+                self._waiting.pop(id(task), None)
+
     def leave(self) -> None:
-        """Note that a search has ended, in time or late."""
+        """Note that a search has ended, in time or late, and let those begin that wait."""
         with self._lock:
             self._in_flight -= 1
+            if self._handing_on or not self._waiting:
+                return
+            self._handing_on = True
+        try:
+            while True:
+                with self._lock:
+                    if not self._waiting or self._in_flight >= self._settings.max_in_flight:
+                        self._handing_on = False
+                        return
+                    _, again = self._waiting.popitem(last=False)
+                again()
+        finally:
+            self._handing_on = False
 
-    def record(self, status: Status, reason: str, *, probe: bool) -> None:
+    def was_busy(self) -> None:
+        """Note that a search could not begin before its time was over."""
+        with self._lock:
+            if self._condition == "answering":
+                self._condition = "busy"
+                self.notices.append(("busy", self._describe("busy", ""), None))
+
+    def record(self, status: Status, reason: str, error: BaseException | None, *, probe: bool) -> None:
         """Note how an admitted search ended for its call."""
         healthy = status == "ok" and self._condition == "answering"
         if healthy and self._breaker is None:
@@ -783,7 +846,7 @@ class SourceState:
                 return
             before, self._condition = self._condition, self._condition_after(status)
             if self._condition != before:
-                self.notices.append((self._condition, self._describe(self._condition, reason)))
+                self.notices.append((self._condition, self._describe(self._condition, reason), error))
 
     def _condition_after(self, status: Status) -> Condition:
         if self._breaker is not None and self._breaker.state != "closed":
@@ -791,8 +854,10 @@ class SourceState:
         if status == "partial":
             return "unusable"
         if status in _FAILED:  # an error that is raised to the caller needs no notice
-            starts = self._condition == "answering" and self._settings.on_error == "skip"
+            starts = self._condition in ("answering", "busy") and self._settings.on_error == "skip"
             return "failing" if starts else self._condition
+        if self._condition == "busy" and self._waiting:
+            return "busy"
         # An answer without hits says nothing of their scores.
         return "unusable" if status == "empty" and self._condition == "unusable" else "answering"
 
@@ -805,8 +870,13 @@ class SourceState:
             )
         if condition == "unusable":
             return f"{source} returns hits without a usable score and id, and is left out. Check how its hits are read"
+        if condition == "busy":
+            return (
+                f"{source} was busy: others of its {self._settings.max_in_flight} searches at once went on for as long "
+                "as one had time; answers go without it. Raise its timeout or max_in_flight"
+            )
         if condition == "failing":
-            return f"{source} failed ({reason}); the other sources answer without it"
+            return f"{source} failed ({reason}); answers go without it"
         return f"{source} answers again"
 
     def succeeded_late(self) -> None:

@@ -65,7 +65,7 @@ class SourceSettings:
         Names of the sources whose rankings it reads, which are asked first.
     max_in_flight : int, default 256
         Searches of this source that may run at the same time, >= 1, those that outlived their call included;
-        beyond it the source is skipped as busy.
+        a further one waits its turn, within its timeout, before it is skipped as busy.
     circuit_breaker : BreakerSettings or None
         None = always ask.
     in_thread : bool, default False

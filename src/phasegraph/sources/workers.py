@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
@@ -95,6 +97,7 @@ class _Process:
     def __init__(self) -> None:
         self.pool = WorkerPool()
         self.lock = threading.Lock()
+        self.turn = threading.Lock()
         self.loop: asyncio.AbstractEventLoop | None = None
 
 
@@ -113,6 +116,22 @@ if hasattr(os, "register_at_fork"):
 def pool() -> WorkerPool:
     """The workers of this process."""
     return _process.pool
+
+
+OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
+"""Of the search at hand: not empty once nobody waits for it any more."""
+
+
+@contextmanager
+def turn() -> Iterator[None]:
+    """One at a time: for computing that keeps the interpreter to itself, which many at once make slower.
+
+    TimeoutError where, when its turn has come, nobody waits for the search any more.
+    """
+    with _process.turn:
+        if OVER.get():
+            raise TimeoutError("nobody waits for this search any more")
+        yield
 
 
 def own_loop() -> asyncio.AbstractEventLoop:

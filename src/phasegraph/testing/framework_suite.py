@@ -15,12 +15,15 @@ import importlib
 import json
 import multiprocessing
 import pkgutil
+import re
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -42,7 +45,7 @@ from phasegraph.errors import (
 )
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
 from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import RecencyPrior, UnitPrior
+from phasegraph.priors import ExactMatchBonus, RecencyPrior, UnitPrior
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval import Execution, HitFields, SourceSpec
@@ -50,7 +53,7 @@ from phasegraph.selection import SelectionPolicy
 
 FRUIT = ["red apple", "red apple pie", "green pear", "blue plum", "white fig", "black grape"]
 HIGH, LOW = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4), (0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
-ASKED = ["fruit", "nothing", "rewritten"] * 2
+ASKED = [f"{one} {n}" for n in range(8) for one in ("fruit", "nothing", "rewritten")]
 QUERIES = [f"query {i}" for i in range(24)]
 GOOD = {"a": 3.0, "b": 2.5, "c": 2.0, "d": 1.0, "e": 0.5}
 FIRST = {"a": 9.0, "b": 8.0, "c": 5.0, "d": 2.0, "e": 1.0}
@@ -281,7 +284,7 @@ class FrameworkSuite:
         return [self.ask(retriever, query), asyncio.run(self.aask(retriever, query))]
 
     def fruit(self, query: str) -> list[tuple[Any, float]]:
-        scores = {"fruit": HIGH, "nothing": LOW, "rewritten": HIGH}[query]
+        scores = {"fruit": HIGH, "nothing": LOW, "rewritten": HIGH}[query.split(maxsplit=1)[0]]
         return [(self.document(text, text), score) for text, score in zip(FRUIT, scores, strict=True)]
 
     def test_the_examples_in_the_docstrings_run(self) -> None:
@@ -449,7 +452,7 @@ class FrameworkSuite:
         retriever = self.retriever(vector=spec, retrievers=ranked, k=4, **self.shown)
         with pytest.raises(DegradedError, match="list alone"):
             self.ask(self.retriever(vector=store, strict=True), "p1")
-        assert retriever.calibrate(["p1", "p3", "p5"], progress=True) is retriever
+        assert retriever.calibrate(QUERIES, progress=True) is retriever
         assert retriever.explain("p1").reports[1].calibration == "fitted"
         assert retriever.fitted_pipeline.calibrators["vector"].fraction == 1.0
         retriever.save(file)
@@ -457,7 +460,8 @@ class FrameworkSuite:
         loaded = self.retriever(vector=store, retrievers=ranked, **self.shown).load_pipeline(file)
         assert again.fitted_pipeline.k == loaded.fitted_pipeline.k == 4
         assert self.ask(again, "p1") == self.ask(loaded, "p1") == self.ask(retriever, "p1")
-        assert self.ask(self.retriever(vector=store, strict=True, pipeline=again.fitted_pipeline), "p1")
+        alone = replace(again.fitted_pipeline, min_agreement={})
+        assert self.ask(self.retriever(vector=store, strict=True, pipeline=alone), "p1")
         file.write_text("{}", encoding="utf-8")
         for damaged in (loaded.load_pipeline, lambda path: self.retriever(vector=store, pipeline=path)):
             with pytest.raises(IntegrityError, match=r"fitted\.json"):
@@ -465,14 +469,14 @@ class FrameworkSuite:
 
     async def test_calibrating_async_fits_the_same(self) -> None:
         first, second = self.retriever(vector=self.store()), self.retriever(vector=self.store())
-        first.calibrate(["p1", "p3", "p5"], progress=False)
-        await second.acalibrate(["p1", "p3", "p5"], progress=False)
+        first.calibrate(QUERIES, progress=False)
+        await second.acalibrate(QUERIES, progress=False)
         assert first.fitted_pipeline.calibrators
         assert first.fitted_pipeline.to_dict() == second.fitted_pipeline.to_dict()
 
-    def test_too_few_scores_to_fit_are_an_error_that_names_the_source(self) -> None:
+    def test_scores_that_cannot_be_fitted_are_an_error_that_names_the_source(self) -> None:
         with pytest.raises(InsufficientDataError, match="'vector'"):
-            self.retriever(vector=self.store(), limit=3).calibrate(["p1"], progress=False)
+            self.retriever(vector=lambda query: self.pairs(a=1.0, b=1.0)).calibrate(QUERIES, progress=False)
 
     @pytest.mark.filterwarnings("ignore:source 'vector'")
     async def test_distances_read_as_similarities_are_refused_where_labels_show_it(self) -> None:
@@ -507,7 +511,7 @@ class FrameworkSuite:
 
     def test_calibrators_of_another_model_are_warned_about_and_refused_when_strict(self, tmp_path: Path) -> None:
         file, same, other = tmp_path / "fitted.json", self.store(), self.store(model_name="another")
-        self.retriever(vector=same).calibrate(["p1", "p3", "p5"]).save(file)
+        self.retriever(vector=same).calibrate(QUERIES).save(file)
         said = r"'vector': calibrated on scores of \w+VectorStore, (\w+)( unknown)?, and is \w+VectorStore, \1 another"
         with pytest.warns(PhasegraphWarning, match=said):
             retriever = self.retriever(vector=other, pipeline=file)
@@ -516,6 +520,7 @@ class FrameworkSuite:
             self.retriever(vector=other, pipeline=file, strict=True)
         assert self.ask(self.retriever(vector=same, pipeline=file, strict=True), "p1")
 
+    @pytest.mark.filterwarnings("ignore:source .* 10 times in a row")
     def test_a_source_that_failed_on_every_query_does_not_keep_the_others_from_being_fitted(self) -> None:
         def dead(query: str) -> Any:
             raise ConnectionError("gone")
@@ -765,6 +770,113 @@ class FrameworkSuite:
         retriever: Any = self.retriever(vector=self.good, graph=lambda query: self.ask(retriever))
         report, _ = retriever.explain("q").reports
         assert (report.status, "contains itself" in report.reason) == ("error", True)
+
+    # Nothing fails unseen: one warning per change of state, on the logger, too; what a foreign error says is its cause.
+
+    def test_one_warning_when_a_source_dies_when_its_hits_are_all_dropped_and_when_it_is_back(
+        self, caplog: Any
+    ) -> None:
+        answers: dict[str, Any] = {"good": self.pairs(**GOOD), "unusable": [(self.pairs(**GOOD)[0][0], float("nan"))]}
+        now = ""
+
+        def search(query: str) -> Any:
+            if now == "dead":
+                raise ConnectionError("password=hunter2")
+            return answers[now]
+
+        retriever = self.retriever(vector=self.good, graph=search)
+        back = "source 'graph' answers again"
+        for now, said in (
+            ("good", ""), ("dead", r"source 'graph' failed \(ConnectionError\)"), ("good", back),
+            ("unusable", "source 'graph' returns hits without a usable score"), ("good", back),
+        ):  # fmt: skip
+            caplog.clear()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for _ in range(3):
+                    self.ask(retriever)
+            told = [str(one.message) for one in caught if one.category is PhasegraphWarning]
+            assert told == [one.getMessage() for one in caplog.records if one.name == "phasegraph"]
+            assert len(told) == bool(said)
+            assert not said or re.match(said, told[0])
+            assert "hunter2" not in caplog.text
+            if now == "dead":
+                assert str(caught[0].message.__cause__) == "password=hunter2"  # type: ignore[union-attr]
+
+    def test_all_sources_failed_prints_each_with_its_cause(self) -> None:
+        sources = {"vector": raising(ConnectionError("refused")), "graph": raising(KeyError("nope"))}
+        with pytest.raises(AllSourcesFailed, match=r"graph: KeyError; vector: ConnectionError") as caught:
+            self.ask(self.retriever(**sources))
+        assert "refused" not in str(caught.value)
+        printed = "".join(traceback.format_exception(caught.value))
+        assert "KeyError: 'nope'" in printed
+        assert "vector: ConnectionError: refused" in printed
+
+    def test_strict_names_the_class_of_a_foreign_error_and_its_cause_has_the_text(self) -> None:
+        with pytest.raises(DegradedError, match=r"graph: error \(KeyError\)") as caught:
+            self.ask(self.retriever(vector=self.good, graph=raising(KeyError("nope")), strict=True))
+        assert repr(caught.value.__cause__) == "KeyError('nope')"
+
+    @pytest.mark.filterwarnings("ignore:sources 'graph' and 'vector' share no id")
+    def test_a_source_without_weight_for_want_of_shared_ids_is_told_once_and_again_when_it_has_one(self) -> None:
+        films = self.films()
+        others = [self.document(f"other {name}", *FILMS[name][1:]) for name in FILMS]
+        given = others
+
+        def vector(query: str) -> Any:
+            return [(document, 0.9 - row / 10) for row, document in enumerate(given)]
+
+        retriever = self.retriever(vector=vector, graph=self.graph(films))
+        self.both(retriever, ABOUT)
+        with pytest.warns(PhasegraphWarning, match="source 'vector' counts for nothing .*HitFields"):
+            self.ask(retriever, ABOUT)
+        self.both(retriever, ABOUT)
+        given = films
+        with pytest.warns(PhasegraphWarning, match="source 'vector' counts again"):
+            self.ask(retriever, ABOUT)
+        self.both(retriever, ABOUT)
+
+    def test_calibrating_with_too_few_questions_says_how_many_are_needed_and_fits_nothing(self) -> None:
+        retriever = self.retriever(vector=self.fruit)
+        with pytest.raises(
+            InsufficientDataError, match=r"at least 20 different questions .* got 3, and nothing was fitted"
+        ):
+            retriever.calibrate(["fruit", "nothing", "rewritten"] * 10, progress=False)
+        assert retriever.fitted_pipeline.calibrators == {}
+        assert retriever.explain("fruit").reports[0].calibration == "per_list"
+
+    async def test_searches_beyond_max_in_flight_wait_their_turn_and_none_is_skipped(self) -> None:
+        running: list[str] = []
+        most = 0
+
+        def search(query: str) -> Any:
+            nonlocal most
+            running.append(query)
+            most = max(most, len(running))
+            time.sleep(0.01)
+            running.pop()
+            return self.good(query)
+
+        graph = SourceSpec(retriever=search, execution=Execution(max_in_flight=2))
+        retriever = self.retriever(vector=self.good, graph=graph)
+        found = await asyncio.gather(*(retriever.aexplain("q") for _ in range(10)))
+        assert most == 2
+        assert [result.degraded for result in found] == [False] * 10
+
+    def test_what_a_retriever_shows_of_itself_is_short_and_holds_no_corpus(self) -> None:
+        documents = [self.document(f"p{row}", f"secret passage {row}", title=f"Page {row}") for row in range(400)]
+        graph = self.graph(documents)
+        many = {f"source number {row}": self.good for row in range(50)}
+        for one in (
+            graph,
+            self.retriever(vector=self.store(documents), graph=graph, k=3),
+            self.retriever(retrievers=many),
+            self.retriever(vector=SourceSpec(retriever=graph), weights={"vector": 2}),
+        ):
+            for said in (repr(one), str(one)):
+                assert len(said) < 300
+                assert "secret passage" not in said
+                assert "Page 1" not in said
 
     # Bad arguments are errors that name the argument, raised when the retriever is built.
 
@@ -1019,6 +1131,13 @@ class FrameworkSuite:
             for scale in (1, 7)
         ]
         assert answers == [answers[0]] * 4
+
+    def test_a_source_named_as_the_exact_matches_is_refused(self) -> None:
+        for pipeline in (None, FusionPipeline(priors=(ExactMatchBonus(),))):
+            with pytest.raises(InvalidInputError, match="must not be named 'exact_match'"):
+                self.retriever(retrievers={"exact_match": self.good}, pipeline=pipeline)
+            with pytest.raises(InvalidInputError, match="must not be named 'exact_match'"):
+                self.fuse(self.fuser(pipeline=pipeline), {"exact_match": self.pairs(**FIRST)})
 
     def test_priors_read_the_hits_and_the_callback_hears_of_them(self) -> None:
         heard: list[Result] = []

@@ -425,6 +425,9 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
     def _narrowed(self, filters: MetadataFilters | None) -> Self:
         return self if filters is None else self.within(filters)
 
+    def _told(self) -> Mapping[str, object]:
+        return {"similarity_top_k": self.similarity_top_k, **{name: one.whole for name, one in self._by_name.items()}}
+
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
         """The nodes; for another retriever of ours without a block, and with the evidence in the exchange."""
         if self.exchange is None:

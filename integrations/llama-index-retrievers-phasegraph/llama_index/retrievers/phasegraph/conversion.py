@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -32,7 +31,7 @@ from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
 
-from phasegraph import InvalidTypeError, PhasegraphWarning, Ranking, Result
+from phasegraph import InvalidTypeError, Ranking, Result
 from phasegraph.retrieval import (
     EvidenceBlock,
     HitAccess,
@@ -46,6 +45,7 @@ from phasegraph.retrieval import (
     head_and_score,
     plain_hit,
     resolve_id,
+    warn,
     without_text,
 )
 
@@ -284,7 +284,7 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | No
     )
     said = without_text(result, hits)
     if said:
-        warnings.warn(said, PhasegraphWarning, stacklevel=2)
+        warn(said, stacklevel=2)
     taken: set[str] = set()
     out: list[NodeWithScore] = []
     for identifier, hit, block, score in zip(result.ids, hits, blocks, result.scores.tolist(), strict=True):

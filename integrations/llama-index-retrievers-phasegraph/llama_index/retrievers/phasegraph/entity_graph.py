@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,7 @@ from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check
 from llama_index.retrievers.phasegraph.corpus import CorpusNodes, KeptNodes, built, folder_settings, opened
 from llama_index.retrievers.phasegraph.filters import SECONDS, allowed_ids, check_filters, joined, key_of
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, Ranking, Source
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     EvidenceBlock,
     MalformedAnswerError,
@@ -36,6 +35,7 @@ from phasegraph.retrieval import (
     plain_evidence,
     unexpected_argument,
     version_of,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -275,6 +275,10 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     def similarity_top_k(self, value: int) -> None:
         self._similarity_top_k = check_count("similarity_top_k", value)
 
+    def _told(self) -> Mapping[str, object]:
+        graph = getattr(self._source, "graph", self._source)
+        return {"graph": graph, "similarity_top_k": self._similarity_top_k}
+
     @property
     def look_up(self) -> Lookup | None:
         """Its nodes by id, for the other sources of a retriever; None where it has none, or shows a part of them."""
@@ -366,16 +370,16 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
             query, limit, upstream if seeds is None else dict.fromkeys(self.depends_on, seeds)
         )
         missing = sum(one not in held for one in ranking.ids)
-        if missing and asked is None and self._lookup.kind == "none":
-            warnings.warn(
+        if missing and asked is not None:
+            pass  # the retriever that fuses has other sources for their texts, and says what none of them holds
+        elif missing and self._lookup.kind == "none":
+            warn(
                 "nodes= was not given: the passages that the walk found have an id and no text",
-                PhasegraphWarning,
                 stacklevel=2,
             )
-        elif missing and asked is None:
-            warnings.warn(
+        elif missing:
+            warn(
                 f"nodes= has no node for {missing} of {len(ranking)} passages that the walk found: they are left out",
-                PhasegraphWarning,
                 stacklevel=2,
             )
         if asked is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, cast
 
+import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.graph_stores.types import PropertyGraphStore
@@ -15,7 +16,13 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
-from llama_index.core.vector_stores.types import MetadataFilters, VectorStoreQueryMode, VectorStoreQueryResult
+from llama_index.core.vector_stores.simple import SimpleVectorStore
+from llama_index.core.vector_stores.types import (
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryMode,
+    VectorStoreQueryResult,
+)
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
 
 from llama_index.retrievers.phasegraph.conversion import (
@@ -39,6 +46,7 @@ from phasegraph.retrieval import (
     Deletions,
     LookUps,
     MalformedAnswerError,
+    Nearest,
     Payloads,
     SourceSpec,
     Upstream,
@@ -50,6 +58,8 @@ from phasegraph.retrieval import (
     known_direction,
     parameters_of,
     search_of,
+    shown,
+    turn,
     with_passages,
 )
 
@@ -85,6 +95,14 @@ class OwnRetriever(BaseRetriever):
         made.exchange = Exchange(limit, upstream)
         return made
 
+    def __repr__(self) -> str:
+        said = ", ".join(f"{name}={value}" for name, value in shown(self._told()))
+        return f"{type(self).__name__}({said})"
+
+    def _told(self) -> Mapping[str, object]:
+        """What its ``repr`` tells, which never holds the corpus."""
+        return {}
+
     def __copy__(self) -> Self:
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__)
@@ -108,6 +126,9 @@ class FunctionRetriever(OwnRetriever):
         self.asynchronous = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         self.accepts = parameters_of(function) & {"limit", "k", "upstream", "filters"}
         self.filters: MetadataFilters | None = None
+
+    def _told(self) -> Mapping[str, object]:
+        return {"function": getattr(self.function, "__name__", type(self.function).__name__)}
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same function with `filters` among its arguments."""
@@ -145,12 +166,16 @@ def as_retriever(given: object) -> Any:
     )
 
 
-def prepared(retriever: Any, limit: int | None, upstream: Upstream) -> Any:
+def prepared(retriever: Any, limit: int | None, upstream: Upstream, nearest: Nearest) -> Any:
     """The retriever, or a copy that returns `limit` hits, or that carries the exchange."""
     if isinstance(retriever, OwnRetriever):
         return retriever.for_call(limit, upstream)
     if is_knowledge(retriever):
         return with_own_chunks(retriever, limit)
+    store = getattr(retriever, "_vector_store", None)
+    if isinstance(store, SimpleVectorStore):
+        retriever = copy.copy(retriever)
+        retriever._vector_store = InTurn(store, nearest)
     if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
         retriever = copy.copy(retriever)
         vars(retriever)[_INSERT] = _HeldNodes(retriever)
@@ -185,6 +210,39 @@ class _HeldNodes:
         return type(self.retriever)._insert_fetched_nodes_into_query_result(self.retriever, result, fetched)
 
 
+class InTurn:
+    """A store in the interpreter's own memory, which one search at a time goes through.
+
+    Many at once would take the interpreter from one another and from the event loop, and all would be late. What a
+    retriever does before and after, such as asking a service for an embedding, is done at once. The store itself looks
+    only at the nodes that can be among the nearest, which gives the answer that it would give by itself, sooner.
+    """
+
+    def __init__(self, store: SimpleVectorStore, nearest: Nearest) -> None:
+        self._store = store
+        self._nearest = nearest
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """The store's answer."""
+        with turn():
+            return self._store.query(self._narrowed(query), **kwargs)
+
+    def _narrowed(self, query: VectorStoreQuery) -> VectorStoreQuery:
+        """The query, for the nodes that can be among the nearest; itself where it asks for more than nearness."""
+        plain = query.mode == VectorStoreQueryMode.DEFAULT and query.filters is None
+        if not plain or query.query_embedding is None or not query.similarity_top_k:
+            return query
+        held, wanted = self._store.data.embedding_dict, query.node_ids
+        ids, allowed = list(held), None
+        if wanted is not None:
+            allowed = np.fromiter(map(set(wanted).__contains__, ids), dtype=np.bool_, count=len(ids))
+        rows = self._nearest.rows(held.values(), query.query_embedding, query.similarity_top_k, allowed)
+        return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
+
+
 def _is_count(retriever: object, name: str) -> bool:
     value = getattr(retriever, name, None)
     return isinstance(value, int) and not isinstance(value, bool)
@@ -200,6 +258,10 @@ def is_asynchronous(retriever: Any) -> bool:
     if isinstance(retriever, FunctionRetriever):
         return retriever.asynchronous
     if getattr(retriever, "walks", False) is True:
+        return False
+    within = getattr(retriever, "_retrievers", None) or getattr(retriever, "_retriever", None)
+    inner = within.values() if isinstance(within, dict) else within if isinstance(within, list) else [within]
+    if not all(is_asynchronous(one) for one in inner if hasattr(one, "retrieve")):
         return False
     if isinstance(retriever, PGRetriever):
         return all(map(is_asynchronous, retriever.sub_retrievers))
@@ -256,6 +318,7 @@ class RetrieverSource:
         self.filters: MetadataFilters | None = None
         self.reader = reader_of(name, spec.fields, _known(self.retriever))
         self.look_ups: LookUps = {}
+        self.nearest = Nearest()
         walks = getattr(self.whole, "walks", False) is True
         look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
         named = self.core or isinstance(self.whole, FunctionRetriever) or walks
@@ -444,7 +507,7 @@ class _Blocking(_Bound):
         if source.core:
             ranking = self.core_ranking(source.retriever.search(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream)
+            asked = prepared(source.retriever, limit, upstream, source.nearest)
             with instrument_tags(self.tags()):
                 hits = asked.retrieve(own_bundle(self.bundle, query))
             ranking = self.read(asked, hits, limit)
@@ -464,7 +527,7 @@ class _Awaiting(_Bound):
         if source.core:
             ranking = self.core_ranking(await source.retriever.asearch(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream)
+            asked = prepared(source.retriever, limit, upstream, source.nearest)
             with instrument_tags(self.tags()):
                 hits = await asked.aretrieve(own_bundle(self.bundle, query))
             ranking = self.read(asked, hits, limit)
