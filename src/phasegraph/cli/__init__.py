@@ -14,11 +14,6 @@ __all__ = [
 ]
 
 
-def print_version() -> None:
-    """Print the name and the installed version."""
-    sys.stdout.write(f"phasegraph {version('phasegraph')}\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
@@ -35,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
     if lacking and given == ["--version"]:
-        print_version()
+        sys.stdout.write(f"phasegraph {version('phasegraph')}\n")
         return 0
     if lacking:
         sys.stderr.write(f"the command line needs {', '.join(lacking)}; pip install 'phasegraph[cli]'\n")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
-
-from phasegraph.cli import print_version
 
 COMMANDS = ("index", "search", "evaluate", "tune", "fuse", "explain")
 
@@ -36,7 +35,7 @@ app = typer.Typer(cls=Commands, no_args_is_help=True, pretty_exceptions_enable=F
 
 def _say_version(asked: bool) -> None:
     if asked:
-        print_version()
+        typer.echo(f"phasegraph {version('phasegraph')}")
         raise typer.Exit
 
 
@@ -46,5 +45,5 @@ Version = Annotated[
 
 
 @app.callback()
-def phasegraph(version: Version = False) -> None:
+def phasegraph(show_version: Version = False) -> None:
     """Fuse unlike retrievers on one scale, and measure whether it helps."""
