@@ -142,8 +142,15 @@ def write_bundle(
         if array.dtype.hasobject:
             raise InvalidInputError(f"array {name!r} must have a plain type; got {array.dtype}")
     target.mkdir(parents=True, exist_ok=True)
-    entries = {name: _write_array(target, name, array) for name, array in sorted(arrays.items())}
-    write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
+    before = {one.name for one in target.glob("*.npy")}
+    try:
+        entries = {name: _write_array(target, name, array) for name, array in sorted(arrays.items())}
+        write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
+    except Exception:  # an interrupt may come when the manifest names them already
+        for begun in target.glob("*.npy"):  # a disk may be full of them
+            if begun.name not in before and _FILE.fullmatch(begun.name):
+                begun.unlink(missing_ok=True)
+        raise
     kept = {str(entry["file"]) for entry in entries.values()}
     for stale in [*target.glob("*.npy"), *target.glob(".*.partial")]:
         if stale.name not in kept and (stale.suffix == ".partial" or _FILE.fullmatch(stale.name)):

@@ -10,7 +10,9 @@ from phasegraph.graph.chroma import open_folder as open_folder
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.corpus import Corpus as Corpus
 from phasegraph.graph.corpus import check_new as check_new
+from phasegraph.graph.corpus import check_passages as check_passages
 from phasegraph.graph.corpus import fields_of as fields_of
+from phasegraph.graph.corpus import sample_corpus as sample_corpus
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.entity_graph import check_kind as check_kind
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from phasegraph._typing import Float32Array
-from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphWarning, StoreError
 from phasegraph.graph.corpus import Corpus, Folder
+from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.records import PassageRecord
 from phasegraph.graph.source import Embedder
 
@@ -44,13 +49,22 @@ class ChromaVectors:
     def __init__(self, path: str | os.PathLike[str], described: Described) -> None:
         self.check_installed()
         import chromadb
+        from chromadb.api.shared_system_client import SharedSystemClient
         from chromadb.config import Settings
 
-        self.client = chromadb.PersistentClient(os.fspath(path), settings=Settings(anonymized_telemetry=False))
-        self.collection: Any = self.client.get_or_create_collection(
-            COLLECTION, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}, embedding_function=None
-        )
-        self._described = described
+        self._path, self._described = Path(path).absolute(), described
+        # Chroma goes on with what it read of a path first, though another process changed, moved or deleted that.
+        SharedSystemClient._identifier_to_system.pop(str(self._path), None)
+        try:
+            self.client = chromadb.PersistentClient(str(self._path), settings=Settings(anonymized_telemetry=False))
+            self.collection: Any = self.client.get_or_create_collection(
+                COLLECTION, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}, embedding_function=None
+            )
+        except Exception as error:
+            raise StoreError(f"{self._path.name}: Chroma cannot open it. {type(error).__name__}: {error}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ChromaVectors, (self._path, self._described)
 
     def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
         """Keep these passages, in place of any with their ids."""
@@ -61,7 +75,7 @@ class ChromaVectors:
             self.collection.add(
                 ids=[one.id for one in batch],
                 embeddings=vectors[first:last],
-                documents=list(texts),
+                documents=[_written(text) for text in texts],
                 metadatas=[_flat(one) or None for one in metadata],
             )
 
@@ -85,7 +99,21 @@ class ChromaVectors:
 
 
 def _flat(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in metadata.items() if isinstance(value, str | int | float)}
+    """What Chroma can hold; keys that begin with $ or # are its own."""
+    return {
+        key: value
+        for key, value in metadata.items()
+        if isinstance(value, str | int | float)
+        and key
+        and key[0] not in "$#"
+        and key != "chroma:document"
+        and all(one == _written(one) for one in (key, value) if isinstance(one, str))
+    }
+
+
+def _written(text: str) -> str:
+    """The text as UTF-8 can say it: halves of characters, which some PDFs are read to, become "?"."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def open_folder(
@@ -106,8 +134,36 @@ def open_folder(
         raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
     if described is not None and not settings.get("vectors"):
         raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
-    vectors = None if described is None else ChromaVectors(folder.path / "vectors", described)
-    index, behind = folder.load()
-    corpus = Corpus(index, embedder, folder=folder, store=vectors)
-    corpus.reconcile(behind)
-    return corpus, str(settings.get("title_key", "title"))
+    title_key = str(settings.get("title_key", "title"))
+    if described is None:
+        index, _ = folder.load()
+        check_model(index.graph, embedder, folder.path.name)
+        return Corpus(index, embedder, folder=folder), title_key
+    with folder.held(wait=True):
+        index, behind = folder.load()
+        check_model(index.graph, embedder, folder.path.name)
+        vectors = ChromaVectors(folder.path / "vectors", described)
+        corpus = Corpus(index, embedder, folder=folder, store=vectors)
+        corpus.reconcile(behind)
+    return corpus, title_key
+
+
+def check_model(graph: EntityGraph, embedder: Embedder | None, name: str) -> None:
+    """Refuse a model whose vectors are not as long as the passages': InvalidInputError. It embeds one word for it."""
+    if graph.embeddings is None or embedder is None:
+        return
+    try:
+        found = np.asarray(embedder("passage"))
+    except Exception as error:  # noqa: BLE001 - whatever a model raises
+        warnings.warn(
+            f"{name}: the embedding model does not answer, so that it could not be checked against the vectors there "
+            f"({type(error).__name__}: {error})",
+            PhasegraphWarning,
+            stacklevel=2,
+        )
+        return
+    if found.shape != graph.embeddings.shape[1:]:
+        raise InvalidInputError(
+            f"{name} holds vectors of {graph.embeddings.shape[1]} numbers, and the embedding model makes vectors of "
+            f"{found.size}: open it with the model that it was made with"
+        )

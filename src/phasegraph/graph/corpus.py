@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import uuid
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, Protocol
@@ -21,8 +23,9 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from phasegraph._typing import Float32Array
-from phasegraph.errors import IntegrityError, InvalidInputError, StoreError
-from phasegraph.graph.building import Triples, by_passage
+from phasegraph._validation import check_names
+from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphWarning, StoreError
+from phasegraph.graph.building import Triples, by_passage, read_passages
 from phasegraph.graph.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
@@ -36,9 +39,14 @@ from phasegraph.sources.protocol import Upstream
 
 KIND, CHANGE, VERSION = "passage-folder", "passage-change", 1
 STATE = "folder.json"
+_DOUBTFUL = "withdrawn-"
 MOST_CHANGED = 0.05
 """Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
 FEWEST_CHANGED = 1000
+
+
+class _DoubtError(StoreError):
+    """What a vector store holds is not known."""
 
 
 class VectorStore(Protocol):
@@ -111,6 +119,34 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
     }
 
 
+def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
+    """Refuse passages that cannot be in a corpus, and where it is `kept` in a folder what cannot be in that.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        Naming the passage: one without text or with an id that repeats; metadata that JSON has no word for.
+    """
+    for one in passages:
+        if not one["text"].strip() and not one["title"].strip():
+            raise InvalidInputError(
+                f"passage {one['id']!r} must have text; leave it out if its page is blank (metadata: "
+                f"{dict(one['metadata'])!r:.200})"
+            )
+    read_passages(passages)
+    if kept and not isinstance(tokenizer, str):
+        raise InvalidInputError(f"a folder needs a tokenizer that has a name; got {tokenizer!r:.80}")
+    for one in passages if kept else ():
+        check_plain(one["id"], one["metadata"])
+        if any("\ud800" <= letter <= "\udfff" for letter in one["id"]):
+            raise InvalidInputError(f"passage {one['id']!r} must have an id of whole characters to be kept in a folder")
+
+
+def sample_corpus(embedder: Embedder | None) -> Corpus:
+    """A corpus of one passage, to try a retriever's settings on before many are embedded."""
+    return Corpus(GraphIndex.build([{"id": "sample", "text": "sample"}], embeddings=[[1.0]]), embedder)
+
+
 class Folder:
     """Where a corpus is kept; one process at a time changes it.
 
@@ -120,7 +156,7 @@ class Folder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # wherever the process goes later
         self.last = self.pending = 0
 
     @classmethod
@@ -129,8 +165,15 @@ class Folder:
         folder = cls(path)
         check_new(folder.path)
         folder.path.mkdir(parents=True, exist_ok=True)
-        index.save(folder.path / "graph")
-        folder._write_state(0, settings)
+        try:
+            index.save(folder.path / "graph")
+            folder._write_state(0, settings)
+        except BaseException as error:
+            (folder.path / STATE).unlink(missing_ok=True)
+            shutil.rmtree(folder.path / "graph", ignore_errors=True)
+            if isinstance(error, OSError):
+                raise StoreError(f"{folder.path.name}: the folder could not be written: {error}") from error
+            raise
         return folder
 
     @cached_property
@@ -143,9 +186,21 @@ class Folder:
 
     def load(self) -> tuple[GraphIndex, frozenset[str]]:
         """The index with all changes, and the ids of passages that the store may not have as they are."""
+        while True:
+            base = self._base()
+            try:
+                return self._load()
+            except (IntegrityError, OSError):
+                if self._base() == base:
+                    raise  # else another process took changes into the index meanwhile: what was read is gone
+
+    def _load(self) -> tuple[GraphIndex, frozenset[str]]:
         applied = _number(self._state()["applied"])
-        index, self.last = GraphIndex.load(self.path / "graph"), self._base()
-        behind: frozenset[str] = frozenset()
+        base = self._base()
+        index, self.last, self.pending = GraphIndex.load(self.path / "graph"), base, 0
+        if self._base() != base:
+            raise IntegrityError("the index was replaced while it was read")
+        behind = frozenset(name for one in self._doubtful() for name in Change.read(one).touched)
         for number, directory in self._changes():
             if number <= self.last:
                 continue
@@ -160,43 +215,73 @@ class Folder:
     def append(self, change: Change) -> None:
         """Keep a change."""
         number = self.last + 1
-        change.write(self.path / "changes" / f"{number:08d}")
+        directory = self.path / "changes" / f"{number:08d}"
+        try:
+            change.write(directory)
+        except OSError as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise StoreError(
+                f"{self.path.name}: the folder refused the change; nothing was changed. {error}"
+            ) from error
         self.last, self.pending = number, self.pending + len(change.touched)
 
-    def withdraw(self, change: Change) -> None:
-        """Forget the last change."""
-        _forget(self.path / "changes" / f"{self.last:08d}")
+    def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
+        """Take the last change back; where it is `doubtful` what the store has, what it touched is written anew later.
+
+        That is when the folder is loaded: the change stays there under another name until then.
+        """
+        directory = self.path / "changes" / f"{self.last:08d}"
+        if doubtful:
+            directory.rename(directory.with_name(f"{_DOUBTFUL}{uuid.uuid4().hex}"))
+        else:
+            _forget(directory)
         self.last, self.pending = self.last - 1, self.pending - len(change.touched)
 
     def applied(self) -> None:
         """Note that the store is in step with the last change."""
         self._write_state(self.last, self.settings)
+        for directory in self._doubtful():
+            _forget(directory)
+
+    def _doubtful(self) -> list[Path]:
+        """Changes that were taken back, of which the store may have something."""
+        return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
     def compact(self, index: GraphIndex) -> None:
         """Take all changes into the bundle of the index, which has them, where they have become many."""
         if self.pending <= max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)):
             return
         index.save(self.path / "graph", change=self.last)
-        for number, directory in self._changes():
-            if number <= self.last:
+        for directory in (self.path / "changes").glob("[0-9]*"):  # those that were begun and never complete, too
+            if int(directory.name) <= self.last:
                 _forget(directory)
         self.pending = 0
 
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Hold the folder for a change; StoreError where another process does, or has changed it since."""
-        with (self.path / ".lock").open("a") as handle:
+        with self.held(wait=False):
+            there = max((self._base(), *(number for number, _ in self._changes())))
+            if there != self.last:
+                raise StoreError(f"{self.path.name}: another process has changed the folder; load it again")
+            yield
+
+    @contextmanager
+    def held(self, *, wait: bool) -> Iterator[None]:
+        """Hold the folder, so that no other process changes it; StoreError where one does and we don't `wait`."""
+        try:
+            handle = (self.path / ".lock").open("a")
+        except OSError as error:
+            raise StoreError(f"{self.path.name}: the folder cannot be written to: {error}") from error
+        with handle:
             try:
                 import fcntl
 
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             except ImportError:  # not on this system: the number of the last change still tells
                 pass
             except OSError as error:
                 raise StoreError(f"{self.path.name}: another process is changing the folder; try again") from error
-            there = max((number for number, _ in self._changes()), default=self._base())
-            if there != self.last:
-                raise StoreError(f"{self.path.name}: another process has changed the folder; load it again")
             yield
 
     def _changes(self) -> list[tuple[int, Path]]:
@@ -211,7 +296,10 @@ class Folder:
 
     def _state(self) -> dict[str, object]:
         if not (self.path / STATE).is_file():
-            raise IntegrityError(f"{self.path.name!r} is no folder of a retriever: it has no {STATE}")
+            raise IntegrityError(
+                f"{self.path.name!r} is no folder of a retriever: it has no {STATE} (delete it if "
+                "its making was cut short)"
+            )
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
@@ -224,7 +312,7 @@ def _number(value: object) -> int:
 
 def _forget(directory: Path) -> None:
     """Remove a change; without its manifest it counts as not there."""
-    (directory / MANIFEST).unlink()
+    (directory / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(directory)
 
 
@@ -269,7 +357,7 @@ class Corpus:
         self.graph = self._walk(index)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Corpus, (self.index, self._embedder)
+        return partial(Corpus, folder=self._folder, store=self._store), (self.index, self._embedder)
 
     def _walk(self, index: GraphIndex) -> GraphSource:
         return GraphSource(
@@ -305,15 +393,27 @@ class Corpus:
         """Bring the store in step: it gets the passages `behind` anew and those it lacks, and loses the others."""
         if self._store is None:
             return
-        there, held = frozenset(self._store.ids()), self.index.records
-        gone = sorted(one for one in there if one not in held)
-        wanted = [one for one in held if one in behind or one not in there]
-        if gone:
-            self._store.remove(gone)
-        if wanted:
-            self._write(self._store, self.index, wanted)
-        if self._folder is not None and (gone or wanted or behind):
-            self._folder.applied()
+        held = self.index.records
+        try:
+            there = frozenset(self._store.ids())
+            gone = sorted(one for one in there if one not in held)
+            wanted = [one for one in held if one in behind or one not in there]
+            if gone:
+                self._store.remove(gone)
+            if wanted:
+                self._write(self._store, self.index, wanted)
+            if self._folder is not None and (gone or wanted or behind):
+                self._folder.applied()
+        except Exception as error:
+            raise StoreError(
+                "the vectors could not be brought in step with the passages; all that is needed is in the folder: load "
+                f"it again when that is mended. {type(error).__name__}: {error}"
+            ) from error
+
+    def check(self, passages: Sequence[Mapping[str, Any]]) -> None:
+        """Refuse passages that :meth:`replace` would, before they are embedded."""
+        if passages:
+            check_passages(passages, kept=self._folder is not None)
 
     def replace(self, ids: Iterable[str], passages: Iterable[Mapping[str, Any]] = (), embeddings: Any = None) -> None:
         """Let passages leave and others come, in one step.
@@ -339,10 +439,10 @@ class Corpus:
             raise InvalidInputError(
                 f"{self._folder.path.name!r} keeps vectors, too: change it with a retriever that has them, not this one"
             )
-        came = tuple(passages)
+        came, leaving = tuple(passages), check_names("ids", ids)
         with self._changing:
             taken = [one["id"] for one in came if one["id"] in self.index.records]
-            removed = tuple(dict.fromkeys([*ids, *taken]))
+            removed = tuple(dict.fromkeys([*leaving, *taken]))
             vectors = None if embeddings is None or not came else np.asarray(embeddings, dtype=np.float32)
             if not removed and not came:
                 return
@@ -357,12 +457,20 @@ class Corpus:
                     self._folder.append(change)
                     try:
                         self._follow(change, fresh)
-                    except BaseException:
-                        self._folder.withdraw(change)
+                    except BaseException as error:
+                        self._folder.withdraw(change, doubtful=isinstance(error, _DoubtError))
                         raise
                     self.index, self.graph = fresh, walk
-                    self._folder.applied()
-                    self._folder.compact(fresh)
+                    try:
+                        self._folder.applied()
+                        self._folder.compact(fresh)
+                    except OSError as error:
+                        warnings.warn(
+                            f"{self._folder.path.name}: the change is made and kept, but changes could not be taken "
+                            f"into the index, which is tried again with the next: {error}",
+                            PhasegraphWarning,
+                            stacklevel=3,
+                        )
 
     def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
         """Write the corpus to a folder that is new or empty."""
@@ -379,15 +487,19 @@ class Corpus:
                 self._store.remove(left)
             if came:
                 self._write(self._store, fresh, came)
-        except Exception as error:
+        except BaseException as error:
             try:
                 self._store.remove([one for one in came if one not in self.index.records])
                 self._write(self._store, self.index, change.removed)
-            except Exception as second:  # noqa: BLE001 - whatever a store raises
-                raise StoreError(
+            except BaseException as second:  # noqa: BLE001 - nothing may hide that
+                raise _DoubtError(
                     f"the vector store refused a change ({type(error).__name__}: {error}), and then to take it back "
-                    f"({type(second).__name__}: {second}); load the folder again, which brings it in step"
+                    f"({type(second).__name__}: {second}); "
+                    + ("make the retriever anew" if self._folder is None else "load the folder again")
+                    + ", which brings it in step"
                 ) from error
+            if not isinstance(error, Exception):
+                raise
             raise StoreError(
                 f"the vector store refused the change; nothing was changed. {type(error).__name__}: {error}"
             ) from error

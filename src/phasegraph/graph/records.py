@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
+from types import MappingProxyType, NoneType
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from phasegraph.graph.storage import offsets
 
 MOST_READ = 20_000
 """Packed records that are kept when they were read."""
+_PLAIN = frozenset({str, int, bool, NoneType})
 _FIELDS = ("entities", "triples", "titles", "lead")
 
 
@@ -68,6 +69,8 @@ class PassageRecord:
 def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Metadata that JSON gives back as they are, or an InvalidInputError that names passage and key."""
     for key, value in metadata.items():
+        if type(key) is str and type(value) in _PLAIN:
+            continue
         try:
             same = isinstance(key, str) and json.loads(json.dumps(value)) == value
         except (TypeError, ValueError):

@@ -8,8 +8,11 @@ and chromadb.
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import os
+import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,7 +30,8 @@ from phasegraph.errors import (
     PhasegraphWarning,
     StoreError,
 )
-from phasegraph.graph.chroma import ChromaVectors
+from phasegraph.graph.chroma import ChromaVectors, open_folder
+from phasegraph.graph.corpus import Change
 from phasegraph.graph.entity_graph import EntityGraph
 
 TITLES = ["Ada Lovelace", "Charles Babbage", "Analytical Engine", "London", "Byron", "Turin", "Luigi Menabrea", "Devon"]
@@ -239,17 +243,7 @@ class CorpusSuite:
     ) -> None:
         path = tmp_path / "corpus"
         self.made(self.documents(range(6)), path)
-        program = (
-            "import importlib.util, pathlib, sys; "
-            "spec = importlib.util.spec_from_file_location('suite', sys.argv[1]); "
-            "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module); "
-            "getattr(module, sys.argv[2])().change_and_die(pathlib.Path(sys.argv[3]), sys.argv[4])"
-        )
-        file = str(sys.modules[type(self).__module__].__file__)
-        command = [sys.executable, "-c", program, file, type(self).__name__, str(path), method]
-        ended = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, check=False, capture_output=True
-        )
+        ended = self._in_another_process("change_and_die", path, method)
         assert ended.returncode == 9, ended.stderr.decode()
         again = self.opened(path)
         kept = [0, 1, 2, 3, 5, 9] if method == "write" else [0, 1, 2, 3, 5]
@@ -423,3 +417,236 @@ class CorpusSuite:
             pytest.skip("the framework gives every document an id")
         with pytest.warns(PhasegraphWarning, match="kept once"):
             assert len(self.made(twice, place)._corpus) == 2
+
+    def test_a_relative_path_holds_when_the_working_directory_changes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / "one")
+        one = self.made(self.documents(range(4)), Path("corpus"))
+        monkeypatch.chdir(tmp_path / "other")
+        self.made(self.documents([6, 7]), Path("corpus"))
+        self.add(one, self.documents([5]))
+        again = self.opened(tmp_path / "one" / "corpus")
+        assert again._corpus._store.ids() == {"d0", "d1", "d2", "d3", "d5"}
+        assert self.opened(Path("corpus"))._corpus._store.ids() == {"d6", "d7"}
+
+    def test_a_folder_that_was_deleted_or_moved_is_made_again_at_its_path(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        self.made(self.documents(range(4)), path)
+        shutil.rmtree(path)
+        self.made(self.documents([5, 6]), path)
+        path.rename(tmp_path / "moved")
+        third = self.made(self.documents([7, 8]), path)
+        assert third._corpus._store.ids() == {"d7", "d8"}
+        moved = self.opened(tmp_path / "moved")
+        self.add(moved, self.documents([9]))
+        assert moved._corpus._store.ids() == {"d5", "d6", "d9"}
+
+    def test_a_model_whose_vectors_have_another_length_is_refused_at_once(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        framework = str(self.made(self.documents(range(4)), path)._corpus._folder.settings["framework"])
+        kinds: list[Any] = [None, lambda record: (record.text, {})]
+        for described in kinds:
+            with pytest.raises(InvalidInputError, match=r"16 numbers.*vectors of 3"):
+                open_folder(path, framework, lambda query: [1.0, 2.0, 3.0], described)
+
+        def silent(query: str) -> Any:
+            raise OSError("no route to host")
+
+        with pytest.warns(PhasegraphWarning, match="no route to host"):
+            assert len(open_folder(path, framework, silent, None)[0]) == 4
+
+    def test_an_id_in_place_of_a_list_of_ids_is_refused(self, place: Path | None) -> None:
+        retriever = self.made([self.document(name, f"Ada met {name}.") for name in ("a", "b", "c")], place)
+        with pytest.raises(InvalidTypeError, match="ids must be a list"):
+            retriever.delete("ab")
+        assert len(retriever._corpus) == 3
+
+    def test_what_cannot_be_kept_leaves_no_folder(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        wrong: list[tuple[Any, dict[str, Any], str]] = [
+            (self.document("w", " "), {}, "'w' must have text"),
+            (self.document("w", "Ada met Bo."), {"tokenizer": str.split}, "tokenizer that has a name"),
+            (self.document("w", "Ada met Bo."), {"kk": 3}, "kk"),
+            (self.document("\ud800", "Ada met Bo."), {}, "whole characters"),
+        ]
+        for document, fields, message in wrong:
+            with pytest.raises((InvalidInputError, InvalidTypeError), match=message):
+                self.made([document], path, **fields)
+            assert not path.exists()
+
+    def test_halves_of_characters_and_keys_of_the_stores_own_come_back_whole(self, tmp_path: Path) -> None:
+        text, path = "Ada met Bo \ud83d in Turin.", tmp_path / "corpus"
+        retriever = self.made([self.document("w", text, **{"$key": 1, "#": "x", "half": "\ud83d"})], path)
+        for again in (retriever, self.opened(path)):
+            ((_, found, metadata),) = self.ask(again, "Turin")
+            assert found == text
+            assert (metadata["$key"], metadata["#"], metadata["half"]) == (1, "x", "\ud83d")
+
+    @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("no space left")])
+    def test_an_interrupted_change_of_the_vectors_is_taken_back(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    ) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(6)), path)
+        before, write = self._vectors_of(retriever), ChromaVectors.write
+        times = iter([True, False])
+
+        def once(store: ChromaVectors, records: Any, vectors: Any) -> None:
+            write(store, records, vectors)
+            if next(times):
+                raise error
+
+        monkeypatch.setattr(ChromaVectors, "write", once)
+        with pytest.raises((KeyboardInterrupt, StoreError)):
+            self.add(retriever, [self.document("d2", "Other words."), *self.documents([9])])
+        monkeypatch.undo()
+        for again in (retriever, self.opened(path)):
+            assert again._corpus.index.graph.passages == tuple(f"d{number}" for number in range(6))
+            assert self._vectors_of(again) == before
+        self.add(retriever, self.documents([9]))
+        assert "d9" in self._vectors_of(self.opened(path))
+
+    def test_vectors_that_could_not_be_taken_back_are_when_the_folder_is_loaded(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(6)), path)
+        before, write = self._vectors_of(retriever), ChromaVectors.write
+
+        def refusing(store: ChromaVectors, records: Any, vectors: Any) -> None:
+            if len(records) > 1:
+                write(store, records, vectors)
+            raise OSError("no space left")
+
+        monkeypatch.setattr(ChromaVectors, "write", refusing)
+        with pytest.raises(StoreError, match="load the folder again"):
+            self.add(retriever, [self.document("d2", "Other words."), *self.documents([9])])
+        monkeypatch.undo()
+        assert self._vectors_of(retriever) != before
+        assert self._vectors_of(self.opened(path)) == before
+        assert not list((path / "changes").iterdir())
+
+    def _vectors_of(self, retriever: Any) -> dict[str, list[float]]:
+        found = retriever._corpus._store.collection.get(include=["embeddings"])
+        return dict(zip(found["ids"], found["embeddings"].tolist(), strict=True))
+
+    def test_a_full_disk_leaves_everything_as_it_was(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(4)), path)
+        before = self.answers(retriever)
+
+        def full(*arguments: Any) -> None:
+            raise OSError("no space left")
+
+        monkeypatch.setattr("phasegraph.serialization.write_document", full)
+        with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
+            self.add(retriever, self.documents([9]))
+        with pytest.raises(StoreError, match="no space left"):
+            self.made(self.documents([1]), tmp_path / "other")
+        monkeypatch.undo()
+        assert not list((path / "changes").iterdir())
+        for again in (retriever, self.opened(path)):
+            assert self.answers(again) == before
+        self.made(self.documents([1]), tmp_path / "other")
+
+    def test_a_change_that_is_kept_but_not_taken_into_the_index_is_said_to_be_made(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(4)), path)
+
+        def full(*arguments: Any) -> None:
+            raise OSError("no space left")
+
+        monkeypatch.setattr("phasegraph.graph.corpus.write_document", full)
+        with pytest.warns(PhasegraphWarning, match=r"is made and kept.*no space left"):
+            self.add(retriever, self.documents([9]))
+        monkeypatch.undo()
+        for again in (retriever, self.opened(path)):
+            assert "d9" in again._corpus._store.ids()
+            assert "d9" in again._corpus
+
+    def test_a_folder_is_not_loaded_in_the_midst_of_a_change(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(4)), path)
+        write, opened = ChromaVectors.write, list[Any]()
+        other = threading.Thread(target=lambda: opened.append(self.opened(path)))
+
+        def slowly(store: ChromaVectors, records: Any, vectors: Any) -> None:
+            monkeypatch.undo()
+            other.start()
+            other.join(0.5)
+            assert not opened
+            write(store, records, vectors)
+
+        monkeypatch.setattr(ChromaVectors, "write", slowly)
+        self.add(retriever, self.documents([9]))
+        other.join(30)
+        assert opened[0]._corpus._store.ids() == {"d0", "d1", "d2", "d3", "d9"}
+
+    def test_a_folder_is_loaded_while_its_changes_are_taken_into_the_index(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "graph"
+        self.graph_of(self.documents(range(6))).save(path)
+        first, read = self.opened_graph(path), Change.read
+        self.add(first, self.documents([7]))
+
+        def meanwhile(directory: Path) -> Change:
+            monkeypatch.undo()
+            monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 0)
+            self.add(first, self.documents([8]))
+            return read(directory)
+
+        monkeypatch.setattr(Change, "read", meanwhile)
+        assert self.opened_graph(path)._corpus.index.graph.passages[-2:] == ("d7", "d8")
+
+    def test_a_copy_is_kept_in_the_same_folder(self, tmp_path: Path) -> None:
+        self.graph_of(self.documents(range(4))).save(tmp_path / "graph")
+        for one, opened in [
+            (self.made(self.documents(range(4)), tmp_path / "corpus"), self.opened),
+            (self.opened_graph(tmp_path / "graph"), self.opened_graph),
+        ]:
+            path = one._corpus._folder.path
+            for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):  # noqa: S301
+                assert self.answers(other) == self.answers(one)
+            self.add(other, self.documents([9]))
+            assert "d9" not in one._corpus
+            assert "d9" in opened(path)._corpus
+            with pytest.raises(StoreError, match="load it again"):
+                one.delete(["d1"])
+
+    def test_a_folder_that_another_process_changed_is_loaded_as_it_is_now(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        first = self.made(self.documents(range(6)), path)
+        assert first.explain(QUESTIONS[0]).ids
+        self._in_another_process("change", path)
+        again = self.opened(path)
+        assert set(self._vectors_of(again)) == {"d0", "d1", "d3", "d4", "d5", "d9"}
+        reports = again.explain(QUESTIONS[0], k=50).reports
+        assert {one.source: one.status for one in reports}["vector"] == "ok"
+        self.add(again, self.documents([2]))
+        assert set(self._vectors_of(again)) == {f"d{number}" for number in (0, 1, 2, 3, 4, 5, 9)}
+
+    def change(self, path: Path) -> None:
+        """Change a folder."""
+        retriever = self.opened(path)
+        retriever.delete(["d2"])
+        self.add(retriever, [*self.documents([9]), self.document("d4", "Other words.")])
+
+    def _in_another_process(self, method: str, *arguments: Any) -> subprocess.CompletedProcess[bytes]:
+        program = (
+            "import importlib.util, pathlib, sys; "
+            "spec = importlib.util.spec_from_file_location('suite', sys.argv[1]); "
+            "module = importlib.util.module_from_spec(spec); spec.loader.exec_module(module); "
+            "getattr(getattr(module, sys.argv[2])(), sys.argv[3])(pathlib.Path(sys.argv[4]), *sys.argv[5:])"
+        )
+        file = str(sys.modules[type(self).__module__].__file__)
+        command = [sys.executable, "-c", program, file, type(self).__name__, method, *map(str, arguments)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.run(command, env=environment, check=False, capture_output=True)
