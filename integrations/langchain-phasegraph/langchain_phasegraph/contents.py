@@ -13,6 +13,7 @@ from langchain_core.vectorstores import VectorStore
 import phasegraph.graph
 from langchain_phasegraph.corpus import held_by_id
 from phasegraph import InvalidInputError
+from phasegraph.retrieval import resolve_id
 
 Held = tuple[list[Document], Any]
 _PAGE = 1000
@@ -26,7 +27,7 @@ def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
     InvalidInputError
         If the store's class is not known, or it holds nothing.
     """
-    kinds = [kind.__name__ for kind in type(store).__mro__]
+    kinds = _kinds(store)
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)
     if read is None:
         raise InvalidInputError(
@@ -47,23 +48,49 @@ class StoreVectors:
     """A vector store of the user's own, kept in step; it embeds what is added to it."""
 
     def __init__(self, store: VectorStore) -> None:
-        self.store = store
+        self.store: Any = store
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Keep these passages, in place of any with their ids."""
-        there = self.ids()
-        self.remove([one.id for one in records if one.id in there])
+        if "LanceDB" in _kinds(self.store) and getattr(self.store, "mode", None) == "overwrite":
+            raise InvalidInputError("LanceDB in its mode 'overwrite' forgets all when one is added: give mode='append'")
+        self.remove([one.id for one in records])
         documents = [Document(one.text, id=one.id, metadata=dict(one.metadata)) for one in records]
         self.store.add_documents(documents, ids=[one.id for one in records])
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget passages that it has."""
-        if ids:
-            self.store.delete(list(ids))
+        """Forget passages; ids that are not there are passed over, which some stores would refuse."""
+        held = self._held(ids)
+        if held:
+            self.store.delete(held)
+
+    def _held(self, ids: Sequence[str]) -> list[str]:
+        if not ids:
+            return []
+        if "LanceDB" in _kinds(self.store):  # its hits are told apart by metadata or text, its rows by another id
+            wanted = frozenset(ids)
+            rows = self.store.get_table().to_arrow().to_pylist()
+            return [
+                row[self.store._id_key]
+                for row, one in zip(rows, _lance(self.store)[0], strict=True)
+                if resolve_id(one.id, one.metadata, one.page_content)[0] in wanted
+            ]
+        try:
+            found = self.store.get_by_ids(list(ids))
+            there = frozenset(resolve_id(one.id, one.metadata, one.page_content)[0] for one in found)
+        except Exception:  # noqa: BLE001 - it has no such method, or an id is none of its kind
+            there = self.ids()
+        if not there <= set(ids):
+            there = self.ids()
+        return [one for one in ids if one in there]
 
     def ids(self) -> frozenset[str]:
         """Ids of the passages there are."""
         return frozenset(contents_of(self.store)[0])
+
+
+def _kinds(store: object) -> list[str]:
+    return [kind.__name__ for kind in type(store).__mro__]
 
 
 def _in_memory(store: Any) -> Held:

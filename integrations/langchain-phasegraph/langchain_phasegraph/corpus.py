@@ -11,7 +11,7 @@ from langchain_core.embeddings import Embeddings
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import corpus_ids, in_thread, with_progress
+from phasegraph.retrieval import corpus_ids, in_thread, resolve_id, with_progress
 
 if TYPE_CHECKING:
     import phasegraph.graph
@@ -23,6 +23,8 @@ _MOST_KEPT = 20_000
 
 def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
     """Documents by id, the first of those that have the same text and no id of their own."""
+    if isinstance(documents, Document | str) or not isinstance(documents, Iterable):
+        raise InvalidTypeError(f"documents must be a list of documents; got {type(documents).__name__}")
     listed, held = list(documents), dict[str, Document]()
     wrong = next((one for one in listed if not isinstance(one, Document)), None)
     if wrong is not None:
@@ -42,7 +44,7 @@ def passages_of(
             "id": name,
             "title": str(one.metadata.get(title_key) or ""),
             "text": one.page_content,
-            "metadata": one.metadata,
+            "metadata": dict(one.metadata),  # the caller's may change
             "given": [] if given is None else given.get(name, []),
         }
         for name, one in held.items()
@@ -69,11 +71,13 @@ def built(
     tokenizer: Any = "english",
     progress: bool | None = True,
     store: Any = None,
+    kept: bool = False,
 ) -> phasegraph.graph.Corpus:
-    """A corpus of documents, in memory, with their vectors in a store if there is one."""
-    from phasegraph.graph import Corpus, GraphIndex
+    """A corpus of documents, in memory, with their vectors in a store if there is one; to be `kept` in a folder."""
+    from phasegraph.graph import Corpus, GraphIndex, check_passages
 
     passages = passages_of(held, title_key)
+    check_passages(passages, kept=kept, tokenizer=tokenizer)  # before anything is embedded
     if vectors is None:
         vectors = embedded(embeddings, [one["text"] for one in passages], progress)
     many = progress if len(passages) > _BATCH else False
@@ -153,16 +157,21 @@ class KeptDocuments:
         Raises
         ------
         InvalidInputError
-            If the retriever was made of other retrievers, an id repeats, or a document has no text.
+            If the retriever was made of other retrievers, an id repeats, a document has no text, or one whose id is
+            read from its metadata would take the place of another text.
         StoreError
             If the folder or its vectors cannot be changed. Nothing is changed then.
         """
         from phasegraph.graph import fields_of
 
         corpus, held = self._changing(), held_by_id(documents)
+        _refuse_taken(corpus, held)
         passages = passages_of(held, self._title_key, fields_of(extractions, held))
+        corpus.check(passages)
         vectors = None
         if corpus.index.graph.embeddings is not None:
+            if self._embeds is None:
+                raise InvalidInputError("its documents have vectors: load it with embeddings= to add others")
             vectors = embedded(self._embeds, [one["text"] for one in passages], progress)
         corpus.replace((), passages, vectors)
         self._changed(corpus)
@@ -199,6 +208,19 @@ class KeptDocuments:
                 "from_vectorstore or load changes its own"
             )
         return self._corpus
+
+
+def _refuse_taken(corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
+    """Refuse to replace a text by another for an id in metadata: it may be that of a file that both were split from."""
+    there = corpus.records(held)
+    for name, record in there.items():
+        one = held[name]
+        origin = resolve_id(one.id, one.metadata, one.page_content)[1]
+        if origin not in ("own", "text") and record.text != one.page_content:
+            raise InvalidInputError(
+                f"documents: metadata {origin!r} names {name!r}, which is there with another text: give the document "
+                f"that as its own id (Document.id) to replace it, else another"
+            )
 
 
 def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:

@@ -216,7 +216,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework.
+            If it was made for another framework, or with a model whose vectors have another length.
         """
         corpus, title_key = opened(path, embeddings, vectors=False)
         return cls._over(corpus, embeddings, title_key, fields)

@@ -215,16 +215,16 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
         ['a', 'c']
         """
-        if not isinstance(embeddings, Embeddings):
-            raise InvalidTypeError(f"embeddings must be a model of LangChain's; got {type(embeddings).__name__}")
-        if path is not None:
-            from phasegraph.graph import ChromaVectors, check_new
+        _check_model(embeddings)
+        from phasegraph.graph import ChromaVectors, check_new, sample_corpus
 
+        if path is not None:
             check_new(Path(path))
             ChromaVectors.check_installed()
+        cls._over(sample_corpus(embeddings.embed_query), embeddings, title_key, fields)  # before anything is embedded
         corpus = built(
             held_by_id(documents), embeddings, title_key=title_key, triples=extractions, gazetteer=gazetteer,
-            tokenizer=tokenizer, progress=progress,
+            tokenizer=tokenizer, progress=progress, kept=path is not None,
         )  # fmt: skip
         if path is None:
             return cls._over(corpus, embeddings, title_key, fields)
@@ -249,8 +249,10 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework, or without vectors.
+            If it was made for another framework, without vectors, or with a model whose vectors have another length:
+            `embeddings` is asked for one to see that.
         """
+        _check_model(embeddings)
         corpus, title_key = opened(path, embeddings, vectors=True)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
@@ -417,6 +419,11 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
     def _get_ls_params(self, **kwargs: Any) -> Any:
         return {**super()._get_ls_params(**kwargs), "ls_retriever_name": "phasegraph"}
+
+
+def _check_model(embeddings: object) -> None:
+    if not isinstance(embeddings, Embeddings):
+        raise InvalidTypeError(f"embeddings must be a model of LangChain's; got {type(embeddings).__name__}")
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:

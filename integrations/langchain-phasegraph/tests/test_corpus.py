@@ -1,6 +1,7 @@
 """Retrievers over documents of one's own, in LangChain."""
 
 import hashlib
+import uuid
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_stores import STORES, Fixed
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
 from phasegraph.testing.corpus_suite import CorpusSuite
 
 
@@ -18,7 +19,7 @@ class Hashed(Embeddings):
 
     def embed_query(self, text):
         words = text.lower().replace(".", "").split() or [""]
-        seeds = [int(hashlib.sha256(word.encode()).hexdigest()[:8], 16) for word in words]
+        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in words]
         return sum(np.random.default_rng(seed).standard_normal(16) for seed in seeds).tolist()
 
     def embed_documents(self, texts):
@@ -92,3 +93,90 @@ def test_selection_by_embeddings_works_without_a_store():
     documents.append(Document("Bo met Dee at sea.", id="other"))
     retriever = PhaseGraphRetriever.from_documents(documents, Hashed(), selection="log_det", k=2)
     assert "other" in {one.id for one in retriever.invoke("Whom did Ada meet in Paris, and whom Bo?")}
+
+
+def test_pieces_of_one_file_under_its_id_added_one_by_one_do_not_replace_each_other():
+    first = Document("Ada met Bo.", metadata={"id": "file"})
+    retriever = PhaseGraphRetriever.from_documents([first], Hashed())
+    assert retriever.add_documents([first]) == ["file"]
+    with pytest.raises(InvalidInputError, match=r"'id' names 'file'.*another text.*Document\.id"):
+        retriever.add_documents([Document("Cy sang.", metadata={"id": "file"})])
+    retriever.add_documents([Document("Cy sang.", id="file")])
+    assert [one.page_content for one in retriever.invoke("Cy")] == ["Cy sang."]
+
+
+def test_documents_that_are_changed_after_they_were_given_stay_as_they_were():
+    documents = [Document("Ada met Bo.", id="a", metadata={"team": "red"})]
+    retriever = PhaseGraphRetriever.from_documents(documents, Hashed())
+    documents[0].metadata.clear()
+    retriever.invoke("Ada")[0].metadata["team"] = "blue"
+    assert retriever.invoke("Ada")[0].metadata == {"team": "red"}
+
+
+def test_what_is_wrong_is_said_before_anything_is_embedded(tmp_path):
+    class Costly(Hashed):
+        def embed_documents(self, texts):
+            raise AssertionError
+
+    for wrong, fields in [(Document(" ", metadata={"page": 3}), {}), (Document("Ada met Bo."), {"k": -1})]:
+        with pytest.raises(InvalidInputError, match=r"'page': 3|k must"):
+            PhaseGraphRetriever.from_documents([wrong], Costly(), path=tmp_path / "new", **fields)
+    with pytest.raises(InvalidTypeError, match="a list of documents; got Document"):
+        PhaseGraphRetriever.from_documents(wrong, Costly())
+    PhaseGraphRetriever.from_documents([Document("Ada met Bo.")], Hashed(), path=tmp_path / "new")
+    with pytest.raises(InvalidInputError, match="must have text"):
+        PhaseGraphRetriever.load(tmp_path / "new", Costly()).add_documents([Document(" ")])
+    with pytest.raises(InvalidTypeError, match="embeddings must be"):
+        PhaseGraphRetriever.load(tmp_path / "new", None)
+    graph = EntityGraphRetriever.from_documents([Document("Ada met Bo.")], embeddings=Hashed())
+    graph.save(tmp_path / "graph")
+    with pytest.raises(InvalidInputError, match="embeddings="):
+        EntityGraphRetriever.load(tmp_path / "graph").add_documents([Document("Cy sang.")])
+
+
+def test_what_left_the_store_by_other_ways_can_be_deleted_and_replaced():
+    store = STORES["FAISS L2"]()
+    retriever = PhaseGraphRetriever.from_vectorstore(store, k=9)
+    store.delete(["p1", "p2"])
+    retriever.delete(["p1"])
+    retriever.add_documents([Document("text of p2", id="p2")])
+    assert set(store.index_to_docstore_id.values()) == {f"p{number}" for number in (0, 2, 3, 4, 5, 6, 7, 8)}
+
+
+def test_ids_that_qdrant_does_not_take_change_nothing():
+    client = pytest.importorskip("qdrant_client").QdrantClient(":memory:")
+    models = pytest.importorskip("qdrant_client.models")
+    kind = pytest.importorskip("langchain_qdrant").QdrantVectorStore
+    client.create_collection("c", vectors_config=models.VectorParams(size=16, distance=models.Distance.COSINE))
+    store, ids = kind(client, "c", Hashed()), [str(uuid.UUID(int=number)) for number in range(3)]
+    store.add_documents([Document("Ada met Bo."), Document("Cy sang.")], ids=ids[:2])
+    retriever = PhaseGraphRetriever.from_vectorstore(store)
+    with pytest.raises(StoreError, match="nothing was changed"):
+        retriever.add_documents([Document("Dee danced.", id="dee")])
+    retriever.add_documents([Document("Dee danced.", id=ids[2]), Document("Cy slept.", id=ids[1])])
+    retriever.delete(ids[:1])
+    assert {one.id: one.payload["page_content"] for one in client.scroll("c")[0]} == {
+        ids[1]: "Cy slept.",
+        ids[2]: "Dee danced.",
+    }
+
+
+def test_a_lancedb_store_is_changed_by_its_own_ids_and_never_wiped(tmp_path):
+    kind = pytest.importorskip("langchain_community.vectorstores").LanceDB
+    pytest.importorskip("lancedb")
+
+    def made(name, **fields):
+        store = kind(uri=str(tmp_path / name), embedding=Hashed(), table_name="t", **fields)
+        store.add_documents([Document(text, metadata={"n": 1}) for text in ("Ada met Bo.", "Cy sang.", "Dee danced.")])
+        return store, PhaseGraphRetriever.from_vectorstore(store)
+
+    store, retriever = made("one")
+    with pytest.raises(StoreError, match="mode='append'"):
+        retriever.add_documents([Document("Eve slept.", metadata={"n": 2})])
+    assert len(store.get_table().to_arrow()) == 3
+    store, retriever = made("two", mode="append")
+    with pytest.warns(PhasegraphWarning, match="without an id"):
+        retriever.delete([retriever.invoke("Who sang?")[0].id])
+    retriever.add_documents([Document("Eve slept.", metadata={"n": 2})])
+    texts = {row["text"] for row in store.get_table().to_arrow().to_pylist()}
+    assert texts == {"Ada met Bo.", "Dee danced.", "Eve slept."}

@@ -20,7 +20,7 @@ class Hashed(BaseEmbedding):
 
     def _get_query_embedding(self, query):
         words = query.lower().replace(".", "").split() or [""]
-        seeds = [int(hashlib.sha256(word.encode()).hexdigest()[:8], 16) for word in words]
+        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in words]
         return sum(np.random.default_rng(seed).standard_normal(16) for seed in seeds).tolist()
 
     def _get_text_embedding(self, text):

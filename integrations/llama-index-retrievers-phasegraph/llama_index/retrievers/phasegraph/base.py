@@ -227,16 +227,17 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
         ['a', 'c']
         """
-        if not isinstance(embed_model, BaseEmbedding):
-            raise InvalidTypeError(f"embed_model must be a model of LlamaIndex's; got {type(embed_model).__name__}")
-        if path is not None:
-            from phasegraph.graph import ChromaVectors, check_new
+        _check_model(embed_model)
+        from phasegraph.graph import ChromaVectors, check_new, sample_corpus
 
+        if path is not None:
             check_new(Path(path))
             ChromaVectors.check_installed()
+        tried = {**fields, "filters": None}
+        cls._over(sample_corpus(embed_model.get_query_embedding), embed_model, title_key, tried)  # before embedding
         corpus = built(
             held_by_id(nodes), embed_model, title_key=title_key, triples=extractions, gazetteer=gazetteer,
-            tokenizer=tokenizer, progress=progress,
+            tokenizer=tokenizer, progress=progress, kept=path is not None,
         )  # fmt: skip
         if path is None:
             return cls._over(corpus, embed_model, title_key, fields)
@@ -261,8 +262,10 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework, or without vectors.
+            If it was made for another framework, without vectors, or with a model whose vectors have another length:
+            `embed_model` is asked for one to see that.
         """
+        _check_model(embed_model)
         corpus, title_key = opened(path, embed_model, vectors=True)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
@@ -461,6 +464,11 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
 
     def _wanted(self, k: int | None) -> int | None:
         return _count("k", k) if self.exchange is None else self.exchange.limit
+
+
+def _check_model(embed_model: object) -> None:
+    if not isinstance(embed_model, BaseEmbedding):
+        raise InvalidTypeError(f"embed_model must be a model of LlamaIndex's; got {type(embed_model).__name__}")
 
 
 def _count(name: str, value: int | None) -> int | None:

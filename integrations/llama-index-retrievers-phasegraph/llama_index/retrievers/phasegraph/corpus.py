@@ -69,13 +69,15 @@ def built(
     tokenizer: Any = "english",
     progress: bool = True,
     store: Any = None,
+    kept: bool = False,
 ) -> phasegraph.graph.Corpus:
-    """A corpus of nodes, in memory, with their vectors in a store if there is one."""
-    from phasegraph.graph import Corpus, GraphIndex
+    """A corpus of nodes, in memory, with their vectors in a store if there is one; to be `kept` in a folder."""
+    from phasegraph.graph import Corpus, GraphIndex, check_passages
 
-    embedder = Embedder.of(embed_model)
+    embedder, passages = Embedder.of(embed_model), passages_of(held, title_key)
+    check_passages(passages, kept=kept, tokenizer=tokenizer)  # before anything is embedded
     index = GraphIndex.build(
-        passages_of(held, title_key), triples=triples,
+        passages, triples=triples,
         embeddings=embedded(embed_model, held, progress) if vectors is None else vectors or None,
         gazetteer=gazetteer, tokenizer=tokenizer,
         progress=lambda rows: with_progress(rows, progress and len(held) > _MANY, label="index", unit="passage"),
@@ -98,13 +100,18 @@ def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list
     InvalidInputError
         If there are none.
     """
-    vectors = index.vector_store
-    listed = vectors.get_nodes(node_ids=None) if vectors.stores_text else index.docstore.docs.values()
-    held = held_by_id(node for node in listed if isinstance(node, BaseNode))
+    held = nodes_of(index)
     if not held:
         raise InvalidInputError("the index must hold nodes; its docstore is empty")
-    known = getattr(getattr(vectors, "data", None), "embedding_dict", {})
+    known = getattr(getattr(index.vector_store, "data", None), "embedding_dict", {})
     return held, [known[name] for name in held] if all(name in known for name in held) else []
+
+
+def nodes_of(index: VectorStoreIndex) -> dict[str, BaseNode]:
+    """Nodes by id that an index's docstore holds, or its vector store where that has texts."""
+    vectors = index.vector_store
+    listed = vectors.get_nodes(node_ids=None) if vectors.stores_text else index.docstore.docs.values()
+    return held_by_id(node for node in listed if isinstance(node, BaseNode))
 
 
 class IndexVectors:
@@ -115,18 +122,19 @@ class IndexVectors:
 
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Keep these passages, in place of any with their ids."""
-        there = self.ids()
-        self.remove([one.id for one in records if one.id in there])
+        self.remove([one.id for one in records])
         self.index.insert_nodes([metadata_dict_to_node(dict(one.metadata), text=one.text) for one in records])
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Forget passages that it has."""
-        if ids:
-            self.index.delete_nodes(list(ids), delete_from_docstore=True)
+        """Forget passages; ids that are not there are passed over, which some stores would refuse."""
+        there = self.ids() if ids else ()
+        held = [one for one in ids if one in there]
+        if held:
+            self.index.delete_nodes(held, delete_from_docstore=True)
 
     def ids(self) -> frozenset[str]:
         """Ids of the passages there are."""
-        return frozenset(contents_of(self.index)[0])
+        return frozenset(nodes_of(self.index))
 
 
 class CorpusNodes:
@@ -199,7 +207,10 @@ class KeptNodes:
 
         corpus, held = self._changing(), held_by_id(nodes)
         passages = passages_of(held, self._title_key, fields_of(extractions, held))
+        corpus.check(passages)
         has_vectors = corpus.index.graph.embeddings is not None
+        if has_vectors and self._embeds is None:
+            raise InvalidInputError("its nodes have vectors: load it with embed_model= to add others")
         corpus.replace((), passages, embedded(self._embeds, held, progress) if has_vectors else None)
         self._changed(corpus)
         return list(held)
