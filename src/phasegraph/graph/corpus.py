@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, Protocol
@@ -357,7 +357,7 @@ class Corpus:
         self.graph = self._walk(index)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Corpus, folder=self._folder, store=self._store), (self.index, self._embedder)
+        return _corpus_of, (self.index, self._embedder, self._folder, self._store)
 
     def _walk(self, index: GraphIndex) -> GraphSource:
         return GraphSource(
@@ -510,6 +510,12 @@ class Corpus:
         if ids:
             known = None if vectors is None else vectors[[rows[one] for one in ids]]
             store.write([index.records[one] for one in ids], known)
+
+
+def _corpus_of(
+    index: GraphIndex, embedder: Embedder | None, folder: Folder | None, store: VectorStore | None
+) -> Corpus:
+    return Corpus(index, embedder, folder=folder, store=store)
 
 
 Leg = Literal["graph", "lexical", "vector"]

@@ -606,18 +606,18 @@ class CorpusSuite:
         monkeypatch.setattr(Change, "read", meanwhile)
         assert self.opened_graph(path)._corpus.index.graph.passages[-2:] == ("d7", "d8")
 
-    def test_a_copy_is_kept_in_the_same_folder(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])  # noqa: S301
+    def test_a_copy_is_kept_in_the_same_folder(self, tmp_path: Path, copied: Any) -> None:
         self.graph_of(self.documents(range(4))).save(tmp_path / "graph")
         for one, opened in [
             (self.made(self.documents(range(4)), tmp_path / "corpus"), self.opened),
             (self.opened_graph(tmp_path / "graph"), self.opened_graph),
         ]:
-            path = one._corpus._folder.path
-            for other in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):  # noqa: S301
-                assert self.answers(other) == self.answers(one)
+            other = copied(one)
+            assert self.answers(other) == self.answers(one)
             self.add(other, self.documents([9]))
             assert "d9" not in one._corpus
-            assert "d9" in opened(path)._corpus
+            assert "d9" in opened(one._corpus._folder.path)._corpus
             with pytest.raises(StoreError, match="load it again"):
                 one.delete(["d1"])
 
