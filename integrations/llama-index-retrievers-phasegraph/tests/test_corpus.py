@@ -77,6 +77,20 @@ class TestLlamaIndex(CorpusSuite):
         assert found
         assert found <= {"d3", "d5", "d7", "d9"}
 
+    def test_a_narrowed_retriever_stays_narrow_and_sees_what_came_and_went(self):
+        red, later = (
+            MetadataFilters(filters=[MetadataFilter(key=key, value=value)])
+            for key, value in (("team", "red"), ("n", 1))
+        )
+        whole = self.made(self.documents(range(8)), filters=red)
+        narrow = whole.within(later)
+        self.add(narrow, [self.document(f"n{n}", f"Ada met Bo in {n}.", team="red", n=n) for n in (1, 2)])
+        self.add(whole, [self.document("n3", "Ada met Bo again.", team="red", n=1)])
+        assert {one.node_id for one in narrow.retrieve("Ada met Bo")} == {"n1", "n3"}
+        whole.delete(["n3"])
+        assert {one.node_id for one in narrow.retrieve("Ada met Bo")} == {"n1"}
+        assert "n2" in {one.node_id for one in whole.retrieve("Ada met Bo")}
+
 
 @pytest.mark.parametrize("name", sorted(INDEXES))
 def test_a_retriever_is_built_over_what_an_index_holds_with_its_ids(name):
@@ -108,3 +122,33 @@ def test_an_empty_index_and_other_things_are_refused():
         CalibratedFusionRetriever.from_index("index")
     with pytest.raises(InvalidTypeError, match="embed_model must be"):
         CalibratedFusionRetriever.from_nodes([TextNode(text="Ada met Bo.")], lambda text: [1.0])
+    for wrong in (TextNode(text="Ada met Bo."), "Ada", None):
+        with pytest.raises(InvalidTypeError, match="nodes must be a list of nodes"):
+            CalibratedFusionRetriever.from_nodes(wrong, Hashed())
+    with pytest.raises(InvalidTypeError, match="nodes must hold nodes; got str"):
+        CalibratedFusionRetriever.from_nodes(["Ada"], Hashed())
+
+
+def test_what_is_wrong_is_said_before_anything_is_embedded(tmp_path):
+    class Costly(Hashed):
+        def _get_text_embedding(self, text):
+            raise AssertionError
+
+    for wrong, fields in [(TextNode(text=" ", metadata={"page": 3}), {}), (TextNode(text="Ada met Bo."), {"k": -1})]:
+        with pytest.raises(InvalidInputError, match=r"'page': 3|k must"):
+            CalibratedFusionRetriever.from_nodes([wrong], Costly(), path=tmp_path / "new", **fields)
+    graph = EntityGraphRetriever.from_nodes([TextNode(text="Ada met Bo.")], embed_model=Hashed())
+    graph.save(tmp_path / "graph")
+    with pytest.raises(InvalidInputError, match="embed_model="):
+        EntityGraphRetriever.load(tmp_path / "graph").add_nodes([TextNode(text="Cy sang.")])
+
+
+def test_what_left_the_index_by_other_ways_can_be_deleted_and_replaced():
+    index = VectorStoreIndex(
+        [TextNode(text=f"Ada met Bo in {n}.", id_=f"n{n}") for n in range(4)], embed_model=Hashed()
+    )
+    retriever = CalibratedFusionRetriever.from_index(index)
+    index.delete_nodes(["n1", "n2"], delete_from_docstore=True)
+    retriever.delete(["n1"])
+    retriever.add_nodes([TextNode(text="Cy sang.", id_="n2")])
+    assert set(index.docstore.docs) == {"n0", "n2", "n3"}

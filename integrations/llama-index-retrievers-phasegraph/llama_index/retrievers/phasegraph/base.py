@@ -171,6 +171,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         self._metadata_key = check_key("metadata_key", metadata_key)
         self._filters: MetadataFilters | None = None
         self._whole = self._by_name
+        self._narrowed_at: Any = None
         self._bound(QueryBundle("-"))
         if filters is not None:
             made = self.within(filters)
@@ -336,11 +337,6 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
         return made
 
-    def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
-        if self._filters is not None:
-            self._by_name = self._whole
-            self._by_name = self.within(self._filters)._by_name
-
     @property
     def similarity_top_k(self) -> int:
         """Nodes returned."""
@@ -417,9 +413,19 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         """
         checked = check_filters(filters)
         made = copy.copy(self)
-        made._by_name = {name: source.within(checked) for name, source in self._by_name.items()}
+        made._by_name = {name: source.within(checked) for name, source in self._now.items()}
         made._filters = joined(self._filters, checked)
+        made._narrowed_at = None if self._corpus is None else self._corpus.index
         return made
+
+    @property
+    def _now(self) -> Mapping[str, RetrieverSource]:
+        """The sources, narrowed again where nodes came or went since."""
+        if self._filters is not None and self._corpus is not None and self._corpus.index is not self._narrowed_at:
+            index = self._corpus.index
+            self._by_name = {name: source.within(self._filters) for name, source in self._whole.items()}
+            self._narrowed_at = index
+        return self._by_name
 
     def whole_filters(self) -> MetadataFilters | None:
         """What every node must match, by its own filters or a source's."""
@@ -442,9 +448,10 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         return nodes
 
     def _bound(self, bundle: QueryBundle) -> Sources:
-        own = {name: found for name, one in self._by_name.items() if (found := one.own_filters()) is not None}
-        if not own or len(self._by_name) < 2:
-            return {name: self._by_name[name].bind(bundle) for name in self._engine.asked}
+        sources = self._now
+        own = {name: found for name, one in sources.items() if (found := one.own_filters()) is not None}
+        if not own or len(sources) < 2:
+            return {name: sources[name].bind(bundle) for name in self._engine.asked}
         return {name: self._within_others(name, own).bind(bundle) for name in self._engine.asked}
 
     def _within_others(self, name: str, own: Mapping[str, MetadataFilters]) -> RetrieverSource:

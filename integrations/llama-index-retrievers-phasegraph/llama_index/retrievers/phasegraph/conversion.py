@@ -317,7 +317,12 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
 
 def held_by_id(nodes: Iterable[BaseNode]) -> dict[str, BaseNode]:
     """Nodes by id; InvalidInputError where one is repeated."""
+    if isinstance(nodes, BaseNode | str) or not isinstance(nodes, Iterable):
+        raise InvalidTypeError(f"nodes must be a list of nodes; got {type(nodes).__name__}")
     listed = list(nodes)
+    wrong = next((one for one in listed if not isinstance(one, BaseNode)), None)
+    if wrong is not None:
+        raise InvalidTypeError(f"nodes must hold nodes; got {type(wrong).__name__}")
     ids = corpus_ids(((node.id_, node.metadata, "") for node in listed), "nodes")
     return dict(zip(ids, listed, strict=True))
 
