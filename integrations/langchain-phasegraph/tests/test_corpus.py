@@ -1,6 +1,8 @@
 """Retrievers over documents of one's own, in LangChain."""
 
+import copy
 import hashlib
+import pickle
 import uuid
 
 import numpy as np
@@ -27,6 +29,8 @@ class Hashed(Embeddings):
 
 
 class TestLangChain(CorpusSuite):
+    copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))
+
     def document(self, name, text, **metadata):
         return Document(text, id=name, metadata=metadata)
 

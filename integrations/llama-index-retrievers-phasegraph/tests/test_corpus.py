@@ -1,6 +1,8 @@
 """Retrievers over nodes of one's own, in LlamaIndex."""
 
+import copy
 import hashlib
+import pickle
 
 import numpy as np
 import pytest
@@ -31,6 +33,8 @@ class Hashed(BaseEmbedding):
 
 
 class TestLlamaIndex(CorpusSuite):
+    copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))
+
     def document(self, name, text, **metadata):
         named = {} if name is None else {"id_": name}
         return TextNode(text=text, metadata=metadata, **named)
