@@ -29,7 +29,7 @@ class Hashed(Embeddings):
 
 
 class TestLangChain(CorpusSuite):
-    copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))
+    copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
         return Document(text, id=name, metadata=metadata)

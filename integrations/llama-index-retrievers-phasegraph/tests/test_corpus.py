@@ -33,7 +33,7 @@ class Hashed(BaseEmbedding):
 
 
 class TestLlamaIndex(CorpusSuite):
-    copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))
+    copiers = (copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one)))  # noqa: S301
 
     def document(self, name, text, **metadata):
         named = {} if name is None else {"id_": name}
