@@ -156,3 +156,9 @@ def test_what_left_the_index_by_other_ways_can_be_deleted_and_replaced():
     retriever.delete(["n1"])
     retriever.add_nodes([TextNode(text="Cy sang.", id_="n2")])
     assert set(index.docstore.docs) == {"n0", "n2", "n3"}
+
+
+def test_the_number_of_nodes_has_both_its_names():
+    graph = EntityGraphRetriever.from_nodes([TextNode(text=f"Ada met Bo {n}.", id_=f"n{n}") for n in range(5)])
+    graph.k = 2
+    assert (graph.similarity_top_k, len(graph.retrieve("Who met Bo?"))) == (2, 2)

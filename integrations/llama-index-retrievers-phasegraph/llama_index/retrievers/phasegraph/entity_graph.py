@@ -275,6 +275,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     def similarity_top_k(self, value: int) -> None:
         self._similarity_top_k = check_count("similarity_top_k", value)
 
+    k = similarity_top_k
+
     def _told(self) -> Mapping[str, object]:
         graph = getattr(self._source, "graph", self._source)
         return {"graph": graph, "similarity_top_k": self._similarity_top_k}
