@@ -3,15 +3,20 @@
 from itertools import pairwise
 
 import pytest
+from langchain_core.vectorstores import VectorStore
+from llama_index.core import VectorStoreIndex
 from matrix_langchain import LANGCHAIN
 from matrix_llamaindex import LLAMAINDEX
 from matrix_ours import LIMIT, aask, ask, core, ids, retriever, spec, walk
 from matrix_servers import marked, opened_or_skipped
 from matrix_table import PAGE, line, tenant_line
 
-from phasegraph import PhasegraphWarning
+from langchain_phasegraph import PhaseGraphRetriever
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.retrieval.reading import infer_direction
 
+CONTENTS = ("InMemoryVectorStore", "Chroma", "FAISS", "QdrantVectorStore", "PGVector", "LanceDB")
 ROWS = (*LANGCHAIN, *LLAMAINDEX)
 
 
@@ -104,6 +109,27 @@ async def test_awaited_it_answers_the_same_alone_and_fused(case, data):
     expected = core(question, store.own(question, LIMIT), row.better)
     assert (await ours.aexplain(question)).ids == expected.ids
     assert ids(await aask(ours, question)) == list(expected.ids)
+
+
+def test_graph_and_words_are_built_over_what_it_holds_or_it_says_why_not(case, data):
+    row, store = case
+    over = (
+        PhaseGraphRetriever.from_vectorstore if row.framework == "LangChain" else CalibratedFusionRetriever.from_index
+    )
+    if isinstance(store.given, VectorStore) and type(store.given).__name__ not in CONTENTS:
+        with pytest.raises(InvalidInputError, match="from_documents"):
+            over(store.given)
+        return
+    if not isinstance(store.given, VectorStore | VectorStoreIndex):
+        with pytest.raises(InvalidTypeError):
+            over(store.given)
+        return
+    made = over(store.given, k=len(data.rows))
+    assert {one.source: one.status for one in made.explain(data.questions[0]).reports} == dict.fromkeys(
+        ("graph", "lexical", "vector"), "ok"
+    )
+    assert set(ids(ask(made, data.questions[0]))) <= set(data.ids)
+    assert set(made._corpus.index.graph.passages) == set(data.ids)
 
 
 def test_its_lines_of_the_page_still_hold(case, data):

@@ -229,10 +229,10 @@ def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
 
 
 def opened(
-    path: str | os.PathLike[str], embeddings: Embeddings | None, *, vectors: bool
+    path: str | os.PathLike[str], embeddings: Embeddings | None, *, vectors: bool, progress: bool | None = False
 ) -> tuple[phasegraph.graph.Corpus, str]:
     """The corpus of a folder, with its vectors where they are wanted, and its title key."""
     from phasegraph.graph import open_folder
 
     embed = None if embeddings is None else embeddings.embed_query
-    return open_folder(path, FRAMEWORK, embed, described if vectors else None)
+    return open_folder(path, FRAMEWORK, embed, described if vectors else None, progress=progress)

@@ -229,7 +229,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         if path is None:
             return cls._over(corpus, embeddings, title_key, fields)
         corpus.save(path, folder_settings(title_key, vectors=True))
-        return cls.load(path, embeddings, **fields)
+        return cls._load(path, embeddings, fields, progress)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], embeddings: Embeddings, **fields: Any) -> Self:
@@ -253,7 +253,13 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             `embeddings` is asked for one to see that.
         """
         _check_model(embeddings)
-        corpus, title_key = opened(path, embeddings, vectors=True)
+        return cls._load(path, embeddings, fields, False)
+
+    @classmethod
+    def _load(
+        cls, path: str | os.PathLike[str], embeddings: Embeddings, fields: dict[str, Any], progress: bool | None
+    ) -> Self:
+        corpus, title_key = opened(path, embeddings, vectors=True, progress=progress)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
         return cls._over(corpus, embeddings, title_key, fields)

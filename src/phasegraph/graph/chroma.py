@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from phasegraph._typing import Float32Array
-from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphWarning, StoreError
+from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError, warn
 from phasegraph.graph.corpus import Corpus, Folder
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.records import PassageRecord
 from phasegraph.graph.source import Embedder
+from phasegraph.retrieval import with_progress
 
 COLLECTION = "passages"
 Described = Callable[[PassageRecord], tuple[str, Mapping[str, Any]]]
@@ -31,6 +31,8 @@ class ChromaVectors:
     described : callable
         ``described(record) -> (text, metadata)``: what is kept beside a passage's vector. Of the metadata, what Chroma
         can hold and filter by: text, numbers and booleans.
+    progress : bool, default False
+        Show a bar where many passages are written, standard error is a terminal and tqdm is installed.
 
     Raises
     ------
@@ -46,13 +48,13 @@ class ChromaVectors:
         except ImportError as error:
             raise MissingDependencyError("path= keeps vectors in Chroma; pip install 'phasegraph[folder]'") from error
 
-    def __init__(self, path: str | os.PathLike[str], described: Described) -> None:
+    def __init__(self, path: str | os.PathLike[str], described: Described, *, progress: bool | None = False) -> None:
         self.check_installed()
         import chromadb
         from chromadb.api.shared_system_client import SharedSystemClient
         from chromadb.config import Settings
 
-        self._path, self._described = Path(path).absolute(), described
+        self._path, self._described, self._progress = Path(path).absolute(), described, progress
         # Chroma goes on with what it read of a path first, though another process changed, moved or deleted that.
         SharedSystemClient._identifier_to_system.pop(str(self._path), None)
         try:
@@ -69,7 +71,9 @@ class ChromaVectors:
     def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
         """Keep these passages, in place of any with their ids."""
         self.remove([one.id for one in records])
-        for first, last in self._batches(len(records)):
+        batches = self._batches(len(records))
+        shown = with_progress(batches, self._progress if len(batches) > 1 else False, label="store", unit="batch")
+        for first, last in shown:
             batch = records[first:last]
             texts, metadata = zip(*map(self._described, batch), strict=True)
             self.collection.add(
@@ -117,7 +121,12 @@ def _written(text: str) -> str:
 
 
 def open_folder(
-    path: str | os.PathLike[str], framework: str, embedder: Embedder | None, described: Described | None
+    path: str | os.PathLike[str],
+    framework: str,
+    embedder: Embedder | None,
+    described: Described | None,
+    *,
+    progress: bool | None = False,
 ) -> tuple[Corpus, str]:
     """The corpus of a folder, with its vectors where they are wanted (`described` is given), and its title key.
 
@@ -142,7 +151,7 @@ def open_folder(
     with folder.held(wait=True):
         index, behind = folder.load()
         check_model(index.graph, embedder, folder.path.name)
-        vectors = ChromaVectors(folder.path / "vectors", described)
+        vectors = ChromaVectors(folder.path / "vectors", described, progress=progress)
         corpus = Corpus(index, embedder, folder=folder, store=vectors)
         corpus.reconcile(behind)
     return corpus, title_key
@@ -155,10 +164,10 @@ def check_model(graph: EntityGraph, embedder: Embedder | None, name: str) -> Non
     try:
         found = np.asarray(embedder("passage"))
     except Exception as error:  # noqa: BLE001 - whatever a model raises
-        warnings.warn(
+        warn(
             f"{name}: the embedding model does not answer, so that it could not be checked against the vectors there "
-            f"({type(error).__name__}: {error})",
-            PhasegraphWarning,
+            f"({type(error).__name__})",
+            cause=error,
             stacklevel=2,
         )
         return

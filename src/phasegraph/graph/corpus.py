@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import uuid
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import numpy as np
 
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names
-from phasegraph.errors import IntegrityError, InvalidInputError, PhasegraphWarning, StoreError
+from phasegraph.errors import IntegrityError, InvalidInputError, StoreError, warn
 from phasegraph.graph.building import Triples, by_passage, read_passages
 from phasegraph.graph.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.flat import LexicalSource, VectorSource
@@ -465,10 +464,10 @@ class Corpus:
                         self._folder.applied()
                         self._folder.compact(fresh)
                     except OSError as error:
-                        warnings.warn(
+                        warn(
                             f"{self._folder.path.name}: the change is made and kept, but changes could not be taken "
                             f"into the index, which is tried again with the next: {error}",
-                            PhasegraphWarning,
+                            cause=error,
                             stacklevel=3,
                         )
 

@@ -243,7 +243,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         if path is None:
             return cls._over(corpus, embed_model, title_key, fields)
         corpus.save(path, folder_settings(title_key, vectors=True))
-        return cls.load(path, embed_model, **fields)
+        return cls._load(path, embed_model, fields, progress)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, **fields: Any) -> Self:
@@ -267,7 +267,13 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             `embed_model` is asked for one to see that.
         """
         _check_model(embed_model)
-        corpus, title_key = opened(path, embed_model, vectors=True)
+        return cls._load(path, embed_model, fields, False)
+
+    @classmethod
+    def _load(
+        cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, fields: dict[str, Any], progress: bool | None
+    ) -> Self:
+        corpus, title_key = opened(path, embed_model, vectors=True, progress=progress)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
         return cls._over(corpus, embed_model, title_key, fields)

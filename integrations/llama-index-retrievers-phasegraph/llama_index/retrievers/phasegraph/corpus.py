@@ -254,10 +254,12 @@ def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
 
 
 def opened(
-    path: str | os.PathLike[str], embed_model: BaseEmbedding | None, *, vectors: bool
+    path: str | os.PathLike[str], embed_model: BaseEmbedding | None, *, vectors: bool, progress: bool | None = False
 ) -> tuple[phasegraph.graph.Corpus, str]:
     """The corpus of a folder, with its vectors where they are wanted, and its title key."""
     from phasegraph.graph import open_folder
 
     embedder = Embedder.of(embed_model)
-    return open_folder(path, FRAMEWORK, None if embedder is None else embedder.query, described if vectors else None)
+    return open_folder(
+        path, FRAMEWORK, None if embedder is None else embedder.query, described if vectors else None, progress=progress
+    )
