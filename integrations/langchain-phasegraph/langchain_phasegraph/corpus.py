@@ -11,14 +11,13 @@ from langchain_core.embeddings import Embeddings
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import corpus_ids, in_thread, resolve_id, with_progress
+from phasegraph.retrieval import KeptPassages, corpus_ids, in_thread, resolve_id, with_progress
 
 if TYPE_CHECKING:
     import phasegraph.graph
 
 FRAMEWORK = "langchain"
 _BATCH = 256
-_MOST_KEPT = 20_000
 
 
 def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
@@ -88,42 +87,12 @@ def built(
     return Corpus(index, None if embeddings is None else embeddings.embed_query, store=store)
 
 
-def described(record: phasegraph.graph.PassageRecord) -> tuple[str, Mapping[str, Any]]:
-    """Text and metadata to keep beside a passage's vector."""
-    return record.text, record.metadata
+def document_of(record: phasegraph.graph.PassageRecord) -> Document:
+    """A passage as a document."""
+    return Document(record.text, id=record.id, metadata=dict(record.metadata))
 
 
-class CorpusDocuments:
-    """The documents of a corpus by their ids, some of them kept."""
-
-    def __init__(self, corpus: phasegraph.graph.Corpus) -> None:
-        self.corpus = corpus
-        self._kept: dict[str, tuple[object, Document]] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CorpusDocuments, (self.corpus,)
-
-    def __repr__(self) -> str:
-        return f"<{len(self.corpus)} documents>"
-
-    def __len__(self) -> int:
-        return len(self.corpus)
-
-    def __call__(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The documents that there are."""
-        found = {}
-        for name, record in self.corpus.records(ids).items():
-            metadata, document = self._kept.get(name, (None, None))
-            if document is None or metadata is not record.metadata:
-                document = Document(record.text, id=name, metadata=dict(record.metadata))
-                if len(self._kept) >= _MOST_KEPT:
-                    self._kept.clear()
-                self._kept[name] = record.metadata, document
-            found[name] = document
-        return found
-
-
-class KeptDocuments:
+class KeptDocuments(KeptPassages):
     """Part of a retriever that was made of documents, or opened from a folder: they come and go."""
 
     if TYPE_CHECKING:  # of the model; a value here would hide it
@@ -167,47 +136,13 @@ class KeptDocuments:
         corpus, held = self._changing(), held_by_id(documents)
         _refuse_taken(corpus, held)
         passages = passages_of(held, self._title_key, fields_of(extractions, held))
-        corpus.check(passages)
-        vectors = None
-        if corpus.index.graph.embeddings is not None:
-            if self._embeds is None:
-                raise InvalidInputError("its documents have vectors: load it with embeddings= to add others")
-            vectors = embedded(self._embeds, [one["text"] for one in passages], progress)
-        corpus.replace((), passages, vectors)
-        self._changed(corpus)
+        self._add(passages, lambda: embedded(self._embeds, [one["text"] for one in passages], progress))
         return list(held)
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """As :meth:`add_documents`, without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_documents(given, **options), documents)
         return ids
-
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete documents from every source at once.
-
-        Raises
-        ------
-        InvalidInputError
-            If an id is not there, or no document would stay; nothing is deleted then.
-        """
-        corpus = self._changing()
-        corpus.replace(ids)
-        self._changed(corpus)
-
-    async def adelete(self, ids: Sequence[str]) -> None:
-        """As :meth:`delete`, without blocking the event loop."""
-        await in_thread(self.delete, ids)
-
-    def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
-        """What a retriever has to renew."""
-
-    def _changing(self) -> phasegraph.graph.Corpus:
-        if self._corpus is None:
-            raise InvalidInputError(
-                f"this {type(self).__name__} was made of sources of yours: change those. One made by from_documents, "
-                "from_vectorstore or load changes its own"
-            )
-        return self._corpus
 
 
 def _refuse_taken(corpus: phasegraph.graph.Corpus, held: Mapping[str, Document]) -> None:
@@ -235,4 +170,4 @@ def opened(
     from phasegraph.graph import open_folder
 
     embed = None if embeddings is None else embeddings.embed_query
-    return open_folder(path, FRAMEWORK, embed, described if vectors else None, progress=progress)
+    return open_folder(path, FRAMEWORK, embed, vectors=vectors, progress=progress)

@@ -15,10 +15,11 @@ from pydantic import PrivateAttr
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
-from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, folder_settings, held_by_id, opened
+from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folder_settings, held_by_id, opened
 from langchain_phasegraph.filters import Wanted, check_filter, joined, key_of, matches
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
+    CorpusLookup,
     EvidenceBlock,
     MalformedAnswerError,
     Payloads,
@@ -130,8 +131,9 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
     def kept_ids(self) -> Iterable[str]:
         """Ids of the documents that it keeps itself; none where they come from a store."""
-        if isinstance(self.documents, CorpusDocuments):
-            return self.documents.corpus.index.graph.passages
+        if isinstance(self.documents, CorpusLookup):
+            passages: Iterable[str] = self.documents.corpus.index.graph.passages
+            return passages
         return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _find_missing_ids(self) -> None:
@@ -229,9 +231,8 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     def _over(
         cls, corpus: phasegraph.graph.Corpus, embeddings: Embeddings | None, title_key: str, fields: Mapping[str, Any]
     ) -> Self:
-        made = cls(**{
-            "graph": corpus.index.graph, "documents": CorpusDocuments(corpus), "embeddings": embeddings, **fields
-        })  # fmt: skip
+        held = CorpusLookup(corpus, document_of)
+        made = cls(**{"graph": corpus.index.graph, "documents": held, "embeddings": embeddings, **fields})
         made._corpus, made._title_key, made._embeds = corpus, title_key, embeddings
         made._source = corpus.source("graph")
         return made

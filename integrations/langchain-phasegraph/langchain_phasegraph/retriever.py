@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count, config_of
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
-from langchain_phasegraph.corpus import CorpusDocuments, KeptDocuments, built, folder_settings, held_by_id, opened
+from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folder_settings, held_by_id, opened
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import Wanted, check_filter, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
@@ -25,6 +25,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     PIPELINE,
     Calibrating,
+    CorpusLookup,
     FusionEngine,
     HitAccess,
     ResultCallback,
@@ -314,7 +315,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         store: VectorStore | None = None,
     ) -> Self:
         """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
-        documents = CorpusDocuments(corpus)
+        documents = CorpusLookup(corpus, document_of)
         names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
         legs: dict[str, Any] = {
             name: EntityGraphRetriever(graph=corpus.source(name), documents=documents, embeddings=embeddings, name=name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,15 @@ from phasegraph.graph.source import Embedder
 from phasegraph.retrieval import with_progress
 
 COLLECTION = "passages"
-Described = Callable[[PassageRecord], tuple[str, Mapping[str, Any]]]
 
 
 class ChromaVectors:
-    """A persistent Chroma collection of cosines, kept by passage id.
+    """A persistent Chroma collection of cosines by passage id, with texts and what of the metadata Chroma can hold.
 
     Parameters
     ----------
     path : path
         Made if missing.
-    described : callable
-        ``described(record) -> (text, metadata)``: what is kept beside a passage's vector. Of the metadata, what Chroma
-        can hold and filter by: text, numbers and booleans.
     progress : bool, default False
         Show a bar where many passages are written, standard error is a terminal and tqdm is installed.
 
@@ -48,13 +44,13 @@ class ChromaVectors:
         except ImportError as error:
             raise MissingDependencyError("path= keeps vectors in Chroma; pip install 'phasegraph[folder]'") from error
 
-    def __init__(self, path: str | os.PathLike[str], described: Described, *, progress: bool | None = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, progress: bool | None = False) -> None:
         self.check_installed()
         import chromadb
         from chromadb.api.shared_system_client import SharedSystemClient
         from chromadb.config import Settings
 
-        self._path, self._described, self._progress = Path(path).absolute(), described, progress
+        self._path, self._progress = Path(path).absolute(), progress
         # Chroma goes on with what it read of a path first, though another process changed, moved or deleted that.
         SharedSystemClient._identifier_to_system.pop(str(self._path), None)
         try:
@@ -66,7 +62,7 @@ class ChromaVectors:
             raise StoreError(f"{self._path.name}: Chroma cannot open it. {type(error).__name__}: {error}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChromaVectors, (self._path, self._described)
+        return ChromaVectors, (self._path,)
 
     def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
         """Keep these passages, in place of any with their ids."""
@@ -75,12 +71,11 @@ class ChromaVectors:
         shown = with_progress(batches, self._progress if len(batches) > 1 else False, label="store", unit="batch")
         for first, last in shown:
             batch = records[first:last]
-            texts, metadata = zip(*map(self._described, batch), strict=True)
             self.collection.add(
                 ids=[one.id for one in batch],
                 embeddings=vectors[first:last],
-                documents=[_written(text) for text in texts],
-                metadatas=[_flat(one) or None for one in metadata],
+                documents=[_written(one.text) for one in batch],
+                metadatas=[_flat(one.metadata) or None for one in batch],
             )
 
     def remove(self, ids: Sequence[str]) -> None:
@@ -124,11 +119,11 @@ def open_folder(
     path: str | os.PathLike[str],
     framework: str,
     embedder: Embedder | None,
-    described: Described | None,
     *,
+    vectors: bool,
     progress: bool | None = False,
 ) -> tuple[Corpus, str]:
-    """The corpus of a folder, with its vectors where they are wanted (`described` is given), and its title key.
+    """The corpus of a folder, with its vectors where they are wanted, and its title key.
 
     Raises
     ------
@@ -141,18 +136,18 @@ def open_folder(
     settings = folder.settings
     if settings.get("framework") != framework:
         raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
-    if described is not None and not settings.get("vectors"):
+    if vectors and not settings.get("vectors"):
         raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
     title_key = str(settings.get("title_key", "title"))
-    if described is None:
+    if not vectors:
         index, _ = folder.load()
         check_model(index.graph, embedder, folder.path.name)
         return Corpus(index, embedder, folder=folder), title_key
     with folder.held(wait=True):
         index, behind = folder.load()
         check_model(index.graph, embedder, folder.path.name)
-        vectors = ChromaVectors(folder.path / "vectors", described, progress=progress)
-        corpus = Corpus(index, embedder, folder=folder, store=vectors)
+        store = ChromaVectors(folder.path / "vectors", progress=progress)
+        corpus = Corpus(index, embedder, folder=folder, store=store)
         corpus.reconcile(behind)
     return corpus, title_key
 

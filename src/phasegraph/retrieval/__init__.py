@@ -23,6 +23,7 @@ from phasegraph.retrieval.engine import (
 )
 from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import Payloads, corpus_ids, is_text_id, named_by_text, resolve_id
+from phasegraph.retrieval.kept import CorpusLookup, KeptPassages
 from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.plain_hits import SCORE_KEYS, adapted, answer_items, head_and_score, is_number, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
@@ -55,6 +56,7 @@ __all__ = [
     "Accept",
     "AnySource",
     "Calibrating",
+    "CorpusLookup",
     "Deletions",
     "Direction",
     "EvidenceBlock",
@@ -64,6 +66,7 @@ __all__ = [
     "HitAccess",
     "HitFields",
     "HitReader",
+    "KeptPassages",
     "LookUps",
     "MalformedAnswerError",
     "Nearest",

@@ -449,16 +449,15 @@ class CorpusSuite:
     def test_a_model_whose_vectors_have_another_length_is_refused_at_once(self, tmp_path: Path) -> None:
         path = tmp_path / "corpus"
         framework = str(self.made(self.documents(range(4)), path)._corpus._folder.settings["framework"])
-        kinds: list[Any] = [None, lambda record: (record.text, {})]
-        for described in kinds:
+        for vectors in (False, True):
             with pytest.raises(InvalidInputError, match=r"16 numbers.*vectors of 3"):
-                open_folder(path, framework, lambda query: [1.0, 2.0, 3.0], described)
+                open_folder(path, framework, lambda query: [1.0, 2.0, 3.0], vectors=vectors)
 
         def silent(query: str) -> Any:
             raise OSError("no route to host")
 
         with pytest.warns(PhasegraphWarning, match="does not answer.*OSError") as said:
-            assert len(open_folder(path, framework, silent, None)[0]) == 4
+            assert len(open_folder(path, framework, silent, vectors=False)[0]) == 4
         assert "no route to host" in str(cast("Warning", said[0].message).__cause__)
 
     def test_an_id_in_place_of_a_list_of_ids_is_refused(self, place: Path | None) -> None:

@@ -18,12 +18,12 @@ from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATT
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import access_of, check_key, held_by_id, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
-    CorpusNodes,
     IndexVectors,
     KeptNodes,
     built,
     contents_of,
     folder_settings,
+    node_of,
     opened,
 )
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
@@ -34,6 +34,7 @@ from phasegraph.retrieval import (
     PIPELINE,
     Accept,
     Calibrating,
+    CorpusLookup,
     FusionEngine,
     ResultCallback,
     SelectedHit,
@@ -326,7 +327,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         index: Any = None,
     ) -> Self:
         """The retriever of a corpus, its vectors in an `index` of the user's or its own."""
-        nodes = CorpusNodes(corpus)
+        nodes = CorpusLookup(corpus, node_of)
         names: tuple[Any, ...] = ("graph", "lexical") if index is not None else ("graph", "lexical", "vector")
         legs: dict[str, Any] = {
             name: EntityGraphRetriever(corpus.source(name), nodes, embed_model=embed_model) for name in names

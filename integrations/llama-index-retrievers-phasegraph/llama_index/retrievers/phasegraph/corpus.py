@@ -15,13 +15,13 @@ from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, held_by_id
 from phasegraph import InvalidInputError
-from phasegraph.retrieval import in_thread, with_progress
+from phasegraph.retrieval import KeptPassages, in_thread, with_progress
 
 if TYPE_CHECKING:
     import phasegraph.graph
 
 FRAMEWORK = "llama_index"
-_MANY, _MOST_KEPT = 256, 20_000
+_MANY = 256
 
 
 def passages_of(
@@ -85,11 +85,6 @@ def built(
     return Corpus(index, None if embedder is None else embedder.query, store=store)
 
 
-def described(record: phasegraph.graph.PassageRecord) -> tuple[str, Mapping[str, Any]]:
-    """Text and metadata to keep beside a passage's vector."""
-    return record.text, record.metadata
-
-
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Nodes by id that an index's docstore holds, or its vector store where that has texts, and their vectors.
 
@@ -123,7 +118,7 @@ class IndexVectors:
     def write(self, records: Sequence[phasegraph.graph.PassageRecord], vectors: Any) -> None:
         """Keep these passages, in place of any with their ids."""
         self.remove([one.id for one in records])
-        self.index.insert_nodes([metadata_dict_to_node(dict(one.metadata), text=one.text) for one in records])
+        self.index.insert_nodes(list(map(node_of, records)))
 
     def remove(self, ids: Sequence[str]) -> None:
         """Forget passages; ids that are not there are passed over, which some stores would refuse."""
@@ -137,37 +132,12 @@ class IndexVectors:
         return frozenset(nodes_of(self.index))
 
 
-class CorpusNodes:
-    """The nodes of a corpus by their ids, some of them kept."""
-
-    def __init__(self, corpus: phasegraph.graph.Corpus) -> None:
-        self.corpus = corpus
-        self._kept: dict[str, tuple[object, BaseNode]] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return CorpusNodes, (self.corpus,)
-
-    def __repr__(self) -> str:
-        return f"<{len(self.corpus)} nodes>"
-
-    def __len__(self) -> int:
-        return len(self.corpus)
-
-    def __call__(self, ids: Sequence[str]) -> dict[str, BaseNode]:
-        """The nodes that there are."""
-        found = {}
-        for name, record in self.corpus.records(ids).items():
-            metadata, node = self._kept.get(name, (None, None))
-            if node is None or metadata is not record.metadata:
-                node = metadata_dict_to_node(dict(record.metadata), text=record.text)
-                if len(self._kept) >= _MOST_KEPT:
-                    self._kept.clear()
-                self._kept[name] = record.metadata, node
-            found[name] = node
-        return found
+def node_of(record: phasegraph.graph.PassageRecord) -> BaseNode:
+    """A passage as a node, all that it was."""
+    return metadata_dict_to_node(dict(record.metadata), text=record.text)
 
 
-class KeptNodes:
+class KeptNodes(KeptPassages):
     """Part of a retriever that was made of nodes, or opened from a folder: they come and go."""
 
     _corpus: phasegraph.graph.Corpus | None = None
@@ -205,47 +175,16 @@ class KeptNodes:
         """
         from phasegraph.graph import fields_of
 
-        corpus, held = self._changing(), held_by_id(nodes)
+        self._changing()
+        held = held_by_id(nodes)
         passages = passages_of(held, self._title_key, fields_of(extractions, held))
-        corpus.check(passages)
-        has_vectors = corpus.index.graph.embeddings is not None
-        if has_vectors and self._embeds is None:
-            raise InvalidInputError("its nodes have vectors: load it with embed_model= to add others")
-        corpus.replace((), passages, embedded(self._embeds, held, progress) if has_vectors else None)
-        self._changed(corpus)
+        self._add(passages, lambda: embedded(self._embeds, held, progress))
         return list(held)
 
     async def aadd_nodes(self, nodes: Iterable[BaseNode], **options: Any) -> list[str]:
         """As :meth:`add_nodes`, without blocking the event loop."""
         ids: list[str] = await in_thread(lambda given: self.add_nodes(given, **options), nodes)
         return ids
-
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete nodes from every source at once.
-
-        Raises
-        ------
-        InvalidInputError
-            If an id is not there, or no node would stay; nothing is deleted then.
-        """
-        corpus = self._changing()
-        corpus.replace(ids)
-        self._changed(corpus)
-
-    async def adelete(self, ids: Sequence[str]) -> None:
-        """As :meth:`delete`, without blocking the event loop."""
-        await in_thread(self.delete, ids)
-
-    def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
-        """What a retriever has to renew."""
-
-    def _changing(self) -> phasegraph.graph.Corpus:
-        if self._corpus is None:
-            raise InvalidInputError(
-                f"this {type(self).__name__} was made of sources of yours: change those. One made by from_nodes, "
-                "from_index or load changes its own"
-            )
-        return self._corpus
 
 
 def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
@@ -260,6 +199,5 @@ def opened(
     from phasegraph.graph import open_folder
 
     embedder = Embedder.of(embed_model)
-    return open_folder(
-        path, FRAMEWORK, None if embedder is None else embedder.query, described if vectors else None, progress=progress
-    )
+    query = None if embedder is None else embedder.query
+    return open_folder(path, FRAMEWORK, query, vectors=vectors, progress=progress)

@@ -17,11 +17,12 @@ from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id
-from llama_index.retrievers.phasegraph.corpus import CorpusNodes, KeptNodes, built, folder_settings, opened
+from llama_index.retrievers.phasegraph.corpus import KeptNodes, built, folder_settings, node_of, opened
 from llama_index.retrievers.phasegraph.filters import SECONDS, allowed_ids, check_filters, joined, key_of
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
+    CorpusLookup,
     EvidenceBlock,
     MalformedAnswerError,
     Payloads,
@@ -213,7 +214,9 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         cls, corpus: phasegraph.graph.Corpus, embed_model: BaseEmbedding | None, title_key: str,
         fields: Mapping[str, Any],
     ) -> Self:  # fmt: skip
-        made = cls(corpus.source("graph"), **{"nodes": CorpusNodes(corpus), "embed_model": embed_model, **fields})
+        made = cls(
+            corpus.source("graph"), **{"nodes": CorpusLookup(corpus, node_of), "embed_model": embed_model, **fields}
+        )
         made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
         return made
 
@@ -332,8 +335,9 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
     def kept_ids(self) -> Iterable[str]:
         """Ids of the nodes that it keeps itself; none where they come from a store."""
-        if isinstance(self._lookup.held, CorpusNodes):
-            return self._lookup.held.corpus.index.graph.passages
+        if isinstance(self._lookup.held, CorpusLookup):
+            passages: Iterable[str] = self._lookup.held.corpus.index.graph.passages
+            return passages
         return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
