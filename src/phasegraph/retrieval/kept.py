@@ -80,7 +80,8 @@ class KeptPassages:
         if corpus.index.graph.embeddings is not None:
             if getattr(self, "_embeds", None) is None:
                 raise InvalidInputError(
-                    "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to add others"
+                    "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to "
+                    "add others"
                 )
             vectors = embedded()
         corpus.replace((), passages, vectors)
