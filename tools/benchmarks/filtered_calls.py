@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)
 
@@ -21,7 +23,7 @@ import numpy as np  # noqa: E402
 from langchain_community.docstore.in_memory import InMemoryDocstore  # noqa: E402
 from langchain_community.vectorstores import FAISS  # noqa: E402
 from langchain_core.documents import Document  # noqa: E402
-from langchain_core.embeddings import DeterministicFakeEmbedding  # noqa: E402
+from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings  # noqa: E402
 from langchain_core.vectorstores import InMemoryVectorStore  # noqa: E402
 from llama_index.core import StorageContext, VectorStoreIndex  # noqa: E402
 from llama_index.core.embeddings import BaseEmbedding  # noqa: E402
@@ -50,6 +52,22 @@ class Looked(BaseEmbedding):
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
         return EMBEDDINGS.embed_query(query)
+
+
+class Given(Embeddings):
+    """The vectors of some documents, and of queries as everywhere here."""
+
+    def __init__(self, documents: list[Document], vectors: np.ndarray) -> None:
+        self._by_text = {one.page_content: row for row, one in enumerate(documents)}
+        self._vectors = vectors
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Those that are known."""
+        return [self._vectors[self._by_text[text]].tolist() for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """A vector of its own."""
+        return EMBEDDINGS.embed_query(text)
 
 
 def corpus(count: int) -> tuple[list[dict[str, str]], list[dict[str, object]], np.ndarray]:
@@ -101,11 +119,18 @@ def langchain(
     }
     walk = EntityGraphRetriever(graph=graph, documents={str(one.id): one for one in documents})
 
-    def asking(store: object) -> Callable[[dict[str, object] | None], Callable[[str], object]]:
-        retriever = PhaseGraphRetriever(vector=store, graph=walk, timeout=None)
+    def asking(
+        retriever: PhaseGraphRetriever,
+    ) -> Callable[[dict[str, object] | None], Callable[[str], object]]:
         return lambda wanted: lambda question: retriever.invoke(question, **({"filter": wanted} if wanted else {}))
 
-    return {f"LangChain, {name}": asking(store) for name, store in stores.items()}
+    found = {
+        f"LangChain, {name}": asking(PhaseGraphRetriever(vector=store, graph=walk, timeout=None))
+        for name, store in stores.items()
+    }
+    folder = Path(tempfile.mkdtemp()) / "folder"
+    kept = PhaseGraphRetriever.from_documents(documents, Given(documents, vectors), path=folder, timeout=None)
+    return {**found, "LangChain, a folder of from_documents": asking(kept)}
 
 
 def llama_index(

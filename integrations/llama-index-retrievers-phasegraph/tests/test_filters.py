@@ -4,6 +4,7 @@ import uuid
 
 import chromadb
 import faiss
+import numpy as np
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import MockEmbedding
@@ -12,6 +13,7 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 from llama_index.retrievers.bm25 import BM25Retriever
 from llama_index.vector_stores.chroma import ChromaVectorStore
 from llama_index.vector_stores.faiss import FaissVectorStore
+from llamaindex_stores import Looked
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from phasegraph import InvalidInputError
@@ -116,3 +118,35 @@ def test_filters_that_contradict_one_another_are_refused_where_the_retriever_is_
     english, german = (index.as_retriever(filters=wanted(("lang", FilterOperator.EQ, one))) for one in ("en", "de"))
     with pytest.raises(InvalidInputError, match=r"\(source_1, source_2\) must reach every source: filters must agree"):
         CalibratedFusionRetriever(retrievers=[english, german])
+
+
+def test_filters_over_the_store_in_memory_give_its_own_answers_also_after_changes():
+    draw = np.random.default_rng(3)
+    nodes = [
+        TextNode(id_=f"n{row}", text=f"text {row}", metadata={"team": "ab"[row % 2], "page": row}) for row in range(60)
+    ]
+    for node in nodes:
+        node.embedding = draw.standard_normal(2).tolist()
+    index = VectorStoreIndex(nodes[:40], embed_model=Looked())
+    fused = CalibratedFusionRetriever(vector=index, k=9, limit=9)
+    kinds = [
+        MetadataFilters(filters=[MetadataFilter(key="team", value="a")]),
+        MetadataFilters(filters=[MetadataFilter(key="page", value=20, operator=FilterOperator.GTE)]),
+    ]
+
+    retrievers = [index.as_retriever(similarity_top_k=9, filters=filters) for filters in kinds]
+
+    def same():
+        for filters, own in zip(kinds, retrievers, strict=True):
+            for query in ("p1", "p5"):
+                plain = own.retrieve(query)
+                found = fused.explain(query, filters=filters)
+                scores = {one.node_id: one.score for one in plain}
+                assert {name: found.evidence(name).sources[0].raw for name in found.ids} == scores
+
+    same()
+    index.insert_nodes(nodes[40:])
+    index.delete_nodes(["n2", "n21"], delete_from_docstore=True)
+    same()
+    index.vector_store.data.metadata_dict["n4"] = {"team": "b", "page": 4}
+    same()

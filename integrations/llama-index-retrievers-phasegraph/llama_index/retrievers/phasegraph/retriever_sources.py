@@ -6,7 +6,8 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, cast
+from operator import is_
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -16,6 +17,7 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.vector_stores import simple
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
     MetadataFilters,
@@ -38,7 +40,15 @@ from llama_index.retrievers.phasegraph.conversion import (
     unpack,
     with_own_chunks,
 )
-from llama_index.retrievers.phasegraph.filters import bm25_ids, is_bm25, joined, matching_rows, narrowed, only_matching
+from llama_index.retrievers.phasegraph.filters import (
+    bm25_ids,
+    is_bm25,
+    joined,
+    key_of,
+    matching_rows,
+    narrowed,
+    only_matching,
+)
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
     AnySource,
@@ -48,6 +58,7 @@ from phasegraph.retrieval import (
     MalformedAnswerError,
     Nearest,
     Payloads,
+    Recent,
     SourceSpec,
     Upstream,
     adapted,
@@ -166,7 +177,7 @@ def as_retriever(given: object) -> Any:
     )
 
 
-def prepared(retriever: Any, limit: int | None, upstream: Upstream, nearest: Nearest) -> Any:
+def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) -> Any:
     """The retriever, or a copy that returns `limit` hits, or that carries the exchange."""
     if isinstance(retriever, OwnRetriever):
         return retriever.for_call(limit, upstream)
@@ -175,7 +186,7 @@ def prepared(retriever: Any, limit: int | None, upstream: Upstream, nearest: Nea
     store = getattr(retriever, "_vector_store", None)
     if isinstance(store, SimpleVectorStore):
         retriever = copy.copy(retriever)
-        retriever._vector_store = InTurn(store, nearest)
+        retriever._vector_store = InTurn(store, seen)
     if isinstance(retriever, VectorIndexRetriever) and not retriever._vector_store.stores_text:
         retriever = copy.copy(retriever)
         vars(retriever)[_INSERT] = _HeldNodes(retriever)
@@ -210,6 +221,13 @@ class _HeldNodes:
         return type(self.retriever)._insert_fetched_nodes_into_query_result(self.retriever, result, fetched)
 
 
+class Seen(NamedTuple):
+    """What was worked out of a store in memory: its vectors as a matrix, and what the last filters let through."""
+
+    nearest: Nearest
+    matching: Recent
+
+
 class InTurn:
     """A store in the interpreter's own memory, which one search at a time goes through.
 
@@ -218,9 +236,9 @@ class InTurn:
     only at the nodes that can be among the nearest, which gives the answer that it would give by itself, sooner.
     """
 
-    def __init__(self, store: SimpleVectorStore, nearest: Nearest) -> None:
+    def __init__(self, store: SimpleVectorStore, seen: Seen) -> None:
         self._store = store
-        self._nearest = nearest
+        self._seen = seen
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -232,15 +250,37 @@ class InTurn:
 
     def _narrowed(self, query: VectorStoreQuery) -> VectorStoreQuery:
         """The query, for the nodes that can be among the nearest; itself where it asks for more than nearness."""
-        plain = query.mode == VectorStoreQueryMode.DEFAULT and query.filters is None
+        plain = query.mode == VectorStoreQueryMode.DEFAULT
         if not plain or query.query_embedding is None or not query.similarity_top_k:
             return query
         held, wanted = self._store.data.embedding_dict, query.node_ids
         ids, allowed = list(held), None
         if wanted is not None:
             allowed = np.fromiter(map(set(wanted).__contains__, ids), dtype=np.bool_, count=len(ids))
-        rows = self._nearest.rows(held.values(), query.query_embedding, query.similarity_top_k, allowed)
+        if query.filters is not None:
+            matching = self._matching(ids, query.filters)
+            if matching is None:
+                return query
+            allowed = matching if allowed is None else allowed & matching
+        rows = self._seen.nearest.rows(held.values(), query.query_embedding, query.similarity_top_k, allowed)
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
+
+    def _matching(self, ids: Sequence[str], filters: MetadataFilters) -> Any:
+        """Which of the nodes the filters let through, worked out once while their metadata are the same objects."""
+        metadata, let_through = self._store.data.metadata_dict, getattr(simple, "build_metadata_filter_fn", None)
+        if let_through is None or not all(one in metadata for one in ids):
+            return None
+        rows, key = [metadata[one] for one in ids], key_of(filters)
+
+        def made() -> tuple[list[Any], Any]:
+            fits = let_through(metadata.__getitem__, filters)
+            return rows, np.fromiter(map(fits, ids), dtype=np.bool_, count=len(ids))
+
+        before, found = self._seen.matching.get(key, made)
+        if len(before) != len(rows) or not all(map(is_, before, rows)):
+            self._seen.matching.forget(key)
+            _, found = self._seen.matching.get(key, made)
+        return found
 
 
 def _is_count(retriever: object, name: str) -> bool:
@@ -318,7 +358,7 @@ class RetrieverSource:
         self.filters: MetadataFilters | None = None
         self.reader = reader_of(name, spec.fields, _known(self.retriever))
         self.look_ups: LookUps = {}
-        self.nearest = Nearest()
+        self.seen = Seen(Nearest(), Recent())
         walks = getattr(self.whole, "walks", False) is True
         look_up: Lookup | None = cast("Any", self.whole).look_up if walks else None
         named = self.core or isinstance(self.whole, FunctionRetriever) or walks
@@ -507,7 +547,7 @@ class _Blocking(_Bound):
         if source.core:
             ranking = self.core_ranking(source.retriever.search(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream, source.nearest)
+            asked = prepared(source.retriever, limit, upstream, source.seen)
             with instrument_tags(self.tags()):
                 hits = asked.retrieve(own_bundle(self.bundle, query))
             ranking = self.read(asked, hits, limit)
@@ -527,7 +567,7 @@ class _Awaiting(_Bound):
         if source.core:
             ranking = self.core_ranking(await source.retriever.asearch(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream, source.nearest)
+            asked = prepared(source.retriever, limit, upstream, source.seen)
             with instrument_tags(self.tags()):
                 hits = await asked.aretrieve(own_bundle(self.bundle, query))
             ranking = self.read(asked, hits, limit)
