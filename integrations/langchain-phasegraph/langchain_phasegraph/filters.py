@@ -244,6 +244,10 @@ def _words(parts: list[dict[str, Any]], how: str = "$and") -> dict[str, Any]:
 def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     if isinstance(own, Mapping):
         raise InvalidInputError("filter cannot be joined with the store's own, which must be a function")
+    plain = [(key, value) for key, value in wanted.items() if isinstance(value, str | int | float)]
+    if own is None and len(wanted) == len(plain) == 1:  # it is asked of every document: no step too many
+        ((key, value),) = plain
+        return {"filter": lambda document: document.metadata.get(key) == value}
     return {"filter": lambda document: matches(document, wanted) and (own is None or own(document))}
 
 
