@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -388,13 +388,21 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         from phasegraph.graph import passage_ids
 
         def made() -> Source:
-            held = self._lookup(passage_ids(self._source))
             narrowed: Any = self._source
-            part: Source = narrowed.within({name for name, document in held.items() if matches(document, wanted)})
+            part: Source = narrowed.within(self._allowed(passage_ids(self._source), wanted))
             return part
 
         part: Source = self._parts.get(self._key(wanted), made)
         return part
+
+    def _allowed(self, ids: Sequence[str], wanted: Wanted) -> Collection[str]:
+        """Which of the passages the filter lets through."""
+        if isinstance(self.documents, CorpusLookup):
+            return self.documents.matching(
+                key_of(wanted),
+                lambda records: (row for row, one in enumerate(records) if matches(document_of(one), wanted)),
+            )
+        return {name for name, document in self._lookup(ids).items() if matches(document, wanted)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from threading import Lock
 from typing import Any
 
 from phasegraph.errors import InvalidInputError
+from phasegraph.retrieval.recent import Recent
 from phasegraph.retrieval.stages import in_thread
 
 _MOST_KEPT = 20_000
@@ -24,6 +26,7 @@ class CorpusLookup:
     def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
         self.corpus, self._made = corpus, made
         self._kept: dict[str, tuple[object, Any]] = {}
+        self._matching, self._turn = Recent(), Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CorpusLookup, (self.corpus, self._made)
@@ -45,6 +48,30 @@ class CorpusLookup:
                     self._kept.clear()
                 self._kept[name] = record.metadata, document
             found[name] = document
+        return found
+
+    def matching(self, key: Hashable, passes: Callable[[Sequence[Any]], Iterable[int]]) -> frozenset[str]:
+        """Ids of the passages that a filter lets through, worked out once for all sources over the corpus.
+
+        Parameters
+        ----------
+        key : hashable
+            What tells filters apart.
+        passes : callable
+            ``passes(records)``: the rows of those that it lets through; a record has ``id``, ``text`` and ``metadata``.
+        """
+
+        def made() -> tuple[Any, frozenset[str]]:
+            now = self.corpus.index
+            records = list(now.records.values())
+            return now, frozenset(records[row].id for row in passes(records))
+
+        with self._turn:
+            index, ids = self._matching.get(key, made)
+            if index is not self.corpus.index:
+                self._matching.forget(key)
+                _, ids = self._matching.get(key, made)
+        found: frozenset[str] = ids
         return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -18,7 +18,7 @@ from llama_index.core.vector_stores.types import MetadataFilters
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id
 from llama_index.retrievers.phasegraph.corpus import KeptNodes, built, folder_settings, node_of, opened
-from llama_index.retrievers.phasegraph.filters import SECONDS, allowed_ids, check_filters, joined, key_of
+from llama_index.retrievers.phasegraph.filters import SECONDS, allowed_ids, check_filters, joined, key_of, matching_rows
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
@@ -309,8 +309,14 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         key = (size, version_of(whole), key_of(filters))
 
         def made() -> Source:
-            held = self._lookup(passage_ids(whole))
-            narrowed: Source = whole.within(allowed_ids(held.values(), filters))
+            held = self._lookup.held
+            if isinstance(held, CorpusLookup):
+                allowed: Collection[str] = held.matching(
+                    key_of(filters), lambda records: matching_rows(records, filters)
+                )
+            else:
+                allowed = allowed_ids(self._lookup(passage_ids(whole)).values(), filters)
+            narrowed: Source = whole.within(allowed)
             return narrowed
 
         if anew:

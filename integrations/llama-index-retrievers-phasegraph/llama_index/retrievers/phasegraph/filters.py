@@ -54,7 +54,7 @@ def check_agree(*given: MetadataFilters) -> None:
             raise InvalidInputError(f"filters must agree; got {values[part.key]!r} and {part.value!r} for {part.key!r}")
 
 
-def matching_rows(nodes: Sequence[BaseNode], filters: MetadataFilters) -> list[int]:
+def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
     """Places of the nodes that they let through; a node without the key is never let through.
 
     By place, not by id: nodes that share one, or have none, are each looked at by themselves.
