@@ -321,6 +321,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             name: EntityGraphRetriever(graph=corpus.source(name), documents=documents, embeddings=embeddings, name=name)
             for name in names
         }
+        legs["graph"]._corpus, legs["graph"]._title_key = corpus, title_key
         if store is not None:
             legs["vector"] = store
         others = fields.get("retrievers") or {}

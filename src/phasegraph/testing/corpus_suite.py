@@ -324,6 +324,12 @@ class CorpusSuite:
         with pytest.raises(InvalidInputError, match="EntityGraphRetriever"):
             self.opened(tmp_path / "graph")
 
+    def test_the_graph_of_a_fused_retriever_is_saved_alone(self, tmp_path: Path) -> None:
+        retriever = self.made(self.documents(range(6)))
+        retriever.graph.save(tmp_path / "graph")
+        again = self.opened_graph(tmp_path / "graph")
+        same_graph(again._corpus.index.graph, retriever._corpus.index.graph)
+
     def test_the_graph_of_a_folder_with_vectors_is_not_changed_alone(self, tmp_path: Path) -> None:
         self.made(self.documents(range(4)), tmp_path / "corpus")
         graph = self.opened_graph(tmp_path / "corpus")

@@ -345,6 +345,12 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         return made
 
     @property
+    def graph(self) -> Any:
+        """Its source named ``graph``; None where it has none."""
+        source = self._whole.get("graph")
+        return None if source is None else source.whole
+
+    @property
     def similarity_top_k(self) -> int:
         """Nodes returned."""
         return self._engine.pipeline.k
