@@ -3,12 +3,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 DRIVER6 := .venv-driver6
+DOCS := .venv-docs
 DRIVER6_PINS := .cache/driver6-constraints.txt
 PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-index-retrievers-phasegraph
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j clean help
+.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j docs site clean help
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -80,5 +81,15 @@ neo4j: $(VENV)/.ready-test  ## A real Neo4j on loopback in the foreground; needs
 bench: $(VENV)/.ready-bench  ## Ratios against named peers, in one run each
 	$(BIN)/python tools/benchmarks/run_all.py
 
+$(DOCS)/.ready: $(SOURCES)
+	$(call install_into,$(DOCS),constraints.txt,--group docs)
+	@touch $@
+
+site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet
+
+docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
+	$(BIN)/python -m pytest tests/test_docs.py
+
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) $(DRIVER6) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) $(DRIVER6) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts

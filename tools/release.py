@@ -1,0 +1,52 @@
+"""Whether a tag is the version of all three distributions; with ``--notes``, what changed in it.
+
+Run: python tools/release.py v0.1.0 [--notes]
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECTS = (
+    ROOT / "pyproject.toml",
+    ROOT / "integrations/langchain-phasegraph/pyproject.toml",
+    ROOT / "integrations/llama-index-retrievers-phasegraph/pyproject.toml",
+)
+
+
+def versions() -> dict[str, str]:
+    """The version of each distribution."""
+    projects = [tomllib.loads(path.read_text(encoding="utf-8"))["project"] for path in PROJECTS]
+    return {one["name"]: one["version"] for one in projects}
+
+
+def notes(version: str) -> str:
+    """The part of CHANGELOG.md that is about a version; an error where there is none, or it is unreleased."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    for part in re.split(r"(?m)^## ", text)[1:]:
+        title, _, body = part.partition("\n")
+        if title.split()[0] == version:
+            if "unreleased" in title:
+                raise SystemExit(f"CHANGELOG.md says that {version} is unreleased: write the date in its title")
+            return body.strip() + "\n"
+    raise SystemExit(f"CHANGELOG.md has no part {version!r}")
+
+
+def main(tag: str, *options: str) -> None:
+    """Check a tag, or print its notes."""
+    version = tag.removeprefix("v")
+    if others := {name: one for name, one in versions().items() if one != version}:
+        raise SystemExit(f"the tag is {tag}, but these have another version: {others}")
+    changes = notes(version)
+    if options == ("--notes",):
+        print(changes, end="")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    main(*sys.argv[1:])
