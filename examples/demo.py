@@ -248,16 +248,18 @@ def show(done: Demonstration, to: Console) -> None:
 
 def draw(done: Demonstration, picture: Path, to: Console) -> None:
     """Write the picture of the scores before and after calibration, where matplotlib is installed."""
-    from phasegraph.evaluation.report import calibrated_scores, score_distributions
+    from phasegraph.evaluation.report import calibrated_scores, gold_hits, score_distributions
 
     try:
-        figure = score_distributions(*calibrated_scores(done.rankings, FusionPipeline()))
+        figure = score_distributions(
+            *calibrated_scores(done.rankings, FusionPipeline()), gold_hits(done.rankings, done.dataset.judgements)
+        )
     except MissingDependencyError as error:
         to.print(f"no picture: {error}", markup=False)
         return
     picture.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(picture, dpi=140)
-    to.print(f"Score distributions before and after calibration: {picture}", markup=False)
+    to.print(f"Scores before and after calibration, gold passages in colour: {picture}", markup=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -86,7 +86,7 @@ def test_llamahub_finds_every_component_and_its_author():
     assert all(settings["class_authors"].values())
     path = LLAMA / settings["import_path"].replace(".", "/") / "__init__.py"
     assert path.is_file()
-    assert not any((folder / "__init__.py").exists() for folder in list(path.parents)[1:3])  # a namespace of others, too
+    assert not any((folder / "__init__.py").exists() for folder in list(path.parents)[1:3])  # theirs
     assert settings["contains_example"] == (ROOT / "examples" / "llamaindex_quickstart.py").exists()
 
 

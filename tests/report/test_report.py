@@ -11,10 +11,13 @@ from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Answers, compare
 from phasegraph.evaluation.report import (
     Picture,
+    conclusion,
     contribution_bars,
     coverage_curve,
     evaluation_pictures,
+    gold_hits,
     score_distributions,
+    source_colours,
     wins_and_losses,
     write_report,
 )
@@ -95,3 +98,63 @@ def test_pictures_refuse_what_they_cannot_draw() -> None:
         coverage_curve(np.ones(2), [True])
     with pytest.raises(InvalidInputError, match="baseline"):
         wins_and_losses({"vector": 0}, {"vector": 0}, "vector", "LastHop@10")
+
+
+def test_a_source_has_one_colour_in_every_picture() -> None:
+    alone, beside = source_colours(["graph"]), source_colours(["vector", "wiki", "bm25", "graph", "notes"])
+    assert alone["graph"] == beside["graph"]
+    assert len(set(beside.values())) == 5
+    pipeline = FusionPipeline()
+    rankings = _rankings(1)
+    bars = contribution_bars(pipeline.decide([rankings["vector"][0], rankings["graph"][0]])).axes[0].containers
+    assert [_hex(bar.patches[0]) for bar in bars] == [beside[bar.get_label()] for bar in bars]
+
+
+def _hex(patch: object) -> str:
+    from matplotlib.colors import to_hex
+
+    return to_hex(patch.get_facecolor())  # type: ignore[attr-defined]
+
+
+def test_gold_passages_are_drawn_apart_and_every_score_is_drawn() -> None:
+    rankings = {"vector": [Ranking("vector", ["a", "b", "c"], [3.0, 2.0, 1.0]), Ranking("vector", ["c"], [4.0])]}
+    gold = gold_hits(rankings, [Judgement("q", (("b",),)), Judgement("r", (("c",),))])
+    assert gold["vector"].tolist() == [False, True, False, True]
+    before = {"vector": np.array([3.0, 2.0, 1.0, 4.0])}
+    figure = score_distributions(before, before, gold)
+    for axes in figure.axes:
+        others, chosen = (patch.get_data() for patch in axes.patches)
+        places = [np.nonzero(part.values - part.baseline)[0].tolist() for part in (others, chosen)]
+        assert places == [[0, 40], [20, 59]]  # 1 and 3, 2 and 4, of 60 steps from 1 to 4
+    with pytest.raises(InvalidInputError, match="gold"):
+        score_distributions(before, before, {"vector": gold["vector"][:2]})
+
+
+def _table(right: dict[str, int], questions: int = 20):  # type: ignore[no-untyped-def]
+    queries = [f"q{i}" for i in range(questions)]
+    judgements = [Judgement(q, (("gold",),)) for q in queries]
+    answers = [
+        Answers(name, {q: ("gold",) if row < count else ("else",) for row, q in enumerate(queries)}, 1.0)
+        for name, count in right.items()
+    ]
+    return compare(answers, judgements, baseline="vector", dataset="toy", limit=30)
+
+
+def test_the_conclusion_is_chosen_by_the_figures() -> None:
+    better = conclusion(_table({"vector": 2, "rrf": 10, "default": 18}))
+    assert better.startswith("default reaches 90.0 in LastHop@10: 80.0 points more than vector")
+    assert "beyond what chance" in better
+    assert "40.0 points above the best other row, rrf." in better
+    worse = conclusion(_table({"vector": 12, "rrf": 14, "default": 11}))
+    assert "5.0 points less than vector" in worse
+    assert "within what chance" in worse
+    assert "15.0 points below the best other row, rrf." in worse
+    assert "level with the best other row" in conclusion(_table({"vector": 12, "rrf": 14, "default": 14}))
+    assert conclusion(_table({"vector": 12, "rrf": 14})) == ""
+
+
+def test_the_names_are_explained_at_the_end(tmp_path: Path) -> None:
+    page = write_report(
+        tmp_path, title="t", lead="l", columns=COLUMNS, rows=ROWS, terms={"<i>W/L": "won & lost"}
+    ).read_text(encoding="utf-8")
+    assert page.endswith("<dt>&lt;i&gt;W/L</dt><dd>won &amp; lost</dd></dl></body></html>\n")

@@ -1,4 +1,4 @@
-"""What the site takes from outside ``docs``: the README, the packages' pages and the changes, and links between them."""
+"""What the site takes from outside ``docs``: README, packages' pages, changes; and links between them."""
 
 from __future__ import annotations
 

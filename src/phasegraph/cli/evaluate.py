@@ -74,10 +74,11 @@ def write_pictures(
     title: str,
     columns: Sequence[str],
     cells: Sequence[Sequence[str]],
+    terms: Mapping[str, str],
 ) -> Path:
     """Write the page and its pictures into a folder; `columns` and `cells` are the table as text."""
     try:
-        from phasegraph.evaluation.report import evaluation_pictures, write_report
+        from phasegraph.evaluation.report import conclusion, evaluation_pictures, write_report
     except ImportError as error:
         raise MissingDependencyError("--report needs matplotlib; pip install 'phasegraph[viz]'") from error
     data, pipeline = inputs.dataset, FusionPipeline()
@@ -94,12 +95,13 @@ def write_pictures(
     return write_report(
         target,
         title=title,
-        lead=lead,
+        lead=f"{conclusion(table)} {lead}".strip(),
         columns=columns,
         rows=cells,
         marked=["default"],
         pictures=pictures,
         notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
+        terms=terms,
     )
 
 
@@ -343,7 +345,8 @@ def evaluate(
         for line in sheet.notes:
             to.print(line, markup=False)
     if report_to is not None:
-        page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells)
+        terms = meanings(table, wanted)
+        page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells, terms)
         to.print(f"report: {page}", markup=False)
 
 
@@ -380,6 +383,16 @@ def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
 def title_of(table: Table) -> str:
     """The heading of a table: data set, number of queries, length of the lists, baseline."""
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
+
+
+def meanings(table: Table, systems: Sequence[System]) -> dict[str, str]:
+    """What the names in a table mean: its measures, its columns, its systems."""
+    terms = {measure.name: measure.about for measure in table.measures if measure.about}
+    terms["(p)"] = f"of the paired test against {table.baseline}, corrected by Holm"
+    if any(measure.name == "LastHop" for measure in table.tests):
+        terms["W/L"] = f"questions won and lost against {table.baseline}"
+    terms["ms"] = "of fusing alone, per question"
+    return terms | {system.name: system.about for system in systems if system.about}
 
 
 def as_text(table: Table) -> tuple[list[str], list[list[str]]]:

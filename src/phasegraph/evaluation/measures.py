@@ -7,6 +7,7 @@ handed to them should carry :func:`surrogate_scores`, which are strictly decreas
 
 from __future__ import annotations
 
+import inspect
 import re
 import string
 from collections import Counter
@@ -185,6 +186,11 @@ class Measure:
 
     def __str__(self) -> str:
         return self.name if self.name in ANSWER_MEASURES and self.k == 1 else f"{self.name}@{self.k}"
+
+    @property
+    def about(self) -> str:
+        """What it measures, in a line; empty for a measure of ir-measures."""
+        return (inspect.getdoc(_OWN[self.name]) or "").partition("\n")[0] if self.name in _OWN else ""
 
     def __call__(self, ids: Sequence[str], judgement: Judgement) -> float | None:
         """The measure of one ranking, or None where the query is left out of it."""

@@ -10,17 +10,18 @@ import html
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phasegraph._typing import FloatArray
+from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Table
+from phasegraph.evaluation.measures import Measure
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
@@ -32,6 +33,22 @@ if TYPE_CHECKING:
 
 
 COLOURS = ("#3b6fb6", "#d1702f", "#4d9a5b", "#8c5fa8", "#b8455a", "#6f6f6f", "#2a9d9d", "#b59b2c")
+# The same source has the same colour in every picture; others take what these leave, in the order of their names.
+_OF_SOURCE = {"vector": COLOURS[0], "graph": COLOURS[1], "bm25": COLOURS[2], "lexical": COLOURS[2]}
+_WON, _LOST, _BASELINE, _OTHER = COLOURS[2], COLOURS[4], COLOURS[5], "#a9bfdc"
+
+
+def source_colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each source.
+
+    Examples
+    --------
+    >>> source_colours(["vector", "graph"]) == source_colours(["graph", "vector"])
+    True
+    """
+    left = [colour for colour in COLOURS if colour not in _OF_SOURCE.values()]
+    unknown = sorted(set(names) - set(_OF_SOURCE))
+    return {name: _OF_SOURCE.get(name) or left[unknown.index(name) % len(left)] for name in sorted(set(names))}
 
 
 def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -47,8 +64,12 @@ def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, l
     return figure, list(axes)
 
 
-def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, FloatArray]) -> Figure:
-    """Where each source's scores lie: left in a row and a unit of its own, right all of them on the common scale.
+def score_distributions(
+    before: Mapping[str, FloatArray],
+    after: Mapping[str, FloatArray],
+    gold: Mapping[str, BoolArray] | None = None,
+) -> Figure:
+    """Where each source's scores lie: left in a unit of its own, right all of them on one axis.
 
     Parameters
     ----------
@@ -56,6 +77,9 @@ def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, Fl
         Scores by source, over many queries, each in its own unit.
     after : mapping of str to array of float
         Calibrated values of the same sources.
+    gold : mapping of str to array of bool, optional
+        Which of them are gold passages: these are drawn on their own, in the source's colour, the others pale. Both
+        histograms of a row have the same height.
 
     Returns
     -------
@@ -64,28 +88,38 @@ def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, Fl
     Raises
     ------
     InvalidInputError
-        If a source is missing on one side or has no score.
+        If a source is missing on one side, has no score, or `gold` has another length.
     """
     names = sorted(before)
     if not names or names != sorted(after) or any(len(before[n]) == 0 or len(after[n]) == 0 for n in names):
         raise InvalidInputError(f"before and after must hold scores of the same sources; got {names}, {sorted(after)}")
-    figure, axes = new_figure(10.5, 3.6, 2)
+    if gold is not None and any(len(gold.get(name, ())) != len(before[name]) for name in names):
+        raise InvalidInputError(f"gold must say of every score whether it is a gold passage's; got {sorted(gold)}")
+    figure, axes = new_figure(10.5, 0.8 + 1.1 * len(names), 2)
+    colours = source_colours(names)
+    common = np.linspace(min(float(after[n].min()) for n in names), max(float(after[n].max()) for n in names), 61)
     for row, name in enumerate(names):
-        colour = COLOURS[row % len(COLOURS)]
         low, high = float(before[name].min()), float(before[name].max())
-        counts, edges = np.histogram(before[name], bins=60)
-        heights = counts / counts.max() * 0.8
-        place = (edges[:-1] - low) / ((high - low) or 1.0)
-        axes[0].bar(place, heights, width=1 / 60, bottom=row, align="edge", color=colour)
-        axes[0].text(0.0, row - 0.13, f"{low:.3g}", ha="left", fontsize=8, color="#555555")
-        axes[0].text(1.0, row - 0.13, f"{high:.3g}", ha="right", fontsize=8, color="#555555")
-        axes[1].hist(after[name], bins=60, histtype="stepfilled", alpha=0.55, color=colour, label=name, density=True)
-    axes[0].set_yticks([row + 0.3 for row in range(len(names))], names)
+        place = (before[name] - low) / ((high - low) or 1.0)
+        chosen = np.zeros(len(place), dtype=np.bool_) if gold is None else np.asarray(gold[name], dtype=np.bool_)
+        for one, values, edges in ((axes[0], place, np.linspace(0.0, 1.0, 61)), (axes[1], after[name], common)):
+            for part, colour, alpha in (
+                (~chosen, "#9a9a9a" if gold else colours[name], 0.55),
+                (chosen, colours[name], 0.8),
+            ):
+                counts, _ = np.histogram(values[part], bins=edges)
+                if counts.any():
+                    heights = counts / counts.max() * 0.75
+                    one.stairs(row + heights, edges, baseline=row, fill=True, color=colour, alpha=alpha)
+        axes[0].text(0.0, row - 0.04, f"{low:.3g}", ha="left", va="top", fontsize=8, color="#555555")
+        axes[0].text(1.0, row - 0.04, f"{high:.3g}", ha="right", va="top", fontsize=8, color="#555555")
+    for one in axes:
+        one.set_yticks([row + 0.3 for row in range(len(names))], names)
+        one.set_ylim(-0.22, len(names))
     axes[0].set_xticks([])
-    axes[0].set_title("before: each source in its own unit", loc="left", fontsize=10)
-    axes[1].set_title("after: standard deviations above the source's background", loc="left", fontsize=10)
-    axes[1].set_yticks([])
-    axes[1].legend(frameon=False)
+    told = "" if gold is None else " (grey: other passages)"
+    axes[0].set_title(f"before: each source in its own unit{told}", loc="left", fontsize=10)
+    axes[1].set_title("after: one axis, deviations above the source's background", loc="left", fontsize=10)
     return figure
 
 
@@ -112,10 +146,11 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
     figure, (axes,) = new_figure(9.0, 0.9 + 0.32 * len(result))
     rows = np.arange(len(result))
     left_edge = np.zeros(len(result))
+    colours = source_colours(result.candidates.sources)
     for column, name in enumerate(result.candidates.sources):
         parts = result.contributions[:, column]
         returned = [identifier in result.candidates.rankings[column].positions for identifier in result.ids]
-        bars = axes.barh(rows, parts, left=left_edge, color=COLOURS[column % len(COLOURS)], label=name)
+        bars = axes.barh(rows, parts, left=left_edge, color=colours[name], label=name)
         for bar, there in zip(bars, returned, strict=True):
             bar.set_alpha(1.0 if there else 0.3)
         left_edge = left_edge + parts
@@ -146,8 +181,8 @@ def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline
     figure, (axes,) = new_figure(9.0, 0.9 + 0.28 * len(names))
     rows = np.arange(len(names))
     won, lost = [wins[name] for name in names], [losses[name] for name in names]
-    axes.barh(rows, won, color=COLOURS[2])
-    axes.barh(rows, [-count for count in lost], color=COLOURS[4])
+    axes.barh(rows, won, color=_WON)
+    axes.barh(rows, [-count for count in lost], color=_LOST)
     for row, (up, down) in enumerate(zip(won, lost, strict=True)):
         axes.text(up, row, f" {up}", va="center", fontsize=8)
         if down:
@@ -161,7 +196,11 @@ def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline
 
 
 def system_bars(
-    means: Mapping[str, float], intervals: Mapping[str, tuple[float, float]], measure: str, baseline: str
+    means: Mapping[str, float],
+    intervals: Mapping[str, tuple[float, float]],
+    measure: str,
+    baseline: str,
+    marked: Collection[str] = (),
 ) -> Figure:
     """A measure's mean by system with its interval.
 
@@ -171,6 +210,8 @@ def system_bars(
         In [0, 1].
     intervals : mapping of str to (float, float)
     measure, baseline : str
+    marked : collection of str
+        Systems to set off.
 
     Returns
     -------
@@ -184,8 +225,8 @@ def system_bars(
     centre = np.array([100 * means[name] for name in names])
     low = np.array([100 * intervals[name][0] for name in names])
     high = np.array([100 * intervals[name][1] for name in names])
-    colours = [COLOURS[5] if name == baseline else COLOURS[0] for name in names]
-    axes.barh(rows, centre, color=colours, alpha=0.8)
+    colours = [_BASELINE if name == baseline else COLOURS[0] if name in marked else _OTHER for name in names]
+    axes.barh(rows, centre, color=colours)
     spread = np.vstack([np.maximum(centre - low, 0), np.maximum(high - centre, 0)])
     axes.errorbar(centre, rows, xerr=spread, fmt="none", ecolor="#222222", elinewidth=1, capsize=2)
     axes.set_yticks(rows, names, fontsize=8)
@@ -234,13 +275,14 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:62rem;margin:2rem auto;padding:0 1rem}
+body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:76rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.5rem}h2{font-size:1.1rem;margin-top:2rem}
-table{border-collapse:collapse;font-size:.86rem;display:block;overflow-x:auto}
-th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid #e3e3e3;white-space:nowrap}
+table{border-collapse:collapse;font-size:.8rem;display:block;overflow-x:auto}
+th,td{padding:.25rem .45rem;text-align:right;border-bottom:1px solid #e3e3e3;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #999}
 tr.marked td{background:#eef4fb;font-weight:600}
 figure{margin:.5rem 0}figure svg{max-width:100%;height:auto}figcaption,.note{color:#555;font-size:.86rem}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;font-size:.86rem}dt{font-weight:600}dd{margin:0}
 """
 
 
@@ -272,6 +314,7 @@ def write_report(
     marked: Sequence[str] = (),
     pictures: Sequence[Picture] = (),
     notes: Sequence[str] = (),
+    terms: Mapping[str, str] | None = None,
 ) -> Path:
     """Write ``index.html`` and one PNG per picture.
 
@@ -289,6 +332,8 @@ def write_report(
     pictures : sequence of Picture
     notes : sequence of str
         Lines under the table.
+    terms : mapping of str to str, optional
+        What the names of the table mean; shown at the end.
 
     Returns
     -------
@@ -315,6 +360,9 @@ def write_report(
     body = [f"<h1>{_text(title)}</h1>", f"<p>{_text(lead)}</p>", _table(columns, rows, frozenset(marked))]
     body += [f'<p class="note">{_text(note)}</p>' for note in notes]
     body += [_section(picture) for picture in pictures]
+    if terms:
+        listed = "".join(f"<dt>{_text(name)}</dt><dd>{_text(meaning)}</dd>" for name, meaning in terms.items())
+        body.append(f"<h2>What the names mean</h2><dl>{listed}</dl>")
     page = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -345,6 +393,53 @@ def _section(picture: Picture) -> str:
 
 def _text(value: str) -> str:
     return html.escape(value.encode("utf-8", "replace").decode())
+
+
+def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> dict[str, BoolArray]:
+    """Of every score that :func:`calibrated_scores` lists: whether it is that of a gold passage."""
+    gold = [frozenset(judged.passages) for judged in judgements]
+    listed = {
+        name: [identifier in of for ranking, of in zip(found, gold, strict=True) for identifier in ranking.ids]
+        for name, found in rankings.items()
+    }
+    return {name: np.array(hits, dtype=np.bool_) for name, hits in listed.items() if hits}
+
+
+def measure_to_show(table: Table) -> Measure:
+    """The measure that pictures and the conclusion are about: LastHop@10 where it is tested, else the first."""
+    return next((m for m in table.tests if str(m) == "LastHop@10"), [*table.tests, *table.measures][0])
+
+
+def conclusion(table: Table, system: str = "default") -> str:
+    """What the figures say of one system, in a sentence: against the baseline, and against the best of the others.
+
+    Parameters
+    ----------
+    table : Table
+    system : str, default "default"
+        A row of `table`.
+
+    Returns
+    -------
+    str
+        Empty where there is no such row, or no other besides the baseline.
+    """
+    measure = measure_to_show(table)
+    rows = {row.name: row for row in table.rows}
+    others = [row for name, row in rows.items() if name not in (system, f"{system}-three", table.baseline)]
+    if system not in rows or system == table.baseline or not others:
+        return ""
+    row, best = rows[system], max(others, key=lambda one: one.means[measure])
+    gain, low, high = (100 * value for value in row.differences[measure])
+    clear = low > 0 or high < 0
+    ahead = 100 * (row.means[measure] - best.means[measure])
+    standing = "level with" if abs(ahead) < 0.05 else f"{abs(ahead):.1f} points {'above' if ahead > 0 else 'below'}"
+    return (
+        f"{system} reaches {100 * row.means[measure]:.1f} in {measure}: {abs(gain):.1f} points "
+        f"{'more' if gain >= 0 else 'less'} than {table.baseline} (95 % interval {low:+.1f} to {high:+.1f}, "
+        f"{'beyond' if clear else 'within'} what chance gives {len(table.queries)} questions), and {standing} the best "
+        f"other row, {best.name}."
+    )
 
 
 def calibrated_scores(
@@ -405,10 +500,15 @@ def evaluation_pictures(
     list of Picture
         Means, wins and losses, score distributions, contributions, coverage.
     """
-    tested = [*table.tests, *table.measures]
-    hop = next((m for m in tested if str(m) == "LastHop@10" and m in table.tests), tested[0])
+    hop = measure_to_show(table)
     means = {row.name: row.means[hop] for row in table.rows}
-    figure = system_bars(means, {row.name: row.intervals[hop] for row in table.rows}, str(hop), table.baseline)
+    figure = system_bars(
+        means,
+        {row.name: row.intervals[hop] for row in table.rows},
+        str(hop),
+        table.baseline,
+        ("default", "default-three"),
+    )
     caption = f"{len(table.queries)} queries of {table.dataset}, lists of {table.limit}; the baseline is grey."
     pictures = [Picture("systems", str(hop), caption, figure)]
     if len(table.rows) > 1:
@@ -417,8 +517,11 @@ def evaluation_pictures(
         pictures.append(Picture("wins-and-losses", "Wins and losses", "Query by query, not on average.", figure))
     before, after = calibrated_scores(rankings, pipeline)
     if before:
-        caption = "The same hits twice: what the sources return, and what is fused."
-        figure = score_distributions(before, after)
+        caption = (
+            "The same hits twice: what the sources return, and what is fused. Gold passages in colour, others grey; "
+            "every histogram has a height of its own."
+        )
+        figure = score_distributions(before, after, gold_hits(rankings, judgements))
         pictures.append(Picture("score-distributions", "Scores before and after calibration", caption, figure))
     if len(results) > chosen and len(results[chosen]):
         caption = f"Query {table.queries[chosen]}: the parts add up to the fused value."
