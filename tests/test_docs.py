@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.test_house import PUBLIC
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs" / "guide").glob("*.md")), *sorted((ROOT / "docs" / "research").glob("*.md"))]
 HOME = "https://github.com/phasegraph/phasegraph/blob/main/"
 LINKED = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "docs" / "reproduction" / "README.md"]
-LINKED += sorted((ROOT / "integrations").glob("*/README.md"))
+LINKED += [*sorted((ROOT / "integrations").glob("*/README.md")), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+SITE = ROOT / "mkdocs.yml"
 
 
 def programs(page: Path) -> list[str]:
@@ -83,6 +85,19 @@ def test_a_page_that_is_shown_outside_the_repository_has_absolute_links_only(pag
     found = re.findall(r"\]\(([^)]+)", page.read_text(encoding="utf-8"))
     assert found
     assert not [one for one in found if not one.startswith("https://")]
+
+
+def test_the_site_has_every_page_and_a_reference_of_every_public_module() -> None:
+    shown = set(re.findall(r": ([\w/-]+\.md)$", SITE.read_text(encoding="utf-8"), re.MULTILINE))
+    docs = ROOT / "docs"
+    assert {str(page.relative_to(docs)) for page in docs.rglob("*.md")} <= shown
+    listed = {
+        line.partition(" ")[2]
+        for page in (docs / "reference").glob("*.md")
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("::: ")
+    }
+    assert listed == set(PUBLIC)
 
 
 def test_the_commands_that_are_named_exist() -> None:
