@@ -26,7 +26,7 @@ ORDER = [
     "_typing", "_names", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "confidence",
     "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval", "graph",
     "neo4j",
-    "evaluation", "tuning", "testing", "cli",
+    "evaluation", "tuning", "testing", "serving", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {

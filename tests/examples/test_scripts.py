@@ -13,8 +13,20 @@ from real_servers import contents
 pytestmark = pytest.mark.timeout(300)
 
 
+AGENTS = ["langchain_agent.py", "llamaindex_agent.py"]
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_asks_the_retriever_and_reads_two_passages_together(name, tmp_path):
+    lines = run_script(EXAMPLES / name, {}, tmp_path).splitlines()
+    assert lines == [
+        "asked: Where was the director of Vertigo born?",
+        "answer: Alfred Hitchcock was born in Leytonstone and went to Hollywood in 1939.",
+    ]
+
+
 def test_every_script_is_run_here_or_in_test_demo():
-    named = {"demo.py", "langchain_quickstart.py", "llamaindex_quickstart.py", "neo4j_graph.py"}
+    named = {"demo.py", "langchain_quickstart.py", "llamaindex_quickstart.py", "neo4j_graph.py", *AGENTS}
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
 
 

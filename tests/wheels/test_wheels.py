@@ -94,12 +94,12 @@ def interpreter(version: str) -> str:
     raise Missing(f"there is no Python {version} on the path or among pyenv's")
 
 
-def environment(python: str, folder: Path, packages: Sequence[str]) -> Path:
+def environment(python: str, folder: Path, packages: Sequence[str], constraints: Path | None = None) -> Path:
     """A new environment with these packages and what they require; its folder of programs."""
     run([python, "-m", "venv", folder], folder.parent)
     install = [folder / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check"]
     try:
-        run([*install, "-c", ROOT / "constraints.txt", *packages], folder.parent)
+        run([*install, "-c", constraints or ROOT / "constraints.txt", *packages], folder.parent)
     except AssertionError as error:
         if "Retrying (Retry(" in str(error):
             raise Missing("the packages' requirements cannot be fetched: the package index is out of reach") from error
@@ -236,3 +236,39 @@ def test_the_packages_have_one_version_and_ask_for_each_other(built: dict[str, B
     assert len({one.metadata["Version"] for one in built.values()}) == 1
     for name in ("langchain_phasegraph", "llama_index_retrievers_phasegraph"):
         assert any(one.startswith("phasegraph") for one in built[name].metadata.get_all("Requires-Dist", []))
+
+
+ASK = """
+import asyncio, sys
+from importlib.metadata import version
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+
+async def main():
+    server = StdioServerParameters(command=sys.argv[1], args=["serve", "index"])
+    async with stdio_client(server) as streams, ClientSession(*streams) as session:
+        await session.initialize()
+        found = await session.call_tool("search", {"query": "Who met Bo?", "k": 1})
+        wrong = await session.call_tool("search", {"query": " "})
+        print(version("mcp").partition(".")[0], "Ada met Bo." in found.content[0].text, wrong.content[0].text)
+
+
+asyncio.run(main())
+"""
+
+
+def test_the_server_speaks_the_second_version_of_the_sdk(built: dict[str, Built], tmp_path: Path) -> None:
+    """The first is in the environment of the tests: LangChain's adapter takes no other yet."""
+    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("mcp==")]
+    (tmp_path / "constraints.txt").write_text("\n".join([*pins, "mcp==2.3.0"]))
+    write_jsonl(tmp_path / "corpus.jsonl", [{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+    try:
+        wanted = [f"{built['phasegraph'].wheel}[serve]"]
+        programs = environment(sys.executable, tmp_path / "env", wanted, tmp_path / "constraints.txt")
+    except Missing as missing:
+        skip_or_fail(missing, "WHEELS")
+    run([programs / "phasegraph", "index", "corpus.jsonl", "--out", "index"], tmp_path)
+    said = run([programs / "python", "-c", ASK, programs / "phasegraph"], tmp_path)
+    assert said.startswith("2 True")
+    assert "query must not be empty" in said

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-COMMANDS = ("index", "search", "evaluate", "tune", "fuse", "explain")
+COMMANDS = ("index", "search", "evaluate", "tune", "fuse", "explain", "serve")
 
 
 class Commands(TyperGroup):

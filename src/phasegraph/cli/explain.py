@@ -26,17 +26,10 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
 from phasegraph.evaluation.experiment import ALIKE, TWO
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
-from phasegraph.graph.source import WalkPath
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import FieldReading
 from phasegraph.result import Evidence, Result
-
-WHY_EMPTY = {
-    "nothing_found": "every source looked and none found anything",
-    "could_not_look": "no source could look",
-    "all_rejected": "acceptance rejected every one",
-    "abstained": "the confidence is too low",
-}
+from phasegraph.serving.view import WHY_EMPTY, as_passage, paths_of
 
 
 def explain(
@@ -119,22 +112,6 @@ def _rows(evidence: Evidence) -> list[list[str]]:
     ]
 
 
-def paths_of(evidence: Evidence) -> list[str]:
-    """One line for every source that says by which path it came to a passage."""
-    found = [(one.source, _path_of(one.payload)) for one in evidence.sources]
-    return [f"{source}: {path}" for source, path in found if path]
-
-
-def _path_of(payload: object) -> str:
-    """The path a walk left in a payload: its own, or what a framework's document carries of it."""
-    if isinstance(payload, WalkPath):
-        return str(payload)
-    metadata = getattr(payload, "metadata", None)
-    block = metadata.get("phasegraph") if isinstance(metadata, dict) else None
-    steps = block.get("path", []) if isinstance(block, dict) else []
-    return " > ".join(f"[{name}]" if kind == "passage" else name for kind, name in steps)
-
-
 def _as_dict(result: Result, query: Query) -> dict[str, object]:
     return {
         "query": query.id,
@@ -150,19 +127,4 @@ def _as_dict(result: Result, query: Query) -> dict[str, object]:
         "confidence_evidence": asdict(result.confidence_evidence),
         "priors": [asdict(one) for one in _readings(result)],
         "passages": [as_passage(result.evidence(name)) for name in result.ids],
-    }
-
-
-def as_passage(evidence: Evidence) -> dict[str, object]:
-    """What is known of one passage of a result, as JSON types."""
-    fields = ("source", "rank", "raw", "score", "calibrated", "weight", "contribution")
-    return {
-        "id": evidence.id,
-        "position": evidence.position,
-        "score": evidence.score,
-        "fused": evidence.fused,
-        "bonus": evidence.bonus,
-        "prior": evidence.prior,
-        "sources": [{name: getattr(one, name) for name in fields} for one in evidence.sources],
-        "paths": paths_of(evidence),
     }

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from phasegraph._validation import check_query
-from phasegraph.cli.explain import WHY_EMPTY, as_passage, paths_of
 from phasegraph.cli.output import JsonTo, check_outputs, console, load_object, write_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
@@ -29,6 +28,7 @@ from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, top_order
 from phasegraph.result import Result
 from phasegraph.serialization import MANIFEST, bundle_kind
+from phasegraph.serving.view import WHY_EMPTY, as_passage, paths_of
 
 Embed = Callable[[str], Any]
 INSIDE = "graph"

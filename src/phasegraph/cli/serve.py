@@ -1,0 +1,135 @@
+"""``phasegraph serve``: a folder's passages for agents (MCP) and other programs (HTTP)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from phasegraph.cli.output import load_object
+from phasegraph.cli.search import embed_of, opened
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.graph.index import GraphIndex
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.retrieval import PIPELINE
+from phasegraph.serving.agents import NEEDED, mcp_server
+from phasegraph.serving.tenants import check_filter, check_token, read_tenants
+from phasegraph.serving.view import View
+from phasegraph.serving.web import LOOPBACK, web_app
+
+
+def serve(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="What index wrote, or a saved retriever.", exists=True, file_okay=False),
+    ],
+    transport: Annotated[str, typer.Option(help="stdio (MCP alone), or http (MCP at /mcp, and plain).")] = "stdio",
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:OBJECT",
+            help="The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="KEY=VALUE", help="Serve passages with this metadata alone (repeatable)."),
+    ] = None,
+    tenants: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='With http: JSON {"name": {"token": …, "filter": {…}}}; a token shows who asks.',
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With http: the token that all must show.", exists=True, dir_okay=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Beyond loopback only with a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name by which the server is asked (repeatable).")
+    ] = None,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Seconds an answer may take.")] = 10.0,
+    max_requests: Annotated[int, typer.Option(min=1, help="Requests answered at the same time.")] = 64,
+) -> None:
+    """Serve a folder's passages: search, explain, and passages by id.
+
+    What may be seen is set here, by --filter or --tenants, and never by who asks. A folder that changes is served as it
+    was at the start.
+    """  # fmt: skip
+    if transport not in ("stdio", "http"):
+        raise typer.BadParameter(f"--transport must be stdio or http; got {transport!r}")
+    given = {"--tenants": tenants, "--token-file": token_file}
+    named = [name for name, value in given.items() if value is not None]
+    if transport == "stdio" and named:
+        raise typer.BadParameter(f"{named[0]} is of use with --transport http: over stdio there is one who asks")
+    if len(named) > 1 or (tenants is not None and only):
+        raise typer.BadParameter("--tenants gives each its token and its filter: leave --token-file and --filter out")
+    local = host in (*LOOPBACK, "::1")
+    if transport == "http" and not local and not named:
+        raise typer.BadParameter(f"--host {host} is beyond loopback: give --token-file FILE or --tenants FILE")
+    index = opened(folder)
+    if not isinstance(index, GraphIndex):
+        raise InvalidInputError(f"{folder}: it holds a graph of chunks, which keeps no texts; serve an entity graph")
+    embed = None if embedder is None else embed_of(load_object(embedder))
+    saved = folder / PIPELINE
+    shared: dict[str, Any] = {
+        "pipeline": FusionPipeline.load(saved) if saved.is_file() else None,
+        "timeout": timeout,
+    }
+    views: dict[str, View] = {}
+    if tenants is not None:
+        for name, (token, its) in read_tenants(tenants).items():
+            views[token] = View(index, embed, only=its, **shared)
+            _say_how_many(name, views[token], index)
+    else:
+        token = "" if token_file is None else check_token(str(token_file), token_file.read_text("utf-8").strip())
+        views[token] = View(index, embed, only=_filter(only), **shared)
+        _say_how_many("all", views[token], index)
+    if transport == "stdio":
+        asyncio.run(mcp_server(next(iter(views.values()))).run_stdio_async())
+        return
+    hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
+    run_http(web_app(views, hosts=hosts, most=max_requests), host, port)
+
+
+def _filter(given: list[str] | None) -> dict[str, Any] | None:
+    if not given:
+        return None
+    wanted: dict[str, Any] = {}
+    for one in given:
+        key, sign, text = one.partition("=")
+        if not key or not sign:
+            raise typer.BadParameter(f"--filter must be KEY=VALUE; got {one!r}")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        if key in wanted:
+            raise typer.BadParameter(f'--filter {key} is given twice: --filter \'{key}=["a", "b"]\' lets both through')
+        wanted[key] = value
+    check_filter("--filter", wanted)
+    return wanted
+
+
+def _say_how_many(name: str, view: View, index: GraphIndex) -> None:
+    """On standard error: standard output belongs to the protocol."""
+    typer.echo(f"{name}: {len(view):,} of {len(index.records):,} passages", err=True)
+    if not len(view):
+        typer.echo(f"warning: {name}: the filter lets no passage through", err=True)
+
+
+def run_http(app: Any, host: str, port: int) -> None:
+    """Serve until interrupted."""
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingDependencyError(NEEDED) from error
+    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False, timeout_graceful_shutdown=5)

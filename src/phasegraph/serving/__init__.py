@@ -1,0 +1,1 @@
+"""A folder's passages for programs elsewhere: over MCP, for agents, and over plain HTTP."""

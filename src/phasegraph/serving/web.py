@@ -1,0 +1,214 @@
+"""Plain HTTP and streamable MCP behind one gate: hosts, tokens, sizes, numbers of calls."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from hashlib import sha256
+from typing import Any
+
+from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
+from phasegraph.serving.agents import NEEDED, streamable_app
+from phasegraph.serving.view import View
+
+LARGEST_BODY = 256 * 1024
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+OPEN = "/health"
+"""The one path that needs no token; it says that the server runs, and nothing of what it holds."""
+_log = logging.getLogger("phasegraph")
+
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+class Gate:
+    """An ASGI application that lets a request through to the part of the server that its token opens.
+
+    Parameters
+    ----------
+    apps : mapping of str to ASGI application
+        By token; under "" the one that needs none, which is then the only one.
+    hosts : collection of str, optional
+        Names that a request's Host may have, without the port; None admits any. It keeps web pages of others, whose
+        names lead to this machine, from asking.
+    most : int, default 64
+        Requests that are answered at the same time; a further one is turned away with 503.
+    """
+
+    def __init__(self, apps: Mapping[str, Any], *, hosts: Collection[str] | None = None, most: int = 64) -> None:
+        if "" in apps and len(apps) > 1:
+            raise InvalidInputError("a server either asks everybody for a token or nobody")
+        self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
+        self._open = apps.get("")
+        self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
+        self._most, self._now = most, 0
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        refused = self._refused_at_the_door(headers)
+        if refused is None and scope["path"] == OPEN:
+            await _say(send, 200, {"status": "ok"})
+            return
+        app = self._open or self._opened_by(headers.get(b"authorization", b""))
+        if refused is None and app is None:
+            refused = (401, "a token is needed: Authorization: Bearer TOKEN")
+        if refused is None and self._now >= self._most:
+            refused = (503, f"{self._most} requests are being answered; try again")
+        if refused is not None:
+            await _say(send, *refused)
+            return
+        self._now += 1
+        try:
+            await app(scope, _limited(receive), send)
+        finally:
+            self._now -= 1
+
+    def _refused_at_the_door(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if self._hosts is not None and name not in self._hosts:
+            return 421, "this server is not known under that name: --allow-host NAME admits it"
+        if self._open is not None and b"origin" in headers:
+            return 403, "web pages are not answered without a token"
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > LARGEST_BODY:
+            return 413, f"a request must have at most {LARGEST_BODY} bytes"
+        return None
+
+    def _opened_by(self, given: bytes) -> Any:
+        scheme, _, token = given.partition(b" ")
+        asked = sha256(token.strip()).digest()
+        found = None
+        for kept, app in self._apps.items():  # all of them: the time says nothing
+            if hmac.compare_digest(kept, asked) and scheme.lower() == b"bearer":
+                found = app
+        return found
+
+
+def _limited(receive: Receive) -> Receive:
+    """The same body, cut off with an error where it is longer than it may be."""
+    seen = 0
+
+    async def counted() -> Any:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > LARGEST_BODY:
+            raise _TooLargeError
+        return message
+
+    return counted
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
+    body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = 64) -> Any:
+    """The ASGI application of a server.
+
+    Parameters
+    ----------
+    views : mapping of str to View
+        By token; under "" what everybody may see.
+    hosts, most
+        As of :class:`Gate`.
+
+    Returns
+    -------
+    ASGI application
+        ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET /health``,
+        and MCP at ``/mcp``.
+
+    Raises
+    ------
+    MissingDependencyError
+        If Starlette or the MCP SDK is not installed.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.routing import Mount
+    except ImportError as error:
+        raise MissingDependencyError(NEEDED) from error
+    agents = {token: streamable_app(view) for token, view in views.items()}
+
+    @asynccontextmanager
+    async def running(_: object) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for one in agents.values():
+                await stack.enter_async_context(one.router.lifespan_context(one))
+            yield
+
+    apps = {token: Starlette(routes=[*_routes(views[token]), Mount("/", agents[token])]) for token in views}
+    return Starlette(routes=[Mount("/", Gate(apps, hosts=hosts, most=most))], lifespan=running)
+
+
+def _routes(view: View) -> list[Any]:
+    from starlette.routing import Route
+
+    async def search(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await view.search(**_fields(asked, {"query", "k"}, "query"))
+
+    async def explain(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return await view.explain(**_fields(asked, {"query", "k"}, "query"))
+
+    async def passages(asked: Mapping[str, Any]) -> dict[str, Any]:
+        return view.passages(**_fields(asked, {"ids"}, "ids"))
+
+    return [Route(f"/{one.__name__}", _endpoint(one), methods=["POST"]) for one in (search, explain, passages)]
+
+
+def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) -> Any:
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+
+    async def answered(request: Request) -> JSONResponse:
+        try:
+            return JSONResponse(await answer(await _asked(request)))
+        except _TooLargeError:
+            return JSONResponse({"error": f"a request must have at most {LARGEST_BODY} bytes"}, 413)
+        except (InvalidInputError, InvalidTypeError) as error:
+            return JSONResponse({"error": str(error)}, 400)
+        except Exception as error:  # noqa: BLE001 - its text may be another's
+            _log.warning("a request failed: %s", type(error).__name__)
+            _log.debug("", exc_info=True)
+            return JSONResponse({"error": f"the collection could not be asked ({type(error).__name__})"}, 502)
+
+    return answered
+
+
+async def _asked(request: Any) -> Mapping[str, Any]:
+    try:
+        asked = json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError("the body must be JSON") from error
+    if not isinstance(asked, dict):
+        raise InvalidTypeError(f"the body must be a JSON object; got {type(asked).__name__}")
+    return asked
+
+
+def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
+    if needed not in asked:
+        raise InvalidInputError(f"{needed} is needed")
+    other = sorted(set(asked) - set(known))
+    if other:
+        raise InvalidInputError(
+            f"{', '.join(map(repr, other))[:80]}: unknown; a request has {', '.join(sorted(known))}. What may be seen "
+            "is set by the server"
+        )
+    return dict(asked)

@@ -1,0 +1,108 @@
+"""MCP round trips: the SDK's own client, LangChain's adapter, LlamaIndex's; stdio and streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from tests.serving.conftest import TOKENS, command
+
+
+async def told(session: ClientSession) -> tuple[set[str], dict, dict, list[str]]:
+    await session.initialize()
+    tools = (await session.list_tools()).tools
+    found = await session.call_tool("search", {"query": "Who met the keeper in Oslo?", "k": 3})
+    given = await session.call_tool("passages", {"ids": ["red-1", "blue-1"]})
+    wrong = [
+        await session.call_tool(name, arguments)
+        for name, arguments in (
+            ("search", {"query": " "}),
+            ("search", {"query": "x", "k": 0}),
+            ("passages", {"ids": []}),
+        )
+    ]
+    assert all(one.isError for one in wrong)
+    texts = [one.content[0].text for one in wrong]
+    return {one.name for one in tools}, json.loads(found.content[0].text), json.loads(given.content[0].text), texts
+
+
+def check(names, found, given, wrong, *, team):
+    assert names == {"search", "explain", "passages"}
+    assert found["passages"][0]["id"] == f"{team}-1"
+    assert {one["id"].partition("-")[0] for one in found["passages"]} == {team}
+    other = "blue" if team == "red" else "red"
+    assert [one["id"] for one in given["passages"]] == [f"{team}-1"]
+    assert given["missing"] == [f"{other}-1"]
+    assert [word for word, text in zip(("query", "k", "ids"), wrong, strict=True) if word in text] == [
+        "query",
+        "k",
+        "ids",
+    ]
+
+
+def test_over_stdio(folder):
+    async def run():
+        program, *arguments = command(str(folder), "--filter", "team=red")
+        parameters = StdioServerParameters(command=program, args=arguments)
+        async with stdio_client(parameters) as streams, ClientSession(*streams) as session:
+            return await told(session)
+
+    check(*asyncio.run(run()), team="red")
+
+
+@pytest.mark.parametrize("team", list(TOKENS))
+def test_over_streamable_http_each_tenant_sees_its_own(served, team):
+    async def run():
+        async with (
+            httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKENS[team]}"}) as client,
+            streamable_http_client(f"{served}/mcp", http_client=client) as (read, write, _),
+            ClientSession(read, write) as session,
+        ):
+            return await told(session)
+
+    check(*asyncio.run(run()), team=team)
+
+
+def test_without_a_token_there_is_no_session(served):
+    async def run():
+        async with streamable_http_client(f"{served}/mcp") as (read, write, _), ClientSession(read, write) as session:
+            await session.initialize()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        asyncio.run(asyncio.wait_for(run(), 20))
+    assert "401" in str(caught.value.exceptions) or caught.group_contains(Exception, match="401")
+
+
+@pytest.mark.parametrize("team", list(TOKENS))
+def test_through_langchains_adapter(served, team):
+    from langchain_mcp_adapters.client import MultiServerMCPClient
+
+    async def run():
+        where = {"url": f"{served}/mcp", "transport": "http", "headers": {"Authorization": f"Bearer {TOKENS[team]}"}}
+        tools = {one.name: one for one in await MultiServerMCPClient({"phasegraph": where}).get_tools()}
+        return set(tools), await tools["search"].ainvoke({"query": "Who met the keeper in Oslo?", "k": 2})
+
+    names, answer = asyncio.run(run())
+    assert names == {"search", "explain", "passages"}
+    assert f"{team}-1" in str(answer)
+    assert ("bluesecret" if team == "red" else "redsecret") not in str(answer)
+
+
+@pytest.mark.parametrize("team", list(TOKENS))
+def test_through_llamaindexs_adapter(served, team):
+    from llama_index.tools.mcp import BasicMCPClient, McpToolSpec
+
+    async def run():
+        client = BasicMCPClient(f"{served}/mcp", headers={"Authorization": f"Bearer {TOKENS[team]}"})
+        tools = {one.metadata.name: one for one in await McpToolSpec(client).to_tool_list_async()}
+        return set(tools), await tools["search"].acall(query="Who met the keeper in Oslo?", k=2)
+
+    names, answer = asyncio.run(run())
+    assert names == {"search", "explain", "passages"}
+    assert f"{team}-1" in answer.content
+    assert ("bluesecret" if team == "red" else "redsecret") not in answer.content

@@ -1,0 +1,208 @@
+"""Plain HTTP behind the gate: tokens, hosts, sizes, errors that say what to do; a real server, too."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from tests.serving.conftest import PLACES, TOKENS, command, corpus, embed, running
+
+from phasegraph.serving.view import View
+from phasegraph.serving.web import LARGEST_BODY, Gate, web_app
+
+
+def bearer(team):
+    return {"Authorization": f"Bearer {TOKENS[team]}"}
+
+
+def asked(app, method, path, **given):
+    async def once():
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app=app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+                return await client.request(method, path, **given)
+
+    return asyncio.run(once())
+
+
+@pytest.fixture(scope="module")
+def open_app(index):
+    return lambda: web_app({"": View(index, embed)})
+
+
+def test_search_explain_and_passages_answer(open_app):
+    found = asked(open_app(), "POST", "/search", json={"query": "Who met the keeper in Oslo?", "k": 2})
+    assert found.status_code == 200
+    assert len(found.json()["passages"]) == 2
+    told = asked(open_app(), "POST", "/explain", json={"query": "Oslo"}).json()
+    assert {one["source"] for one in told["sources"]} == {"graph", "lexical", "vector"}
+    some = asked(open_app(), "POST", "/passages", json={"ids": ["red-1", "x"]}).json()
+    assert ([one["id"] for one in some["passages"]], some["missing"]) == (["red-1"], ["x"])
+    assert asked(open_app(), "GET", "/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "status", "said"),
+    [
+        ("/search", {"json": {}}, 400, "query is needed"),
+        ("/search", {"json": {"query": ""}}, 400, "query must not be empty"),
+        ("/search", {"json": {"query": "x", "k": 1000}}, 400, "at most 100"),
+        ("/search", {"json": {"query": "x", "k": "5"}}, 400, "k must be"),
+        ("/search", {"json": {"query": "x", "filter": {"team": "red"}}}, 400, "set by the server"),
+        ("/search", {"json": ["x"]}, 400, "JSON object"),
+        ("/search", {"content": b"{"}, 400, "must be JSON"),
+        ("/search", {"content": b"[" * 100_000}, 400, "must be JSON"),
+        ("/search", {"content": b"\xff\xfe"}, 400, "must be JSON"),
+        ("/search", {"content": b'{"query": "' + b"x" * LARGEST_BODY + b'"}'}, 413, "at most"),
+        ("/passages", {"json": {"ids": "red-1"}}, 400, "ids"),
+        ("/passages", {"json": {"ids": ["x"] * 101}}, 400, "1 to 100"),
+        ("/nothing", {"json": {}}, 404, ""),
+    ],
+)
+def test_a_bad_request_says_what_to_do(open_app, path, given, status, said):
+    answer = asked(open_app(), "POST", path, **given)
+    assert answer.status_code == status
+    assert said in answer.text
+
+
+def test_a_body_without_a_length_is_cut_off(open_app):
+    async def body():
+        for _ in range(LARGEST_BODY // 1000 + 2):
+            yield b"x" * 1000
+
+    assert asked(open_app(), "POST", "/search", content=body()).status_code == 413
+
+
+def test_a_page_of_another_site_is_not_answered(open_app):
+    for headers in ({"Host": "evil.example"}, {"Host": "evil.example:8321"}, {"Host": ""}):
+        assert asked(open_app(), "POST", "/search", json={"query": "Oslo"}, headers=headers).status_code == 421
+    for headers in ({"Host": "localhost:8321"}, {"Host": "127.0.0.1"}, {"Host": "[::1]:80"}):
+        assert asked(open_app(), "POST", "/search", json={"query": "Oslo"}, headers=headers).status_code == 200
+    page = {"Origin": "http://evil.example"}
+    assert asked(open_app(), "POST", "/search", json={"query": "Oslo"}, headers=page).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer wrong", f"Basic {TOKENS['red']}", TOKENS["red"], f"Bearer {TOKENS['red'][:-1]}"]
+)
+def test_no_part_opens_without_its_token(index, header):
+    view = View(index, embed, only={"team": "red"})
+    for path in ("/search", "/mcp", "/passages"):
+        app = web_app({TOKENS["red"]: view})
+        answer = asked(app, "POST", path, json={"query": "Oslo"}, headers={"Authorization": header} if header else {})
+        assert answer.status_code == 401
+        assert "Oslo" not in answer.text
+        assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_more_requests_than_the_limit_are_turned_away():
+    async def run():
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def slow(scope, receive, send):
+            entered.set()
+            await leave.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        gate = Gate({"": slow}, most=1)
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=gate), base_url="http://x") as client:
+            first = asyncio.create_task(client.post("/search"))
+            await entered.wait()
+            second = await client.post("/search")
+            leave.set()
+            return (await first).status_code, second.status_code, (await client.post("/search")).status_code
+
+    assert asyncio.run(run()) == (200, 503, 200)
+
+
+def test_the_text_of_a_foreign_error_stays_in_the_server(index):
+    class Broken(View):
+        async def _ask(self, query, k):
+            raise RuntimeError("password=hunter2")
+
+    answer = asked(web_app({"": Broken(index)}), "POST", "/search", json={"query": "x"})
+    assert answer.status_code == 502
+    assert "RuntimeError" in answer.text
+    assert "hunter2" not in answer.text
+
+
+def hostile(rng: random.Random, team: str) -> tuple[str, dict[str, object]]:
+    """A request that asks for the other tenant's passages, in one way or another."""
+    other = "blue" if team == "red" else "red"
+    row = rng.randrange(len(PLACES))
+    words = [f"{other}secret{row}", f"{other.title()} Keeper", f"{other.title()} {PLACES[row]}", PLACES[row], "met"]
+    query = rng.choice(
+        [" ".join(rng.sample(words, 3)), words[0], f"{words[2]}\u202e", f"team={other}", f'{{"team": "{other}"}}', "*"]
+    )
+    requests = [
+        ("/search", {"query": query, "k": rng.choice([1, 16, 100])}),
+        ("/explain", {"query": query, "k": 100}),
+        ("/passages", {"ids": [f"{other}-{row}", f"{team}-{row}", f"../{other}-{row}", f"{other}-{row}\x00"]}),
+        ("/search", {"query": query, "filter": {"team": other}}),
+        ("/search?team=" + other, {"query": query}),
+        ("/explain", {"query": query, "only": None}),
+    ]
+    return rng.choice(requests)
+
+
+def test_a_thousand_hostile_calls_of_two_tenants_leak_nothing(served):
+    rng = random.Random(7)
+    calls = [(team, *hostile(rng, team)) for team in TOKENS for _ in range(500)]
+    rng.shuffle(calls)
+    marks = {
+        team: {str(one["text"]) for one in corpus() if one["metadata"]["team"] == team}
+        | {f"{team}secret", f"{team.title()} Keeper", f"{team.title()} "}
+        for team in TOKENS
+    }
+    with httpx.Client(base_url=served, timeout=30) as client, ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda one: client.post(one[1], json=one[2], headers=bearer(one[0])), calls))
+    assert {answer.status_code for answer in answers} == {200, 400}
+    found, leaks = 0, []
+    for (team, path, body), answer in zip(calls, answers, strict=True):
+        other = "blue" if team == "red" else "red"
+        told = answer.json()
+        found += bool(told.get("passages"))
+        told.pop("missing", None)  # what was asked for by its id, said back
+        if answer.status_code == 200 and any(mark in str(told) for mark in marks[other]):
+            leaks.append((team, path, body))
+    assert found > 300
+    assert leaks == []
+
+
+def test_a_call_ends_when_its_time_is_over(folder):
+    model = "--embedder=tests.serving.slow:embed"
+    with running(str(folder), model, "--timeout", "0.5") as address:
+        begun = time.monotonic()
+        told = httpx.post(f"{address}/search", json={"query": "Oslo secret"}, timeout=30).json()
+        assert told["degraded"]
+        assert told["passages"]
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--transport", "http", "--host", "0.0.0.0"], "beyond loopback"),
+        (["--transport", "tcp"], "stdio or http"),
+        (["--filter", "team"], "KEY=VALUE"),
+        (["--filter", "team=red", "--filter", "team=blue"], "given twice"),
+        (["--filter", "team={}"], "must be a text"),
+        (["--token-file", "TENANTS"], "--transport http"),
+        (["--transport", "http", "--tenants", "TENANTS", "--filter", "team=red"], "leave"),
+        (["--transport", "http", "--token-file", "SHORT"], "16 visible"),
+    ],
+)
+def test_a_bad_command_line_is_refused_before_anything_is_served(folder, tenants, tmp_path, arguments, said):
+    short = tmp_path / "short"
+    short.write_text("abc")
+    given = [{"TENANTS": str(tenants), "SHORT": str(short)}.get(one, one) for one in arguments]
+    done = subprocess.run(command(str(folder), *given), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in (1, 2)
+    assert said in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
