@@ -24,8 +24,8 @@ INTEGRATIONS = [
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
     "_typing", "_names", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "confidence",
-    "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval", "graph",
-    "neo4j",
+    "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "tracing", "sources",
+    "retrieval", "graph", "neo4j",
     "evaluation", "tuning", "testing", "serving", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
@@ -66,6 +66,7 @@ PUBLIC = {
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
     "phasegraph.evaluation": "Evaluation evaluate",
+    "phasegraph.tracing": "SpansOfResults",
     "langchain_phasegraph": (
         "CalibratedFusionRetriever EntityGraphRetriever Execution HitFields PhaseGraphRetriever SourceSpec "
         "extractions_of fuse_lists text_model"

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
+from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import patch_config, set_config_context
+from langchain_core.runnables.utils import coro_with_context
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
 from langchain_phasegraph.filters import check_filter
-from phasegraph import InvalidInputError, PhasegraphError
-from phasegraph.retrieval import check_count, parameters_of, shown, unexpected_argument
+from phasegraph import InvalidInputError, PhasegraphError, Result
+from phasegraph.retrieval import ResultCallback, check_count, parameters_of, shown, unexpected_argument
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
 Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
@@ -85,6 +88,22 @@ class CheckedRetriever(BaseRetriever):
             known = parameters_of(self._get_relevant_documents)
             if not known & {name, "kwargs"}:
                 raise unexpected_argument(name, known - {"query", "run_manager", "upstream"})
+
+
+def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
+    """Call an ``on_result`` as a part of the run: what it asks of a model, or of a tracer, is the run's child."""
+    if callback.is_set:
+        with set_config_context(patch_config(None, callbacks=run_manager.get_child())) as context:
+            context.run(callback.notify, result)
+
+
+async def atold_within(
+    callback: ResultCallback, result: Result, run_manager: AsyncCallbackManagerForRetrieverRun
+) -> None:
+    """As :func:`told_within`, and await it."""
+    if callback.is_set:
+        with set_config_context(patch_config(None, callbacks=run_manager.get_child())) as context:
+            await coro_with_context(callback.anotify(result), context)
 
 
 def config_of(run_manager: Any) -> RunnableConfig:

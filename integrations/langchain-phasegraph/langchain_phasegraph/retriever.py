@@ -15,7 +15,7 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import Field, PrivateAttr
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from langchain_phasegraph.base import CheckedRetriever, Count, config_of
+from langchain_phasegraph.base import CheckedRetriever, Count, atold_within, config_of, told_within
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
 from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folder_settings, held_by_id, opened
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
@@ -356,7 +356,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     ) -> list[Document]:
         sources = self._bound(config_of(run_manager), filter)
         result, hits = self._engine.retrieve(query, sources, k=self._wanted(k))
-        self._callback.notify(result)
+        told_within(self._callback, result, run_manager)
         return self._documents(result, hits, upstream is not None)
 
     async def _aget_relevant_documents(
@@ -370,7 +370,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     ) -> list[Document]:
         sources = self._bound(config_of(run_manager), filter)
         result, hits = await self._engine.aretrieve(query, sources, k=self._wanted(k))
-        await self._callback.anotify(result)
+        await atold_within(self._callback, result, run_manager)
         return self._documents(result, hits, upstream is not None)
 
     def explain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002

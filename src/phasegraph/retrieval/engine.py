@@ -751,6 +751,11 @@ class ResultCallback:
         self._function = function
         self._warned = False
 
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a function to call."""
+        return self._function is not None
+
     def notify(self, result: Result) -> None:
         """Call it; what it would have to await is closed, with a warning the first time."""
         if self._function is None:
