@@ -10,16 +10,25 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
-from langchain_core.runnables.config import patch_config, set_config_context
+from langchain_core.runnables.config import ensure_config, patch_config, set_config_context
 from langchain_core.runnables.utils import coro_with_context
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
-from langchain_phasegraph.filters import check_filter
+from langchain_phasegraph.filters import check_filter, filter_of, with_filter
 from phasegraph import InvalidInputError, PhasegraphError, Result
 from phasegraph.retrieval import ResultCallback, check_count, parameters_of, shown, unexpected_argument
 
 _CONFIG: ContextVar[RunnableConfig | None] = ContextVar("langchain_phasegraph_config", default=None)
 Count = Annotated[int, BeforeValidator(lambda value: check_count("k", value))]
+
+
+def _check_key(value: object) -> object:
+    if isinstance(value, str) and not value.isidentifier():
+        raise InvalidInputError(f"require_filter must be a metadata key, which is a plain name; got {value!r}")
+    return value
+
+
+Key = Annotated[str, BeforeValidator(_check_key)]
 
 
 class CheckedRetriever(BaseRetriever):
@@ -68,7 +77,7 @@ class CheckedRetriever(BaseRetriever):
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """Documents for the query, best first; keywords `k` and `filter` besides the retriever's own."""
         self._check_keywords(kwargs)
-        token = _CONFIG.set(config)
+        token = _CONFIG.set(_in_force(config))
         try:
             return super().invoke(input, config, **kwargs)
         finally:
@@ -77,7 +86,7 @@ class CheckedRetriever(BaseRetriever):
     async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:  # noqa: A002
         """As :meth:`invoke`."""
         self._check_keywords(kwargs)
-        token = _CONFIG.set(config)
+        token = _CONFIG.set(_in_force(config))
         try:
             return await super().ainvoke(input, config, **kwargs)
         finally:
@@ -90,10 +99,22 @@ class CheckedRetriever(BaseRetriever):
                 raise unexpected_argument(name, known - {"query", "run_manager", "upstream"})
 
 
+def _in_force(config: RunnableConfig | None) -> RunnableConfig:
+    """What is configurable in a call: as its own configuration says, or the run's around it; filters of both hold."""
+    found = with_filter(ensure_config(config), filter_of(ensure_config())).get("configurable")
+    return {"configurable": found} if found else {}
+
+
+def configured() -> RunnableConfig:
+    """What is configurable in the call at hand, or in the run around what was called without a configuration."""
+    found = _CONFIG.get()
+    return _in_force(None) if found is None else found
+
+
 def told_within(callback: ResultCallback, result: Result, run_manager: CallbackManagerForRetrieverRun) -> None:
     """Call an ``on_result`` as a part of the run: what it asks of a model, or of a tracer, is the run's child."""
     if callback.is_set:
-        with set_config_context(patch_config(None, callbacks=run_manager.get_child())) as context:
+        with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             context.run(callback.notify, result)
 
 
@@ -102,17 +123,13 @@ async def atold_within(
 ) -> None:
     """As :func:`told_within`, and await it."""
     if callback.is_set:
-        with set_config_context(patch_config(None, callbacks=run_manager.get_child())) as context:
+        with set_config_context(patch_config(configured(), callbacks=run_manager.get_child())) as context:
             await coro_with_context(callback.anotify(result), context)
 
 
 def config_of(run_manager: Any) -> RunnableConfig:
     """What children inherit from the call at hand: its run, and what is configurable."""
-    config: RunnableConfig = {"callbacks": run_manager}
-    outer = _CONFIG.get()
-    if outer is not None and outer.get("configurable"):
-        config["configurable"] = outer["configurable"]
-    return config
+    return {**configured(), "callbacks": run_manager}
 
 
 def own_error(error: ValidationError, kind: type[BaseRetriever]) -> PhasegraphError:

@@ -13,14 +13,15 @@ from langchain_core.embeddings import Embeddings
 from pydantic import PrivateAttr
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
-from langchain_phasegraph.base import CheckedRetriever, Count
+from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
 from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folder_settings, held_by_id, opened
-from langchain_phasegraph.filters import Wanted, check_filter, joined, key_of, matches
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
+from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, key_of, matches
+from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     CorpusLookup,
     EvidenceBlock,
+    FilterRefusedError,
     MalformedAnswerError,
     Payloads,
     Recent,
@@ -67,9 +68,12 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         Metadata key for the evidence: score, rank, and the path on which most of the mass came.
     filter : mapping of str to value, optional
         Metadata that a document must have to be walked through or returned, as for
-        :class:`~langchain_phasegraph.PhaseGraphRetriever`; also a keyword of ``invoke``, which narrows it further.
+        :class:`~langchain_phasegraph.PhaseGraphRetriever`; also a keyword of ``invoke``, and ``phasegraph_filter``
+        under ``configurable``, which narrow it further.
         Which documents of a store it lets through is remembered for a minute: one that is changed or deleted meanwhile
         is never returned, one that is added comes after it.
+    require_filter : str, optional
+        As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
 
     Notes
     -----
@@ -97,6 +101,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     score_key: str | None = None
     metadata_key: str | None = None
     filter: Mapping[str, Any] | None = None
+    require_filter: Key | None = None
 
     _source: Source = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
@@ -322,7 +327,10 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         if wanted == 0:
             return []
         seeds = named_by_text(upstream or {}, self._without_id, text_of)
-        ranking, held = self._searched(query, wanted, seeds, joined(check_filter(self.filter), check_filter(narrower)))
+        every = joined(check_filter(self.filter), check_filter(narrower), filter_of(configured()))
+        if self.require_filter is not None:
+            check_required(self.require_filter, every)
+        ranking, held = self._searched(query, wanted, seeds, every)
         documents = [held.get(one) for one in ranking.ids]
         found = ScoredDocuments(
             NamedDocument(page_content="", id=one) if document is None else document
@@ -370,7 +378,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
             ranking = self._source.search(query, limit, seeds)
             return ranking, self._lookup(ranking.ids) if len(ranking) else {}
         if self.documents is None:
-            raise InvalidInputError("filter= needs the passages' metadata: pass documents=")
+            raise FilterRefusedError("filter= needs the passages' metadata: pass documents=")
         for _ in range(2):
             ranking = self._within(wanted).search(query, limit, seeds)
             held = self._lookup(ranking.ids) if len(ranking) else {}

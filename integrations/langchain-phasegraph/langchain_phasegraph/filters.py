@@ -15,7 +15,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from langchain_phasegraph.conversion import ScoredDocuments, unpack
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import MalformedAnswerError, Recent, SelectedIndex
+from phasegraph.retrieval import FilterRefusedError, MalformedAnswerError, Recent, SelectedIndex
 
 FILTER = "phasegraph_filter"
 """Key of the filter under ``configurable``."""
@@ -102,7 +102,7 @@ def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
             elif key == "$or" or isinstance(value, Mapping):
                 parts.extend([{key: value}] if {key: value} not in parts else ())
             elif plain.setdefault(key, value) != value:
-                raise InvalidInputError(f"filters must agree; got {plain[key]!r} and {value!r} for {key!r}")
+                raise FilterRefusedError(f"filters must agree; got {plain[key]!r} and {value!r} for {key!r}")
 
     for given in filters:
         add(given or {})
@@ -114,6 +114,18 @@ def joined(*filters: Mapping[str, Any] | None) -> Wanted | None:
     if also:
         found[_ALSO] = tuple(also)
     return Wanted(found) if found else None
+
+
+def check_required(key: str, wanted: Mapping[str, Any] | None) -> None:
+    """FilterRefusedError where a call must say of which value of `key` it wants documents, and does not."""
+    for part in (wanted or {}, *(wanted or {}).get("$and", ())):
+        said = part.get(key, {})
+        if not isinstance(said, Mapping) or said.keys() & {"$eq", "$in"}:
+            return
+    raise FilterRefusedError(
+        f"require_filter={key!r}: a call needs a filter on that key, such as filter={{{key!r}: ...}} or "
+        f"{FILTER} under configurable; got none"
+    )
 
 
 def key_of(wanted: Mapping[str, Any]) -> tuple[object, ...]:
@@ -190,7 +202,7 @@ def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) ->
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
-        raise InvalidInputError(f"filter cannot be joined with the store's own; got {json.dumps(own, default=str)}")
+        raise FilterRefusedError(f"filter cannot be joined with the store's own; got {json.dumps(own, default=str)}")
     if kind in _EVERY:
         return _WORDS[kind](store, wanted, own)
     native = {key: value for key, value in wanted.items() if key != _ALSO}
@@ -209,7 +221,7 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Of a store that takes a mapping of values; where the filter says more, the search is deep instead."""
     if own is not None and not isinstance(own, Mapping):
-        raise InvalidInputError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
+        raise FilterRefusedError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
     if not _is_plain(wanted):
         return {"k": _MOST_ROWS} if own is None else {"k": _MOST_ROWS, "filter": dict(own)}
     return {"filter": dict(joined(own, wanted) or {})}
@@ -218,7 +230,7 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Of a store that knows the operators by these names."""
     if own is not None and not isinstance(own, Mapping):
-        raise InvalidInputError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
+        raise FilterRefusedError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
     if _is_plain(wanted) and _is_plain(own or {}):
         return {"filter": dict(joined(own, wanted) or {})}
     return {"filter": _words([*([dict(own)] if own else []), *_parts(wanted)])}
@@ -243,7 +255,7 @@ def _words(parts: list[dict[str, Any]], how: str = "$and") -> dict[str, Any]:
 
 def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     if isinstance(own, Mapping):
-        raise InvalidInputError("filter cannot be joined with the store's own, which must be a function")
+        raise FilterRefusedError("filter cannot be joined with the store's own, which must be a function")
     plain = [(key, value) for key, value in wanted.items() if isinstance(value, str | int | float)]
     if own is None and len(wanted) == len(plain) == 1:  # it is asked of every document: no step too many
         ((key, value),) = plain
@@ -265,7 +277,7 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     from qdrant_client import models
 
     if own is not None and not isinstance(own, models.Filter):
-        raise InvalidInputError("filter cannot be joined with the store's own, which must be a qdrant Filter")
+        raise FilterRefusedError("filter cannot be joined with the store's own, which must be a qdrant Filter")
     name = getattr(store, "metadata_payload_key", "metadata")
 
     def one(key: str, operator: str, value: Any) -> Any:
@@ -299,8 +311,8 @@ def _lance(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Every row is asked for, and those that match are kept: a filter would be written into the text of its query."""
     rows = int(store.get_table().count_rows())
     if rows > _MOST_ROWS:
-        raise InvalidInputError(
-            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and holds {rows}; give each tenant a table of its own"
+        raise FilterRefusedError(
+            f"LanceDB can be filtered up to {_MOST_ROWS} rows, and holds more; give each tenant a table of its own"
         )
     return {"k": rows + 1} if own is None else {"k": rows + 1, "filter": own}
 
@@ -323,7 +335,7 @@ _EVERY = ("InMemoryVectorStore", "FAISS", "LanceDB")
 def check_depth(found: ScoredDocuments, kept: ScoredDocuments, depth: int, limit: int) -> None:
     """Refuse an answer of a deep search from which too much was dropped: nobody knows what comes after."""
     if len(found) >= depth and len(kept) < limit:
-        raise InvalidInputError(
+        raise FilterRefusedError(
             f"this store cannot keep the filter itself, and of the {depth} passages nearest to the query only "
             f"{len(kept)} match; filter by plain values, or give each tenant a store of its own"
         )

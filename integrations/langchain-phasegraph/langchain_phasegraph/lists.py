@@ -8,7 +8,9 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 
+from langchain_phasegraph.base import configured
 from langchain_phasegraph.conversion import ACCESS, check_documents, documents_of, ranking_of, reader_of
+from langchain_phasegraph.filters import filter_of, only_matching
 from phasegraph import FusionPipeline, InvalidTypeError, Ranking, Result
 from phasegraph.retrieval import FirstAnswers, HitFields, HitReader, decide_lists, list_pipeline
 
@@ -51,7 +53,8 @@ class ListFusion(RunnableLambda[Mapping[str, Any], list[Document]]):
     def _read(self, name: str, documents: Any, notes: list[str]) -> Ranking:
         if name not in self._readers:
             self._readers.setdefault(name, reader_of(name, self._fields.get(name, HitFields())))
-        return ranking_of(self._readers[name], check_documents(name, documents), None, notes)
+        found, wanted = check_documents(name, documents), filter_of(configured())
+        return ranking_of(self._readers[name], found if wanted is None else only_matching(found, wanted), None, notes)
 
 
 def fuse_lists(

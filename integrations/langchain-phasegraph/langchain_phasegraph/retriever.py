@@ -15,11 +15,19 @@ from langchain_core.vectorstores import VectorStore
 from pydantic import Field, PrivateAttr
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from langchain_phasegraph.base import CheckedRetriever, Count, atold_within, config_of, told_within
+from langchain_phasegraph.base import (
+    CheckedRetriever,
+    Count,
+    Key,
+    atold_within,
+    config_of,
+    configured,
+    told_within,
+)
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
 from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folder_settings, held_by_id, opened
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
-from langchain_phasegraph.filters import Wanted, check_filter, joined, with_filter
+from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
@@ -43,7 +51,9 @@ if TYPE_CHECKING:
 
 _INNER = ("bound", "runnable", "base_retriever", "retriever", "vector", "graph")
 _DEEPEST = 8
-_SHOWN = frozenset({"k", "score_key", "metadata_key", "on_result", "filter", "name", "tags", "metadata"})
+_SHOWN = frozenset(
+    {"k", "score_key", "metadata_key", "on_result", "filter", "require_filter", "name", "tags", "metadata"}
+)
 """Fields whose change leaves the engine and the sources as they are."""
 
 
@@ -75,6 +85,9 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         keyword of ``invoke`` and ``phasegraph_filter`` under ``configurable``, which narrow it further. It reaches
         every source, the walk of a graph included; a source that cannot keep it fails rather than answer. A filter
         that a source has already (``search_kwargs``) reaches the others, too, or the retriever cannot be made.
+    require_filter : str, optional
+        Metadata key of which every call must say the value, by any of these filters: one that does not fails. Not all
+        of LangChain's own retrievers hand on what is ``configurable``.
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
@@ -120,6 +133,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     accept: Any = None
     selection: Any = None
     filter: Mapping[str, Any] | None = None
+    require_filter: Key | None = None
     limit: Any = 50
     timeout: Any = 10.0
     strict: bool = Field(default=False, strict=True)
@@ -390,12 +404,12 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         Result
             ``result.evidence(id)`` says why a document stands where it stands.
         """
-        sources = self._bound({}, filter)
+        sources = self._bound(configured(), filter)
         return self._engine.retrieve(query, sources, k=self._wanted(k), read=True)[0]
 
     async def aexplain(self, query: str, k: int | None = None, *, filter: Any = None) -> Result:  # noqa: A002
         """As :meth:`explain`."""
-        sources = self._bound({}, filter)
+        sources = self._bound(configured(), filter)
         return (await self._engine.aretrieve(query, sources, k=self._wanted(k), read=True))[0]
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
@@ -408,9 +422,11 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         found.scores, found.told = result.scores.tolist(), (True, "higher is better: a fused score")
         return found
 
-    def _bound(self, config: RunnableConfig, narrower: Any = None) -> Sources:
+    def _bound(self, config: RunnableConfig, narrower: Any = None, *, answers: bool = True) -> Sources:
         if config.get("configurable") or self.filter is not None or narrower is not None:
             config = with_filter(config, self.filter, narrower)
+        if answers and self.require_filter is not None:
+            check_required(self.require_filter, joined(filter_of(config), self.whole_filter()))
         own = self._own_filters()
         if not own:
             return {name: self._by_name[name].bind(config) for name in self._engine.asked}
@@ -420,7 +436,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         }
 
     def _sources(self, query: str) -> Sources:
-        return self._bound({})
+        return self._bound(configured(), answers=False)
 
     def _wanted(self, k: int | None) -> int | None:
         return None if k is None else check_count("k", k)

@@ -35,6 +35,7 @@ from langchain_phasegraph.filters import (
     filter_of,
     is_bm25,
     joined,
+    matches,
     only_matching,
     own_filter,
     selects_rows,
@@ -44,6 +45,7 @@ from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
     Deletions,
+    FilterRefusedError,
     HitReader,
     LookUps,
     SourceSpec,
@@ -55,6 +57,7 @@ from phasegraph.retrieval import (
     known_direction,
     parameters_of,
     with_passages,
+    within_filter,
 )
 
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
@@ -137,7 +140,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
             return store, settings
         found = store_settings(store, wanted, own.get("filter"))
         if "k" in found and self._inner.search_type != "similarity":
-            raise InvalidInputError(f"this store cannot filter under search_type={self._inner.search_type!r}")
+            raise FilterRefusedError(f"this store cannot filter under search_type={self._inner.search_type!r}")
         return store, {**settings, **found}
 
 
@@ -462,7 +465,7 @@ class RetrieverSource:
         elif wanted is not None:
             part = bm25_within(runnable, wanted)
             if part is None:
-                raise InvalidInputError(f"source {self.name!r} does not support filter=")
+                raise FilterRefusedError(f"source {self.name!r} does not support filter=")
             runnable = part
         offered = {"k": limit, "limit": limit, "upstream": upstream}
         keywords |= {key: value for key, value in offered.items() if key in self.accepts and value is not None}
@@ -508,8 +511,10 @@ class _Bound:
         return ranking_of(self.source.reader, documents, limit, self.notes)
 
     def resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """The ranking with the passages that ``resolve`` gave."""
-        return with_passages(ranking, found, unpack, _as_document, self.notes)
+        """The ranking with the passages that ``resolve`` gave, as far as the call's filter lets them through."""
+        ranking = with_passages(ranking, found, unpack, _as_document, self.notes)
+        wanted = _filter_of(self.config)
+        return ranking if wanted is None else within_filter(ranking, lambda one: matches(one, wanted), self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
         """The ranking with the texts that other sources have (none within a filter), and none that is gone."""

@@ -35,6 +35,7 @@ from phasegraph.retrieval.reading import (
     limited,
     parameters_of,
     with_passages,
+    within_filter,
 )
 from phasegraph.retrieval.recent import Recent, version_of
 from phasegraph.retrieval.source_config import (
@@ -47,7 +48,14 @@ from phasegraph.retrieval.source_config import (
 )
 from phasegraph.retrieval.stages import HitAccess, in_thread
 from phasegraph.selection import SelectionPolicy
-from phasegraph.sources.protocol import AnySource, MalformedAnswerError, Upstream, asearch_of, search_of
+from phasegraph.sources.protocol import (
+    AnySource,
+    FilterRefusedError,
+    MalformedAnswerError,
+    Upstream,
+    asearch_of,
+    search_of,
+)
 from phasegraph.sources.workers import turn
 
 __all__ = [
@@ -61,6 +69,7 @@ __all__ = [
     "Direction",
     "EvidenceBlock",
     "Execution",
+    "FilterRefusedError",
     "FirstAnswers",
     "FusionEngine",
     "HitAccess",
@@ -111,5 +120,6 @@ __all__ = [
     "warn",
     "with_passages",
     "with_progress",
+    "within_filter",
     "without_text",
 ]

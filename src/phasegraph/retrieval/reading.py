@@ -400,6 +400,32 @@ def with_passages(
     return replace(ranking, payloads=Payloads(ids, hits, getattr(payloads, "evidence", payloads)))
 
 
+def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[str]) -> Ranking:
+    """The ranking without the hits that ``resolve`` gave a passage which the filter does not let through.
+
+    Parameters
+    ----------
+    ranking : Ranking
+        As :func:`with_passages` left it.
+    passes : callable
+        Whether a payload has what the filter asks for.
+    notes : list of str
+        Takes how many were dropped.
+    """
+    payloads = ranking.payloads
+    gone = [one for one in ranking.ids if (held := payloads.get(one)) is None or not passes(held)]
+    if not gone:
+        return ranking
+    said = (
+        f"{len(gone)} of {len(ranking)} hits dropped: what resolve gave for them does not match the filter, or does "
+        "not say (it must have the metadata that the filter asks for)"
+    )
+    notes.append(said)
+    kept = ranking.without(frozenset(gone))
+    held = Payloads(kept.ids, [payloads[one] for one in kept.ids], getattr(payloads, "evidence", payloads))
+    return replace(kept, payloads=held, reason=kept.reason if len(kept) else said)
+
+
 def completed(
     ranking: Ranking,
     upstream: Iterable[Ranking | None],

@@ -19,6 +19,10 @@ class MalformedAnswerError(InvalidTypeError):
     """A source returned something that is not a ranking."""
 
 
+class FilterRefusedError(InvalidInputError):
+    """A source cannot keep the filter of the call, which ends the whole call: no answer rather than another one."""
+
+
 def as_ranking(name: str, value: object) -> Ranking:
     """The answer of the source registered as `name` as a ranking, itself where it is one.
 
@@ -78,8 +82,11 @@ def best_hits(ranking: Ranking, limit: int) -> Ranking:
 
 
 def is_fatal(error: BaseException) -> bool:
-    """Whether an error ends the whole call (``MemoryError``, interrupts, cancellations) instead of one source."""
-    return isinstance(error, MemoryError) or not isinstance(error, Exception)
+    """Whether an error ends the whole call (``MemoryError``, interrupts, cancellations, refused filters).
+
+    Any other costs one source.
+    """
+    return isinstance(error, MemoryError | FilterRefusedError) or not isinstance(error, Exception)
 
 
 def reason_of(error: BaseException) -> str:
