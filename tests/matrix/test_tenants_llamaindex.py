@@ -13,7 +13,7 @@ from matrix_slice import LlamaIndexVectors
 from matrix_tenants import listening, only
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError
 
 
 def test_a_filter_of_the_stores_own_retriever_stays_in_force(data):
@@ -75,7 +75,7 @@ def test_a_faiss_index_selects_rows_or_fails(data, kind):
     assert not set(ids(ours.retrieve(data.questions[0]))) <= set(data.of("red").ids)
     inside = ours.within(only("red"))
     if kind == "LSH":
-        with pytest.raises(AllSourcesFailed):
+        with pytest.raises(InvalidInputError, match="IndexLSH cannot look at some of its rows alone"):
             inside.retrieve(data.questions[0])
         return
     found = inside.retrieve(data.questions[0])

@@ -27,7 +27,13 @@ from llama_index.retrievers.phasegraph.corpus import (
     opened,
 )
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
-from llama_index.retrievers.phasegraph.filters import check_agree, check_filters, joined
+from llama_index.retrievers.phasegraph.filters import (
+    check_agree,
+    check_filters,
+    check_required,
+    check_required_key,
+    joined,
+)
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
@@ -96,6 +102,9 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         further. They reach every source, the walk of a graph included; InvalidInputError where a source cannot keep
         them. To ask often within the same filters, keep what :meth:`within` returns. Filters that a source has already
         (``index.as_retriever(filters=...)``) reach the others, too, or the retriever cannot be made.
+    require_filter : str, optional
+        Metadata key of which every call must say the value, by any of these filters (equal, or one of a list): one
+        that does not fails.
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
     timeout : float or None, default 10.0
@@ -141,6 +150,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         accept: Accept | None = None,
         selection: SelectionPolicy | str | None = None,
         filters: MetadataFilters | None = None,
+        require_filter: str | None = None,
         limit: int | None = 50,
         timeout: float | None = 10.0,
         strict: bool = False,
@@ -170,10 +180,11 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
         self._metadata_key = check_key("metadata_key", metadata_key)
+        self._require_filter = check_required_key(require_filter)
         self._filters: MetadataFilters | None = None
         self._whole = self._by_name
         self._narrowed_at: Any = None
-        self._bound(QueryBundle("-"))
+        self._bound(QueryBundle("-"), answers=False)
         if filters is not None:
             made = self.within(filters)
             self._by_name, self._filters = made._by_name, made._filters
@@ -460,8 +471,10 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             self.exchange.evidence = {hit.node.node_id: block for hit, block in blocks}
         return nodes
 
-    def _bound(self, bundle: QueryBundle) -> Sources:
+    def _bound(self, bundle: QueryBundle, *, answers: bool = True) -> Sources:
         sources = self._now
+        if answers and self._require_filter is not None:
+            check_required(self._require_filter, self.whole_filters())
         own = {name: found for name, one in sources.items() if (found := one.own_filters()) is not None}
         if not own or len(sources) < 2:
             return {name: sources[name].bind(bundle) for name in self._engine.asked}
@@ -480,7 +493,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             ) from error
 
     def _sources(self, query: str) -> Sources:
-        return self._bound(checked_query(query))
+        return self._bound(checked_query(query), answers=False)
 
     def _wanted(self, k: int | None) -> int | None:
         return _count("k", k) if self.exchange is None else self.exchange.limit

@@ -18,12 +18,22 @@ from llama_index.core.vector_stores.types import MetadataFilters
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id
 from llama_index.retrievers.phasegraph.corpus import KeptNodes, built, folder_settings, node_of, opened
-from llama_index.retrievers.phasegraph.filters import SECONDS, allowed_ids, check_filters, joined, key_of, matching_rows
+from llama_index.retrievers.phasegraph.filters import (
+    SECONDS,
+    allowed_ids,
+    check_filters,
+    check_required,
+    check_required_key,
+    joined,
+    key_of,
+    matching_rows,
+)
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
+from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     CorpusLookup,
     EvidenceBlock,
+    FilterRefusedError,
     MalformedAnswerError,
     Payloads,
     Recent,
@@ -65,6 +75,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         Embeds the query, so that passages nearer to it are entered more readily; for a graph with embeddings.
     seeds : retriever, optional
         Dense retriever whose best passages seed the walk where there is no other source that does.
+    require_filter : str, optional
+        As for :class:`CalibratedFusionRetriever`.
     metadata_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came. The key is among the
         node's excluded metadata keys: neither a prompt nor an embedding reads it.
@@ -101,6 +113,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         embed_model: BaseEmbedding | None = None,
         seeds: Any = None,
         metadata_key: str | None = None,
+        require_filter: str | None = None,
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
     ) -> None:
@@ -123,6 +136,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._metadata_key = check_key("metadata_key", metadata_key)
+        self._require_filter = check_required_key(require_filter)
         prepare(source)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -289,11 +303,15 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         """Its nodes by id, for the other sources of a retriever; None where it has none, or shows a part of them."""
         return None if self._lookup.kind == "none" or self._filters is not None else self._lookup
 
+    def whole_filters(self) -> MetadataFilters | None:
+        """What every node must match."""
+        return self._filters
+
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match: others are neither walked through nor named."""
         checked = check_filters(filters)
         if self._lookup.kind == "none":
-            raise InvalidInputError("filters= needs the passages' metadata: pass nodes=")
+            raise FilterRefusedError("filters= needs the passages' metadata: pass nodes=")
         made = copy.copy(self)
         made._filters = joined(self._filters, checked)
         made._source = made._part()
@@ -348,6 +366,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = check_query(query_bundle.query_str), None
+        if self._require_filter is not None:
+            check_required(self._require_filter, self._filters)
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "search"):
@@ -358,6 +378,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         query, seeds = check_query(query_bundle.query_str), None
+        if self._require_filter is not None:
+            check_required(self._require_filter, self._filters)
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "asearch"):

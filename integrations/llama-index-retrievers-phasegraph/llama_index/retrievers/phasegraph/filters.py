@@ -16,7 +16,7 @@ from llama_index.core.vector_stores.types import FilterCondition, FilterOperator
 from llama_index.core.vector_stores.utils import build_metadata_filter_fn, metadata_dict_to_node
 
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import Recent, SelectedIndex
+from phasegraph.retrieval import FilterRefusedError, Recent, SelectedIndex
 
 
 def check_filters(given: object) -> MetadataFilters:
@@ -52,6 +52,26 @@ def check_agree(*given: MetadataFilters) -> None:
     for part in getattr(joined(*given), "filters", ()):
         if part.operator == FilterOperator.EQ and values.setdefault(part.key, part.value) != part.value:
             raise InvalidInputError(f"filters must agree; got {values[part.key]!r} and {part.value!r} for {part.key!r}")
+
+
+def check_required_key(key: object) -> str | None:
+    """The metadata key that calls must be filtered by, or None; an error if it is something else."""
+    if key is None or (isinstance(key, str) and key.strip()):
+        return key
+    raise InvalidInputError(f"require_filter must be a metadata key; got {key!r}")
+
+
+def check_required(key: str, given: MetadataFilters | None) -> None:
+    """FilterRefusedError where a call must say of which value of `key` it wants nodes, and does not."""
+    for one in given.filters if given is not None and given.condition in (None, FilterCondition.AND) else ():
+        if isinstance(one, MetadataFilter) and one.key == key and one.operator in _NAMES_VALUES:
+            return
+    raise FilterRefusedError(
+        f"require_filter={key!r}: a call needs a filter on that key: ask within(filters), or with filters=; got none"
+    )
+
+
+_NAMES_VALUES = (FilterOperator.EQ, FilterOperator.IN)
 
 
 def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:
@@ -90,7 +110,7 @@ def narrowed(name: str, retriever: Any, filters: MetadataFilters) -> Any:
     if isinstance(retriever, BaseRetriever) and hasattr(retriever, "within"):
         return retriever.within(filters)
     if not isinstance(retriever, VectorIndexRetriever):
-        raise InvalidInputError(f"source {name!r} does not support filters= ({type(retriever).__name__})")
+        raise FilterRefusedError(f"source {name!r} does not support filters= ({type(retriever).__name__})")
     made = copy.copy(retriever)
     made._filters = joined(retriever._filters, filters)
     return made

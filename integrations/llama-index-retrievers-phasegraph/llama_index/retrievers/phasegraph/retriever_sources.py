@@ -72,6 +72,7 @@ from phasegraph.retrieval import (
     shown,
     turn,
     with_passages,
+    within_filter,
 )
 
 TAG = "phasegraph_source"
@@ -99,6 +100,25 @@ class OwnRetriever(BaseRetriever):
     """
 
     exchange: Exchange | None = None
+
+    def whole_filters(self) -> MetadataFilters | None:
+        """What every node must match."""
+        return None
+
+    def _retrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:
+        """What an index node stands for, as far as the filters let it through."""
+        found = super()._retrieve_from_object(self._within(obj), query_bundle, score)
+        return only_matching(found, self.whole_filters())
+
+    async def _aretrieve_from_object(self, obj: Any, query_bundle: QueryBundle, score: float) -> list[NodeWithScore]:
+        found = await super()._aretrieve_from_object(self._within(obj), query_bundle, score)
+        return only_matching(found, self.whole_filters())
+
+    def _within(self, obj: Any) -> Any:
+        """The object of an index node, asked within the filters; an error where it cannot be."""
+        filters = self.whole_filters()
+        asked = filters is not None and not isinstance(obj, BaseNode | NodeWithScore)
+        return narrowed("index node", obj, filters) if filters is not None and asked else obj
 
     def for_call(self, limit: int | None, upstream: Upstream) -> Self:
         """The copy for one search of a source."""
@@ -509,8 +529,12 @@ class _Bound:
         return replace(answer, source=self.source.name, payloads=Payloads((), (), answer.payloads))
 
     def resolved(self, ranking: Ranking, found: object) -> Ranking:
-        """The ranking with the passages that ``resolve`` gave."""
-        return with_passages(ranking, found, unpack, as_node, self.notes)
+        """The ranking with the passages that ``resolve`` gave, as far as the filters let them through."""
+        ranking = with_passages(ranking, found, unpack, as_node, self.notes)
+        filters = self.source.filters
+        if filters is None:
+            return ranking
+        return within_filter(ranking, lambda one: bool(matching_rows([one], filters)), self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
         """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
