@@ -62,7 +62,7 @@ PUBLIC = {
     "phasegraph.neo4j": (
         "FetchSettings GraphChanges GraphRecords GraphSchema Neo4jConnection Neo4jGraphSource OpenedGraph "
         "PassageRecord changes_between detect_schema drop_corpus drop_projections drop_schema list_corpora "
-        "list_projections list_schema open_graph read_changes read_graph read_guarded "
+        "list_projections list_schema open_graph read_changes read_graph "
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
     "phasegraph.evaluation": "Evaluation evaluate",

@@ -30,7 +30,6 @@ from phasegraph.neo4j import (
 )
 from phasegraph.neo4j.connection import Recent
 from phasegraph.neo4j.gds import _CATALOG, STATE, drop_projections, has_gds, list_projections, project
-from phasegraph.neo4j.reading import read_guarded
 from phasegraph.neo4j.remote_walk import LOOKUP
 from phasegraph.ranking import Ranking
 
@@ -166,7 +165,7 @@ def test_a_search_and_another_that_has_seen_a_later_corpus_do_not_take_each_othe
 def test_what_is_run_again_after_an_outage_neither_drops_anything_nor_is_a_callers_own(driver, connection):
     again = Neo4jConnection(driver, timeout=20.0)
     write_graph(connection, TWO, corpus="k")
-    read_guarded(again, "RETURN $secret", {"secret": "s3cret"})
+    again.read("RETURN $secret", {"secret": "s3cret"}, warm=False)
     if has_gds(connection):
         project(connection, "k")
         drop_projections(again, "k")

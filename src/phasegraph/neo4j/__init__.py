@@ -2,7 +2,7 @@
 
 from phasegraph.neo4j.connection import Neo4jConnection
 from phasegraph.neo4j.gds import drop_projections, list_projections
-from phasegraph.neo4j.reading import read_changes, read_graph, read_guarded
+from phasegraph.neo4j.reading import read_changes, read_graph
 from phasegraph.neo4j.records import (
     GraphChanges,
     GraphRecords,
@@ -43,7 +43,6 @@ __all__ = [
     "open_graph",
     "read_changes",
     "read_graph",
-    "read_guarded",
     "records_from_extractions",
     "remove_passages",
     "write_graph",

@@ -246,17 +246,6 @@ class Neo4jConnection:
 
         return self._managed("execute_write", work, self._seconds(timeout))
 
-    def explain(
-        self, statement: str, parameters: Mapping[str, Any] | None = None, *, timeout: float | None = None
-    ) -> tuple[str, Mapping[str, Any] | None]:
-        """Return what the server's planner says a statement does ('r', 'rw', 'w' or 's') and its plan; nothing runs."""
-
-        def work(transaction: Any) -> tuple[str, Mapping[str, Any] | None]:
-            summary = transaction.run("EXPLAIN " + statement, dict(parameters or {})).consume()
-            return str(summary.query_type), summary.plan
-
-        return self._managed("execute_read", work, self._seconds(timeout))
-
     def _seconds(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else check_range("timeout", timeout, ends="(]")
 

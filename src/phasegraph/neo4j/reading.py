@@ -1,15 +1,15 @@
-"""Read passages, mentions and facts out of Neo4j, whatever wrote them, and run a caller's own Cypher, guarded."""
+"""Read passages, mentions and facts out of Neo4j, whatever wrote them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from phasegraph._validation import check_count
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import HOME_LEAD, HOME_TITLE
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, Row, check_connection
 from phasegraph.neo4j.records import (
@@ -329,77 +329,3 @@ def _mentions(passage: str, lines: str, stated: Mapping[str, Any]) -> tuple[Any,
 def _number(count: str) -> int:
     """A count; what is none becomes 0, which the record refuses."""
     return int(count) if count.isdecimal() else 0
-
-
-MAX_STATEMENT = 20_000
-READING_PROCEDURES = frozenset({"db.index.vector.queryNodes", "db.index.fulltext.queryNodes"})
-_BEYOND_THE_GRAPH = ("LoadCSV", "Show", "Terminate", "Administration")
-
-
-def read_guarded(
-    connection: Neo4jConnection,
-    statement: str,
-    parameters: Mapping[str, Any] | None = None,
-    *,
-    limit: int = 1000,
-    procedures: Collection[str] = READING_PROCEDURES,
-    timeout: float | None = None,
-) -> list[Row]:
-    """Run a caller's or a model's statement if it only reads the graph.
-
-    Parameters
-    ----------
-    connection : Neo4jConnection
-        Where to run it; preferably as a user who may only read.
-    statement : str
-        At most 20,000 characters.
-    parameters : mapping, optional
-        Its values.
-    limit : int, default 1000
-        Rows taken at most, at least 1; the rest is left on the server.
-    procedures : collection of str, optional
-        Procedures it may call; by default those that query a vector or full-text index.
-    timeout : float, optional
-        Seconds for each of planning and running; None takes the connection's.
-
-    Returns
-    -------
-    list of list
-        As `Neo4jConnection.read`.
-
-    Raises
-    ------
-    InvalidInputError
-        If the statement writes, changes the schema, administers, or reaches beyond the graph.
-
-    Notes
-    -----
-    Functions that are installed on the server are not checked; those of APOC that run Cypher run it in the same
-    reading transaction.
-    """
-    if not isinstance(statement, str):
-        raise InvalidTypeError(f"statement must be a str; got {type(statement).__name__}")
-    if not statement.strip() or len(statement) > MAX_STATEMENT:
-        raise InvalidInputError(f"statement must have 1 to {MAX_STATEMENT} characters, not only blanks")
-    check_count("limit", limit, minimum=1)
-    kind, plan = connection.explain(statement, parameters, timeout=timeout)
-    if kind != "r":
-        raise InvalidInputError(f"the statement must only read; the server plans it as {kind!r}")
-    for operator, details in _operators(plan):
-        if operator.startswith(_BEYOND_THE_GRAPH):
-            raise InvalidInputError(f"the statement must keep to the graph; its plan has {operator}")
-        if operator.startswith("ProcedureCall") and details.partition("(")[0] not in procedures:
-            raise InvalidInputError(
-                f"the statement calls {details.partition('(')[0]:.80}; it may call "
-                f"{', '.join(sorted(procedures)) or 'no procedure'}"
-            )
-    return connection.read(statement, parameters, timeout=timeout, limit=limit, warm=False)
-
-
-def _operators(plan: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Every operator of a plan with its details."""
-    waiting = [plan] if plan else []
-    while waiting:
-        here = waiting.pop()
-        yield str(here.get("operatorType", "")), str(here.get("args", {}).get("Details", ""))
-        waiting.extend(here.get("children", ()))
