@@ -152,7 +152,7 @@ the ids and words of the other, and compare ids and scores with those of a store
   from the documents that match, once per filter. It is refused where that cannot be done: for a class of one's own, or
   an index that does not hold its nodes.
 - What takes no filter is refused, not filtered afterwards: it has walked through the other's passages by then, and what
-  it found may rest on them. In LangChain the source fails and is reported, in LlamaIndex `within` raises. Retrievers of
+  it found may rest on them. In LangChain the call fails, in LlamaIndex `within` raises. Retrievers of
   a property graph and chains that write Cypher are such; give each tenant a graph of its own, or use ours. A function
   that takes a filter is given it, and what it returns against it is dropped.
 - A filter that a retriever has already, in its search settings or bound to it, stays in force with that of the call,

@@ -82,9 +82,10 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     filter : mapping of str to value, optional
         Metadata that every document must have: values, or ``{"year": {"$gte": 2000}}`` with ``$eq``, ``$ne``,
         ``$gt``, ``$gte``, ``$lt``, ``$lte``, ``$in`` and ``$nin``; ``$and`` and ``$or`` with lists of filters. Also a
-        keyword of ``invoke`` and ``phasegraph_filter`` under ``configurable``, which narrow it further. It reaches
-        every source, the walk of a graph included; a source that cannot keep it fails rather than answer. A filter
-        that a source has already (``search_kwargs``) reaches the others, too, or the retriever cannot be made.
+        keyword of ``invoke`` and ``phasegraph_filter`` under ``configurable``, which narrow it further;
+        the latter also from the run around a call that has no configuration. It reaches every source, the walk of a
+        graph included, and what ``HitFields.resolve`` brings back; where a source cannot keep it the call fails. A
+        filter that a source has already (``search_kwargs``) reaches the others, too, or the retriever cannot be made.
     require_filter : str, optional
         Metadata key of which every call must say the value, by any of these filters: one that does not fails. Not all
         of LangChain's own retrievers hand on what is ``configurable``.
