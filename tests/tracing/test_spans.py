@@ -150,6 +150,20 @@ def test_what_a_hook_of_the_user_asks_for_is_a_child_of_the_run(spans):
     assert seen["grading"].parent.span_id == seen["PhaseGraphRetriever"].context.span_id
 
 
+def test_what_a_hook_asks_of_another_retriever_keeps_the_filter_of_the_call():
+    def team(row):
+        return "red" if row % 2 else "blue"
+
+    rows = [Document(f"The spy met p{row}.", id=f"p{row}", metadata={"team": team(row)}) for row in range(6)]
+    embeddings, seen = DeterministicFakeEmbedding(size=8), []
+    other = PhaseGraphRetriever.from_documents(rows, embeddings, progress=False)
+    asked = PhaseGraphRetriever.from_documents(
+        rows, embeddings, progress=False, on_result=lambda _: seen.extend(other.invoke("Who else?"))
+    )
+    asked.invoke(SECRET, {"configurable": {"phasegraph_filter": {"team": "red"}}})
+    assert {one.id for one in seen} == {"p1", "p3", "p5"}
+
+
 def test_without_an_instrumentor_the_current_span_is_the_parent(spans, exported):
     exporter, hook = spans
     with exported[1].get_tracer("mine").start_as_current_span("mine"):
