@@ -7,12 +7,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from phasegraph._forking import lazy_property
 from phasegraph._names import NameRows, merged_names
 from phasegraph._typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -247,11 +248,11 @@ class LexicalIndex:
             rows = entries if rows is None else np.intersect1d(rows, entries, assume_unique=True)
         return np.empty(0, dtype=np.int32) if rows is None else rows
 
-    @cached_property
+    @lazy_property
     def _places(self) -> NameRows:
         return NameRows(self.vocabulary)
 
-    @cached_property
+    @lazy_property
     def _norms(self) -> FloatArray:
         mean = max(float(self.lengths.mean()), 1e-9) if len(self.lengths) else 1.0
         return np.asarray(K1 * (1 - B + B * self.lengths / mean))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import compress
 from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
@@ -12,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -141,7 +141,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     def __contains__(self, passage_id: object) -> bool:
         return passage_id in self._known
 
-    @cached_property
+    @lazy_property
     def _known(self) -> frozenset[str]:
         return frozenset(self.ids)
 
@@ -459,7 +459,7 @@ class GraphSource(GraphWalker):
         )
         return run_push(transitions, operator.pool, seeds, self._push_settings, None)
 
-    @cached_property
+    @lazy_property
     def _push_settings(self) -> PushSettings:
         return push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
 

@@ -187,7 +187,17 @@ class GatherState:
         self.settle(task, outcome)
 
     def settle(self, task: SourceTask, outcome: Outcome) -> None:
-        """Take a task's outcome, once; of a later one only the breaker hears, if it is a trial that ended well."""
+        """Take a task's outcome, once; of a later one only the breaker hears, if it is a trial that ended well.
+
+        It never raises: nobody waits for a source whose outcome was not taken.
+        """
+        try:
+            self._take(task, outcome)
+        except BaseException as error:  # noqa: BLE001 - code of the source's own, in an answer or an error
+            self._settle(task, "error", type(error).__name__, None, error)
+            self._wake()
+
+    def _take(self, task: SourceTask, outcome: Outcome) -> None:
         if task.probe and task.status == "timeout" and isinstance(outcome, Ranking):
             task.state.succeeded_late()
         elif isinstance(outcome, Ranking):
@@ -292,7 +302,7 @@ class GatherState:
             task.missing = tuple(name for name in upstream if upstream[name] is None)
         try:
             if task.mode == "task":
-                (self._runner or TaskRunner(own_loop(), _keep)).start(self, task)
+                (self._runner or TaskRunner(own_loop(task.state.noticed), _keep)).start(self, task)
             else:
                 pool().submit(self.run, self.settle, task)
         except BaseException as error:  # noqa: BLE001 - settled as the source's error, or passed through
@@ -370,7 +380,8 @@ class TaskRunner:
         if source_task.settled:
             source_task.end()
             return
-        task = self._loop.create_task(state.attend(source_task), context=source_task.context)
+        name = f"source {source_task.name!r}"
+        task = self._loop.create_task(state.attend(source_task), name=name, context=source_task.context)
         self._keep(task)
         source_task.cancel = partial(self._cancel, source_task, task)
         if source_task.settled:
@@ -826,6 +837,10 @@ class SourceState:
                 again()
         finally:
             self._handing_on = False
+
+    def noticed(self, text: str) -> None:
+        """Have the next call say it, once."""
+        self.notices.append(("busy", text, None))
 
     def was_busy(self) -> None:
         """Note that a search could not begin before its time was over."""
