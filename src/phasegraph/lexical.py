@@ -15,6 +15,7 @@ import numpy as np
 
 from phasegraph._forking import lazy_property
 from phasegraph._names import NameRows, merged_names
+from phasegraph._text import composed
 from phasegraph._typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking, by_fields
@@ -48,7 +49,7 @@ def split(text: str) -> list[str]:
     low = text.lower()
     if low.isascii():
         return _WORDS.findall(low)
-    low = unicodedata.normalize("NFC", low)
+    low = composed(low)
     if not _RUN.search(low):
         marked = _with_marks()
         return (marked if marked.search(low) else _WORDS).findall(low)

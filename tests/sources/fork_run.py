@@ -1,4 +1,4 @@
-"""Forks while searches run; says how many children answered. A script of its own: forking pytest would fork its state."""
+"""Forks while searches run, and says how many children answered: a script, since a forked pytest would run on."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def main():
             try:
                 found = ask(walks[number % 4])
                 os._exit(0 if len(found.rankings) == 3 and not found.degraded else 1)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - the parent is told by the exit status
                 os._exit(2)
         children.append(child)
     end, well = time.monotonic() + SECONDS + 15.0, 0

@@ -23,6 +23,7 @@ from langchain_phasegraph.filters import Wanted, check_filter, joined, with_filt
 from langchain_phasegraph.sources import RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
+    LONGEST_QUERY,
     PIPELINE,
     Calibrating,
     CorpusLookup,
@@ -79,6 +80,8 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
         Seconds for the whole call.
+    max_query_length : int or None, default 20000
+        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
     pipeline : FusionPipeline or path, optional
@@ -122,6 +125,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     filter: Mapping[str, Any] | None = None
     limit: Any = 50
     timeout: Any = 10.0
+    max_query_length: Any = LONGEST_QUERY
     strict: bool = Field(default=False, strict=True)
     pipeline: Any = None
     on_result: Callable[[Result], Any] | None = None
@@ -144,7 +148,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
             pipeline=self.pipeline, limit=self.limit, timeout=self.timeout, strict=self.strict,
-            access=access_of(self._by_name),
+            max_query_length=self.max_query_length, access=access_of(self._by_name),
         )  # fmt: skip
         self._callback = ResultCallback(self.on_result)
         own = self._own_filters()

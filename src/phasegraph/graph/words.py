@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Literal
 
 from phasegraph._forking import LOADING, lazy_property
 from phasegraph._names import NameRows
+from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 
@@ -88,7 +88,7 @@ def word_texts(text: str) -> list[str]:
 
 def _composed(text: str) -> str:
     """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
-    return unicodedata.normalize("NFC", text).replace("i" + _DOT_ABOVE, "i")
+    return composed(text).replace("i" + _DOT_ABOVE, "i")
 
 
 def normalise_name(name: str) -> str:

@@ -11,12 +11,14 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from numpy.typing import ArrayLike
 
+from phasegraph._validation import LONGEST_QUERY, check_query
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
@@ -209,6 +211,7 @@ class FusionEngine:
         limit: int | None = 50,
         timeout: float | None = 10.0,
         strict: bool = False,
+        max_query_length: int | None = LONGEST_QUERY,
         access: HitAccess | None = None,
     ) -> FusionEngine:
         """The engine of a retriever's arguments, or an error that names the argument."""
@@ -226,7 +229,7 @@ class FusionEngine:
         if checked is not None and pipeline is not None:
             raise InvalidInputError("SourceSpec.weight and pipeline= both say the weights: give one of them")
         chosen = Chosen(k, checked, _policy(accept, specs), _selection(selection), strict)
-        gatherer = Gatherer(settings, timeout=timeout, strict=strict)
+        gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
         bare = cls(specs, gatherer, base, base, chosen, HitAccess() if access is None else access, ())
         return bare.with_pipeline(base)
@@ -371,14 +374,19 @@ class SelectedHit:
         None where no source holds one.
     others : list of str
         Sources that returned another text under the same id.
-    evidence : dict
-        What the sources say of how they found it, by source.
+    told : list of (str, callable)
+        Source and what tells how it found it.
     """
 
     source: str = ""
     payload: Any = None
     others: list[str] = field(default_factory=list)
-    evidence: dict[str, object] = field(default_factory=dict)
+    told: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
+
+    @property
+    def evidence(self) -> dict[str, object]:
+        """What the sources say of how they found it, by source, worked out when it is read."""
+        return {name: tell() for name, tell in self.told}
 
 
 Answer: TypeAlias = tuple[Result, list[SelectedHit]]
@@ -407,7 +415,7 @@ def _selected(
     kept = ""
     for name, payload_of, evidence in columns:
         if evidence and identifier in evidence:
-            hit.evidence[name] = evidence[identifier]
+            hit.told.append((name, partial(evidence.__getitem__, identifier)))
         payload = payload_of(identifier)
         if payload is None:
             continue
@@ -825,6 +833,8 @@ def decide_lists(
     if not lists:
         raise InvalidInputError("lists must hold at least one list; got none")
     check_no_exact_match(lists)
+    if query:
+        check_query(query, LONGEST_QUERY)
     notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
     found = [read(name, lists[name], noted) for name, noted in notes.items()]
     rankings, joined = join_by_text(found, access.text)

@@ -17,7 +17,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from phasegraph._validation import check_flag, check_query, check_seconds
+from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
 from phasegraph.errors import (
     AllSourcesFailed,
     DegradedError,
@@ -464,6 +464,8 @@ class Gatherer:
         Seconds a call may take, > 0; None = as long as the sources take.
     strict : bool, default False
         Whether any degradation raises :class:`~phasegraph.errors.DegradedError`.
+    max_query_length : int or None, default 20000
+        Characters of the longest query that is asked, >= 1; None = of any length.
 
     Raises
     ------
@@ -501,9 +503,17 @@ class Gatherer:
     """
 
     def __init__(
-        self, settings: Mapping[str, SourceSettings], *, timeout: float | None = 10.0, strict: bool = False
+        self,
+        settings: Mapping[str, SourceSettings],
+        *,
+        timeout: float | None = 10.0,
+        strict: bool = False,
+        max_query_length: int | None = LONGEST_QUERY,
     ) -> None:
         check_seconds("timeout", timeout)
+        if max_query_length is not None:
+            check_count("max_query_length", max_query_length, minimum=1)
+        self.max_query_length = max_query_length
         self.settings: Mapping[str, SourceSettings] = MappingProxyType(check_settings(settings))
         self.timeout = timeout
         self.strict = check_flag("strict", strict)
@@ -514,7 +524,8 @@ class Gatherer:
         self._states = {name: SourceState(name, one) for name, one in self.settings.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(Gatherer, timeout=self.timeout, strict=self.strict), (dict(self.settings),)
+        made = partial(Gatherer, timeout=self.timeout, strict=self.strict, max_query_length=self.max_query_length)
+        return made, (dict(self.settings),)
 
     def __repr__(self) -> str:
         return f"Gatherer({list(self.settings)}, timeout={self.timeout}, strict={self.strict})"
@@ -548,7 +559,7 @@ class Gatherer:
         DegradedError
             If `strict` and the answer is degraded.
         InvalidInputError, InvalidTypeError
-            If the query is blank, there is no source, or one is not known or not a source.
+            If the query is blank or too long, there is no source, or one is not known or not a source.
         """
         woken: SimpleQueue[None] = SimpleQueue()
         state = self._prepare(sources, query, seconds, lambda: woken.put(None), None)
@@ -595,7 +606,7 @@ class Gatherer:
         wake: Callable[[], None],
         runner: TaskRunner | None,
     ) -> GatherState:
-        check_query(query)
+        check_query(query, self.max_query_length)
         check_seconds("seconds", seconds)
         if not isinstance(sources, Mapping):
             raise InvalidTypeError(f"sources must be a mapping of names to sources; got {type(sources).__name__}")

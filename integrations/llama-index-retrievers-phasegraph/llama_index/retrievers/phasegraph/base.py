@@ -31,6 +31,7 @@ from llama_index.retrievers.phasegraph.filters import check_agree, check_filters
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
+    LONGEST_QUERY,
     PIPELINE,
     Accept,
     Calibrating,
@@ -100,6 +101,8 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
     timeout : float or None, default 10.0
         Seconds for the whole call.
+    max_query_length : int or None, default 20000
+        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
     pipeline : FusionPipeline or path, optional
@@ -143,6 +146,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         filters: MetadataFilters | None = None,
         limit: int | None = 50,
         timeout: float | None = 10.0,
+        max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
         on_result: Callable[[Result], Any] | None = None,
@@ -166,7 +170,8 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             specs,
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
             weights=weights, accept=accept, selection=selection, pipeline=pipeline, limit=limit, timeout=timeout,
-            strict=strict, access=access_of(source.retriever for source in self._by_name.values()),
+            strict=strict, max_query_length=max_query_length,
+            access=access_of(source.retriever for source in self._by_name.values()),
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
         self._metadata_key = check_key("metadata_key", metadata_key)

@@ -22,6 +22,7 @@ from llama_index.retrievers.phasegraph.filters import SECONDS, allowed_ids, chec
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
+    LONGEST_QUERY,
     CorpusLookup,
     EvidenceBlock,
     MalformedAnswerError,
@@ -68,6 +69,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     metadata_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came. The key is among the
         node's excluded metadata keys: neither a prompt nor an embedding reads it.
+    max_query_length : int or None, default 20000
+        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     callback_manager : CallbackManager, optional
 
     Notes
@@ -101,6 +104,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         embed_model: BaseEmbedding | None = None,
         seeds: Any = None,
         metadata_key: str | None = None,
+        max_query_length: int | None = LONGEST_QUERY,
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
     ) -> None:
@@ -123,6 +127,9 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         self._similarity_top_k = check_count("similarity_top_k", similarity_top_k)
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._metadata_key = check_key("metadata_key", metadata_key)
+        if max_query_length is not None:
+            check_count("max_query_length", max_query_length)
+        self._max_query_length = max_query_length
         prepare(source)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -347,7 +354,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, seeds = check_query(query_bundle.query_str), None
+        query, seeds = self._checked(query_bundle), None
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "search"):
@@ -357,7 +364,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         return self._walked(query, seeds)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, seeds = check_query(query_bundle.query_str), None
+        query, seeds = self._checked(query_bundle), None
         if self._seeds is not None and self._is_unseeded:
             bound: Any = self._seeds.bind(query_bundle)
             if hasattr(bound, "asearch"):
@@ -366,6 +373,10 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
                 seeds = await in_thread(partial(bound.search, limit=_SEED_HITS, upstream={}), query)
         found: list[NodeWithScore] = await in_thread(partial(self._walked, seeds=seeds), query)
         return found
+
+    def _checked(self, query_bundle: QueryBundle) -> str:
+        """The query; as long as its own limit allows, where no other retriever of ours has checked it."""
+        return check_query(query_bundle.query_str, self._max_query_length if self.exchange is None else None)
 
     @property
     def _is_unseeded(self) -> bool:
