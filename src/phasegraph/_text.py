@@ -13,13 +13,13 @@ _SHORT, _MOST = 1_000, 30
 
 
 def composed(text: str) -> str:
-    """The text in normal form C.
+    r"""The text in normal form C.
 
     Sorting the marks of one letter takes time quadratic in their number, and half a megabyte of them minutes. So a run
     of more than 30 marks is parted by U+034F, the "stream-safe" form of Unicode Standard Annex 15, section 13.
 
-    >>> composed("e\u0301") == "\u00e9", len(composed("e" + 3000 * "\u0301"))
-    (True, 3100)
+    >>> composed("e\u0301") == "\u00e9", composed("e" + 3000 * "\u0301").count("\u034f")
+    (True, 99)
     """
     if text.isascii():
         return text

@@ -32,6 +32,7 @@ from phasegraph.errors import (
 )
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement, without_rescorer
+from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
 from phasegraph.retrieval.identity import FirstMeetings, join_by_text
@@ -45,10 +46,10 @@ from phasegraph.retrieval.source_config import (
     fingerprints,
     read_pipeline,
 )
-from phasegraph.retrieval.stages import HitAccess
+from phasegraph.retrieval.stages import HitAccess, Late, awithin, within
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
-from phasegraph.sources.protocol import AnySource
+from phasegraph.sources.protocol import AnySource, best_hits
 
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
@@ -151,6 +152,34 @@ class Unheard:
                     warn(f"source {name!r} counts again (weight {weight:.2g})", stacklevel=5)
 
 
+_MANY_HITS, _HASTY_HITS = 10_000, 1_000
+IN_HASTE = (
+    "deciding was not ready in time: priors, the query's words and hits beyond the best "
+    f"{_HASTY_HITS:,} of each source were left out"
+)
+
+
+class Haste:
+    """Warns, once per change, where answers are made in haste because deciding takes longer than a call has left.
+
+    Examples
+    --------
+    >>> Haste().see(False)  # in time: nothing to say
+    """
+
+    __slots__ = ("_late",)
+
+    def __init__(self) -> None:
+        self._late = False
+
+    def see(self, late: bool) -> None:
+        """Note whether an answer was late."""
+        if late is not self._late:
+            self._late = late
+            said = f"{IN_HASTE}. Raise timeout=, or limit= what sources return" if late else "deciding is in time again"
+            warn(said, stacklevel=5)
+
+
 @dataclass(frozen=True, slots=True)
 class FusionEngine:
     """Settled settings of one fusing retriever, and its calls.
@@ -174,6 +203,7 @@ class FusionEngine:
     meetings : FirstMeetings
         Of the sources' ids.
     unheard : Unheard
+    haste : Haste
 
     Examples
     --------
@@ -195,6 +225,7 @@ class FusionEngine:
     watch: FirstAnswers = field(default_factory=FirstAnswers, repr=False, compare=False)
     meetings: FirstMeetings = field(default_factory=FirstMeetings, repr=False, compare=False)
     unheard: Unheard = field(default_factory=Unheard, repr=False, compare=False)
+    haste: Haste = field(default_factory=Haste, repr=False, compare=False)
 
     __reduce__ = by_fields
 
@@ -268,31 +299,105 @@ class FusionEngine:
         -------
         (Result, list of SelectedHit)
         """
+        begun = monotonic()
         found = self.gatherer.gather(sources, query)
-        shortlist, rankings = self._shortlist(query, found, sources, k, read)
-        wanted = shortlist.to_embed
-        if not wanted:
-            return self._selected(shortlist.decide())
-        return self._selected(shortlist.decide(lambda ids: self.access.vectors(ids, rankings)))
+        make = partial(self._shortlist, query, found, sources, k, read)
+        left = self._left(begun) if self._may_be_late(found, read) else None
+        late = False
+        try:
+            shortlist, rankings = make() if left is None else within(make, left)
+        except Late:
+            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
+        left = None if shortlist.pipeline.selection is None else self._left(begun)
+        decide = partial(self._decide, shortlist, rankings)
+        try:
+            result = decide() if left is None else within(decide, left)
+        except Late:
+            result = self._unselected(shortlist)
+        return self._selected(self._told(result, late))
 
     async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """As :meth:`retrieve`, on the caller's event loop."""
         begun = monotonic()
         found = await self.gatherer.agather(sources, query)
-        shortlist, rankings = self._shortlist(query, found, sources, k, read)
-        wanted = shortlist.to_embed
-        if not wanted:
-            return self._selected(shortlist.decide())
-        limit = self.gatherer.timeout
-        left = None if limit is None else max(0.0, limit - (monotonic() - begun))
-        outcome: Exception | ArrayLike
+        make = partial(self._shortlist, query, found, sources, k, read)
+        left = self._left(begun) if self._may_be_late(found, read) else None
+        late = False
         try:
-            outcome = await self.access.avectors(wanted, rankings, left)
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the result says that the selection failed
-            outcome = error
-        return self._selected(shortlist.decide(lambda _: _raised(outcome)))
+            shortlist, rankings = make() if left is None else await awithin(make, left)
+        except Late:
+            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
+        wanted = shortlist.to_embed
+        outcome: Exception | ArrayLike | None = None
+        if wanted:
+            left = self._left(begun)
+            try:
+                outcome = await self.access.avectors(wanted, rankings, None if left is None else max(0.0, left))
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the result says that the selection failed
+                outcome = error
+        left = None if shortlist.pipeline.selection is None else self._left(begun)
+        decide = partial(shortlist.decide, None if outcome is None else lambda _: _raised(outcome))
+        try:
+            result = decide() if left is None else await awithin(decide, left)
+        except Late:
+            result = self._unselected(shortlist)
+        return self._selected(self._told(result, late))
+
+    def _left(self, begun: float) -> float | None:
+        """Seconds until the call must return, perhaps below 0; None where it need not."""
+        limit = self.gatherer.timeout
+        return None if limit is None else limit - (monotonic() - begun)
+
+    def _may_be_late(self, found: Gathered, read: bool) -> bool:
+        """Whether deciding may take long: it runs code of the user's, or looks at very many hits or much text."""
+        pipeline, rankings = self.pipeline, found.rankings
+        if pipeline.priors or (pipeline.accept is not None and callable(pipeline.accept.on_empty)):
+            return True
+        if sum(map(len, rankings)) > _MANY_HITS:
+            return True
+        return read or needs_words(pipeline, rankings)
+
+    def _in_haste(
+        self, query: str, found: Gathered, sources: Sources, k: int | None
+    ) -> tuple[Shortlist, Sequence[Ranking]]:
+        """The shortlist of the best hits of each source, by their scores alone."""
+        changes: dict[str, Any] = {"priors": ()}
+        accept = self.pipeline.accept
+        if accept is not None and callable(accept.on_empty):
+            changes["accept"] = replace(accept, on_empty="abstain")
+        if k is not None:
+            changes["k"] = k
+        rankings = [one if len(one) <= _HASTY_HITS else best_hits(one, _HASTY_HITS) for one in found.rankings]
+        reports = self._noted(found.reports, sources, {})
+        made = replace(self.pipeline, **changes).shortlist(rankings, Context(query=query), reports=reports)
+        return replace(made, degraded=True), rankings
+
+    def _decide(self, shortlist: Shortlist, rankings: Sequence[Ranking]) -> Result:
+        if not shortlist.to_embed:
+            return shortlist.decide()
+        return shortlist.decide(lambda ids: self.access.vectors(ids, rankings))
+
+    def _unselected(self, shortlist: Shortlist) -> Result:
+        """The answer in the fused order, where the selection was late."""
+        policy = shortlist.pipeline.selection
+        said = f"selection by {policy.method if policy else ''} was not ready in time, the order is the fused one"
+        if self.pipeline.strict:
+            raise DegradedError(f"strict=True accepts no degradation; got {said}")
+        plain = SelectionPolicy("top") if policy is None else SelectionPolicy("top", budget=policy.budget)
+        pipeline = replace(shortlist.pipeline, selection=plain)
+        result = replace(shortlist, pipeline=pipeline).decide()
+        return replace(result, warnings=(*result.warnings, said))
+
+    def _told(self, result: Result, late: bool) -> Result:
+        """The result, which says where it was made in haste; warned about once, until one is in time again."""
+        self.haste.see(late)
+        if not late:
+            return result
+        if self.pipeline.strict:
+            raise DegradedError(f"strict=True accepts no degradation; got {IN_HASTE}")
+        return replace(result, warnings=(*result.warnings, IN_HASTE))
 
     def _shortlist(
         self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
