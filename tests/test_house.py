@@ -24,8 +24,8 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "_forking", "_text", "_names", "errors", "_validation", "ranking", "lexical", "calibration", "fusion",
-    "priors", "confidence",
+    "_typing", "_forking", "_over", "_text", "_names", "errors", "_validation", "ranking", "lexical", "calibration",
+    "fusion", "priors", "confidence",
     "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval", "graph",
     "neo4j",
     "evaluation", "tuning", "testing", "cli",

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 
 from numpy.typing import ArrayLike
 
+from phasegraph._forking import fork_safe_lock
 from phasegraph._validation import LONGEST_QUERY, check_query
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant
@@ -152,7 +153,7 @@ class Unheard:
                     warn(f"source {name!r} counts again (weight {weight:.2g})", stacklevel=5)
 
 
-_MANY_HITS, _HASTY_HITS = 10_000, 1_000
+_MANY_HITS, _HASTY_HITS, _MOST_STEPS = 10_000, 1_000, 256
 IN_HASTE = (
     "deciding was not ready in time: priors, the query's words and hits beyond the best "
     f"{_HASTY_HITS:,} of each source were left out"
@@ -160,24 +161,46 @@ IN_HASTE = (
 
 
 class Haste:
-    """Warns, once per change, where answers are made in haste because deciding takes longer than a call has left.
+    """Steps that must not hold an answer up: how many go on, and whether the last answer went without one.
 
     Examples
     --------
-    >>> Haste().see(False)  # in time: nothing to say
+    >>> Haste().bounded(lambda: 3)()
+    3
     """
 
-    __slots__ = ("_late",)
+    __slots__ = ("_late", "_lock", "_outstanding")
 
     def __init__(self) -> None:
         self._late = False
+        self._lock = fork_safe_lock()
+        self._outstanding = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Haste, ()
 
     def see(self, late: bool) -> None:
-        """Note whether an answer was late."""
+        """Warn where answers begin to go without what was late, or no longer do."""
         if late is not self._late:
             self._late = late
             said = f"{IN_HASTE}. Raise timeout=, or limit= what sources return" if late else "deciding is in time again"
             warn(said, stacklevel=5)
+
+    def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:
+        """The step, counted until it ends; Late where 256 go on already, most of which nobody waits for any more."""
+        with self._lock:
+            if self._outstanding >= _MOST_STEPS:
+                raise Late
+            self._outstanding += 1
+
+        def step() -> Item:
+            try:
+                return function()
+            finally:
+                with self._lock:
+                    self._outstanding -= 1
+
+        return step
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,13 +328,13 @@ class FusionEngine:
         left = self._left(begun) if self._may_be_late(found, read) else None
         late = False
         try:
-            shortlist, rankings = make() if left is None else within(make, left)
+            shortlist, rankings = make() if left is None else within(self.haste.bounded(make), left)
         except Late:
             late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
         left = None if shortlist.pipeline.selection is None else self._left(begun)
         decide = partial(self._decide, shortlist, rankings)
         try:
-            result = decide() if left is None else within(decide, left)
+            result = decide() if left is None else within(self.haste.bounded(decide), left)
         except Late:
             result = self._unselected(shortlist)
         return self._selected(self._told(result, late))
@@ -324,7 +347,7 @@ class FusionEngine:
         left = self._left(begun) if self._may_be_late(found, read) else None
         late = False
         try:
-            shortlist, rankings = make() if left is None else await awithin(make, left)
+            shortlist, rankings = make() if left is None else await awithin(self.haste.bounded(make), left)
         except Late:
             late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
         wanted = shortlist.to_embed
@@ -340,7 +363,7 @@ class FusionEngine:
         left = None if shortlist.pipeline.selection is None else self._left(begun)
         decide = partial(shortlist.decide, None if outcome is None else lambda _: _raised(outcome))
         try:
-            result = decide() if left is None else await awithin(decide, left)
+            result = decide() if left is None else await awithin(self.haste.bounded(decide), left)
         except Late:
             result = self._unselected(shortlist)
         return self._selected(self._told(result, late))

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from numpy.typing import ArrayLike
 
+from phasegraph._over import OVER, go_on
 from phasegraph.errors import InvalidInputError
 from phasegraph.lexical import HitWords, read_hits
 from phasegraph.pipeline import FusionPipeline
@@ -96,6 +97,7 @@ class HitAccess:
         """What the texts of the hits, and their titles, say about the query's words."""
 
         def text(identifier: str) -> str:
+            go_on()
             for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
                 held, title = self.text(hit)[:LONGEST_TEXT], self.metadata(hit).get("title")
                 if held:
@@ -137,12 +139,14 @@ class Late(TimeoutError):  # noqa: N818 - not an error: what was wanted did not 
 def within(function: Callable[[], Answered], seconds: float) -> Answered:
     """What a plain function gives, on a daemon worker; Late if it takes longer, and then its answer is dropped."""
     answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
-    context = copy_context()
+    context, over = copy_context(), list[bool]()
+    context.run(OVER.set, over)
 
     pool().submit(lambda given: context.run(_outcome, given), lambda _, outcome: answered.put(outcome), function)
     try:
         value, error = answered.get(timeout=max(seconds, LEAST_SECONDS))
     except Empty:
+        over.append(True)
         raise Late from None
     if error is not None:
         raise error
@@ -152,10 +156,18 @@ def within(function: Callable[[], Answered], seconds: float) -> Answered:
 
 async def awithin(function: Callable[[], Answered], seconds: float) -> Answered:
     """As :func:`within`, without holding up the event loop."""
+    over = list[bool]()
+
+    def step() -> Answered:
+        OVER.set(over)
+        return function()
+
     try:
-        value, error = await asyncio.wait_for(in_thread(_outcome, function), max(seconds, LEAST_SECONDS))
+        value, error = await asyncio.wait_for(in_thread(_outcome, step), max(seconds, LEAST_SECONDS))
     except TimeoutError:
         raise Late from None
+    finally:
+        over.append(True)
     if error is not None:
         raise error
     found: Answered = value

@@ -17,6 +17,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+from phasegraph._over import OVER
 from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
 from phasegraph.errors import (
     AllSourcesFailed,
@@ -43,7 +44,7 @@ from phasegraph.sources.protocol import (
     search_of,
 )
 from phasegraph.sources.settings import SourceSettings, check_settings
-from phasegraph.sources.workers import OVER, own_loop, pool
+from phasegraph.sources.workers import own_loop, pool
 
 Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
 Outcome: TypeAlias = Ranking | BaseException

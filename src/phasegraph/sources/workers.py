@@ -11,12 +11,13 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
+
+from phasegraph._over import go_on
 
 Job: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any, Any], None], Any]
 _logger = logging.getLogger("phasegraph")
@@ -172,10 +173,6 @@ def pool() -> WorkerPool:
     return _process.pool
 
 
-OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
-"""Of the search at hand: not empty once nobody waits for it any more."""
-
-
 @contextmanager
 def turn() -> Iterator[None]:
     """One at a time: for computing that keeps the interpreter to itself, which many at once make slower.
@@ -183,8 +180,7 @@ def turn() -> Iterator[None]:
     TimeoutError where, when its turn has come, nobody waits for the search any more.
     """
     with _process.turn:
-        if OVER.get():
-            raise TimeoutError("nobody waits for this search any more")
+        go_on()
         yield
 
 
