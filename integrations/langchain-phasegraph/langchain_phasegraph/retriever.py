@@ -79,7 +79,8 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
-        Seconds for the whole call.
+        Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
+        (sources, priors, correction, selection) is left out, reported and warned about.
     max_query_length : int or None, default 20000
         Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     strict : bool, default False
@@ -89,6 +90,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         has itself.
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
+        Its time is not part of `timeout`.
     score_key : str, optional
         Metadata key for the published score, in [0, 1]; a key that the document already has is kept. The same
         document of two queries is then not equal to itself: leave it out within retrievers that compare documents.

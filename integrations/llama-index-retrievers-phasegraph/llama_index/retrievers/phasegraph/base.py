@@ -100,7 +100,8 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
     timeout : float or None, default 10.0
-        Seconds for the whole call.
+        Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
+        (sources, priors, correction, selection) is left out, reported and warned about.
     max_query_length : int or None, default 20000
         Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     strict : bool, default False
@@ -110,6 +111,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         has itself.
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
+        Its time is not part of `timeout`.
     metadata_key : str, optional
         Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution. The key
         is among the node's excluded metadata keys: neither a prompt nor an embedding reads it. :meth:`explain` always
