@@ -16,6 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._forking import fork_safe_lock
@@ -23,6 +24,7 @@ from phasegraph._validation import LONGEST_QUERY, check_query
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
+from phasegraph.calibration.background import normal_quantile
 from phasegraph.confidence import LEAST_QUERIES, Confidence
 from phasegraph.errors import (
     DegradedError,
@@ -285,6 +287,7 @@ class FusionEngine:
         chosen = Chosen(k, checked, _policy(accept, specs), _selection(selection), strict)
         gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
+        normal_quantile(np.array([0.5]))  # loads now what the first answer would wait for
         bare = cls(specs, gatherer, base, base, chosen, HitAccess() if access is None else access, ())
         return bare.with_pipeline(base)
 
