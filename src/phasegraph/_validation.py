@@ -107,10 +107,19 @@ def check_text(name: str, value: object) -> str:
     return value
 
 
-def check_query(query: object) -> str:
-    """`query` as text that is not blank."""
+LONGEST_QUERY = 20_000
+"""Characters of a query, unless a retriever is told otherwise."""
+
+
+def check_query(query: object, longest: int | None = None) -> str:
+    """`query` as text that is not blank, and has at most so many characters."""
     if not isinstance(query, str):
         raise InvalidTypeError(f"query must be text; got {type(query).__name__}")
+    if longest is not None and len(query) > longest:
+        raise InvalidInputError(
+            f"query must have at most {longest:,} characters; got {len(query):,}. Ask for less at once, or raise "
+            "max_query_length="
+        )
     if not query.strip():
         raise InvalidInputError(f"query must not be empty or blank; got {query!r}")
     return query

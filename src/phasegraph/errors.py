@@ -81,11 +81,19 @@ def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
     first, *others = causes.items()
     error.__cause__ = first[1]
     for name, cause in others:
-        error.add_note(f"{name}: {type(cause).__name__}: {cause}")
+        error.add_note(f"{name}: {type(cause).__name__}: {text_of(cause)}")
+
+
+def text_of(error: BaseException) -> str:
+    """What the error says; empty where even that raises."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a foreign error's own code
+        return ""
 
 
 def _reason(name: str, error: BaseException) -> str:
-    said = str(error) if isinstance(error, PhasegraphError) else ""
+    said = text_of(error) if isinstance(error, PhasegraphError) else ""
     return said.removeprefix(f"source {name!r} ") or type(error).__name__
 
 
@@ -94,7 +102,7 @@ def _portable(error: BaseException) -> BaseException:
     try:
         deepcopy(error)
     except Exception:  # noqa: BLE001 - whatever a foreign error does when it is copied
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        return RuntimeError(f"{type(error).__name__}: {text_of(error)}")
     return error
 
 

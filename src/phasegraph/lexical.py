@@ -7,13 +7,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from phasegraph._forking import lazy_property
 from phasegraph._names import NameRows, merged_names
+from phasegraph._text import composed
 from phasegraph._typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.ranking import Ranking, by_fields
@@ -47,7 +49,7 @@ def split(text: str) -> list[str]:
     low = text.lower()
     if low.isascii():
         return _WORDS.findall(low)
-    low = unicodedata.normalize("NFC", low)
+    low = composed(low)
     if not _RUN.search(low):
         marked = _with_marks()
         return (marked if marked.search(low) else _WORDS).findall(low)
@@ -247,11 +249,11 @@ class LexicalIndex:
             rows = entries if rows is None else np.intersect1d(rows, entries, assume_unique=True)
         return np.empty(0, dtype=np.int32) if rows is None else rows
 
-    @cached_property
+    @lazy_property
     def _places(self) -> NameRows:
         return NameRows(self.vocabulary)
 
-    @cached_property
+    @lazy_property
     def _norms(self) -> FloatArray:
         mean = max(float(self.lengths.mean()), 1e-9) if len(self.lengths) else 1.0
         return np.asarray(K1 * (1 - B + B * self.lengths / mean))

@@ -190,7 +190,7 @@ class _Stored:
 
 
 EXACT_MATCH = "exact_match"
-_QUOTED = re.compile(r'"([^"]+)"|“([^”]+)”|„([^“”]+)[“”]|«([^»]+)»|(?<!\w)\'([^\']+)\'(?!\w)')
+_QUOTED = re.compile(r'"([^"]+)"|“([^“”]+)”|„([^„“”]+)[“”]|«([^«»]+)»|(?<!\w)\'([^\']+)\'(?!\w)')
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+(?:[-./_+#]+[^\W{CJK}]+)*[+#]*")
 _RUN = re.compile(rf"[{CJK}]{{2,}}")
 # Words of questions: rare in passages, and no terms.

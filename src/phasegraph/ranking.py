@@ -18,7 +18,7 @@ from typing import Any, Literal, SupportsFloat, TypeAlias
 import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
-from phasegraph._validation import check_choice, check_count, check_number, check_range
+from phasegraph._validation import check_choice, check_count, check_flag, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, np.int32})
@@ -128,6 +128,14 @@ class QueryWords:
         check_range("QueryWords.named", self.named, 0, 1)
 
 
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "reason": (str, "text"),
+    "background": (Background | None, "Background or None"),
+    "words": (QueryWords | None, "QueryWords or None"),
+    "payloads": (Mapping, "a mapping"),
+}
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """One source's answer to one query; hits in the order (score descending, id ascending), ids unique.
@@ -196,6 +204,13 @@ class Ranking:
         check_count("Ranking.dropped", self.dropped)
         if self.size is not None:
             check_count("Ranking.size", self.size)
+        for name, (kind, wanted) in _KINDS.items():
+            if not isinstance(given := getattr(self, name), kind):
+                raise InvalidTypeError(
+                    f"Ranking.{name} must be {wanted}; source {source!r} gave {type(given).__name__}"
+                )
+        check_flag("Ranking.rank_only", self.rank_only)
+        check_flag("Ranking.distances", self.distances)
         scores = _numbers(source, "scores", self.scores)
         if scores.ndim != 1 or len(scores) != len(ids):
             raise InvalidInputError(f"Ranking.scores must have one value per id; got {scores.shape} for {len(ids)} ids")

@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
+from phasegraph._over import go_on
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph._validation import (
     check_choice,
@@ -132,6 +133,7 @@ def _greedy(
     gains: list[float] = []
     open_ = np.ones(count, dtype=bool)
     while len(rows) < min(k, count):
+        go_on()
         if costs is not None:
             open_ &= costs <= left
         queue = np.flatnonzero(open_)
@@ -484,7 +486,11 @@ class SelectionPolicy:
     def _entropies(self, values: FloatArray, picked: list[int]) -> FloatArray | None:
         if self.method != "legacy_entropy":
             return None
-        return np.array([set_entropy(values, picked[:place])[row] for place, row in enumerate(picked)])
+        found = []
+        for place, row in enumerate(picked):
+            go_on()
+            found.append(set_entropy(values, picked[:place])[row])
+        return np.array(found)
 
     def _pick(self, values: FloatArray, unit: FloatArray | None, k: int, costs: FloatArray | None) -> _Picked:
         score: _Score | None = None  # plain order

@@ -28,11 +28,11 @@ def test_a_thread_that_is_free_is_used_again(until):
     assert pool.threads == 1
 
 
-def test_when_a_job_has_ended_it_is_no_longer_outstanding(until):
+def test_a_job_is_outstanding_until_its_answer_was_taken(until):
     pool, seen = WorkerPool(), []
     pool.submit(lambda _: None, lambda _argument, _result: seen.append(pool.outstanding), None)
-    until(lambda: seen)
-    assert seen == [0]
+    until(lambda: seen and not pool.outstanding)
+    assert seen == [1]
 
 
 def test_idle_threads_go_away(monkeypatch, until):

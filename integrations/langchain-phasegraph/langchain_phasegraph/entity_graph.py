@@ -19,6 +19,7 @@ from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folde
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, key_of, matches
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
+    LONGEST_QUERY,
     CorpusLookup,
     EvidenceBlock,
     FilterRefusedError,
@@ -27,6 +28,7 @@ from phasegraph.retrieval import (
     Recent,
     Upstream,
     check_count,
+    check_query,
     in_thread,
     is_text_id,
     named_by_text,
@@ -74,6 +76,8 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         is never returned, one that is added comes after it.
     require_filter : str, optional
         As for :class:`~langchain_phasegraph.PhaseGraphRetriever`.
+    max_query_length : int or None, default 20000
+        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
 
     Notes
     -----
@@ -102,6 +106,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     metadata_key: str | None = None
     filter: Mapping[str, Any] | None = None
     require_filter: Key | None = None
+    max_query_length: Count | None = LONGEST_QUERY
 
     _source: Source = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
@@ -324,6 +329,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
         """Documents with what was asked for in their metadata; for a retriever of ours bare, with the ranking."""
         wanted = check_count("k", self.k if k is None else k)
+        check_query(query, self.max_query_length if upstream is None else None)
         if wanted == 0:
             return []
         seeds = named_by_text(upstream or {}, self._without_id, text_of)

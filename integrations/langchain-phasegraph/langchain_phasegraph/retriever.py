@@ -31,6 +31,7 @@ from langchain_phasegraph.filters import Wanted, check_filter, check_required, f
 from langchain_phasegraph.sources import RetrieverSource
 from phasegraph import InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
+    LONGEST_QUERY,
     PIPELINE,
     Calibrating,
     CorpusLookup,
@@ -92,7 +93,10 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``k``; None leaves it alone.
     timeout : float or None, default 10.0
-        Seconds for the whole call.
+        Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
+        (sources, priors, correction, selection) is left out, reported and warned about.
+    max_query_length : int or None, default 20000
+        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
     pipeline : FusionPipeline or path, optional
@@ -100,6 +104,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         has itself.
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
+        Its time is not part of `timeout`.
     score_key : str, optional
         Metadata key for the published score, in [0, 1]; a key that the document already has is kept. The same
         document of two queries is then not equal to itself: leave it out within retrievers that compare documents.
@@ -137,6 +142,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     require_filter: Key | None = None
     limit: Any = 50
     timeout: Any = 10.0
+    max_query_length: Any = LONGEST_QUERY
     strict: bool = Field(default=False, strict=True)
     pipeline: Any = None
     on_result: Callable[[Result], Any] | None = None
@@ -159,7 +165,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
             pipeline=self.pipeline, limit=self.limit, timeout=self.timeout, strict=self.strict,
-            access=access_of(self._by_name),
+            max_query_length=self.max_query_length, access=access_of(self._by_name),
         )  # fmt: skip
         self._callback = ResultCallback(self.on_result)
         own = self._own_filters()

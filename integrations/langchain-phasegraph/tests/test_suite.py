@@ -10,6 +10,7 @@ from langchain_stores import STORES, Fixed, Listed, passages
 import langchain_phasegraph
 from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec, fuse_lists
 from phasegraph.graph import GraphSource
+from phasegraph.testing.deadline_suite import DeadlineSuite
 from phasegraph.testing.framework_suite import FrameworkSuite, Hit
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
@@ -133,6 +134,10 @@ class TestLangChain(FrameworkSuite):
     @pytest.fixture
     def sent(self):
         return [COPIED[name]() for name in ("readme", "filter", "calibrated")]
+
+
+class TestDeadlines(DeadlineSuite):
+    framework = TestLangChain()
 
 
 def hit_of(document):

@@ -13,6 +13,7 @@ from llamaindex_stores import INDEXES, Listed, Looked, passages
 
 from llama_index.retrievers import phasegraph
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever, PhaseGraphPostprocessor
+from phasegraph.testing.deadline_suite import DeadlineSuite
 from phasegraph.testing.framework_suite import FrameworkSuite, Hit, pickled
 
 COLOURS = ("red", "blue")
@@ -158,6 +159,10 @@ class TestLlamaIndex(FrameworkSuite):
 
     def test_filters_over_faiss_are_kept(self):
         assert {hit.metadata["colour"] for hit in self.ask(over_faiss(), "Page p1")} == {"red"}
+
+
+class TestDeadlines(DeadlineSuite):
+    framework = TestLlamaIndex()
 
 
 def scored(pairs):

@@ -15,6 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from phasegraph._forking import LOADING
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.ranking import Ranking, tied_ranks
@@ -65,7 +66,8 @@ class Calibrator(Protocol):
 
 def normal_quantile(levels: FloatArray, /) -> FloatArray:
     """Standard normal quantiles of levels in (0, 1)."""
-    from scipy.special import ndtri  # imported late: it costs as much as numpy itself
+    with LOADING:
+        from scipy.special import ndtri  # imported late: it costs as much as numpy itself
 
     return np.asarray(ndtri(levels), dtype=np.float64)
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from time import time
 from types import MappingProxyType
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError
@@ -378,12 +378,12 @@ class Dataset:
         passages = zip(self.passages, self.passage_vectors, strict=True)
         return known | {passage.content: vector for passage, vector in passages}
 
-    @cached_property
+    @lazy_property
     def contents(self) -> Mapping[str, str]:
         """Title and text of each passage, by id."""
         return {passage.id: passage.content for passage in self.passages}
 
-    @cached_property
+    @lazy_property
     def attributes(self) -> Mapping[str, Mapping[str, object]]:
         """What priors may read of each passage, by id: the fields of its line, and its title and text."""
         return {passage.id: {**passage.extra, "text": passage.content} for passage in self.passages}

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
@@ -311,11 +311,11 @@ class ChunkGraph:
             self._parts[key] = ChunkGraph(ids, {kind: link for kind, link in links.items() if link.nnz}, vectors)
         return self._parts[key]
 
-    @cached_property
+    @lazy_property
     def _parts(self) -> dict[bytes, ChunkGraph]:
         return {}
 
-    @cached_property
+    @lazy_property
     def walkable(self) -> EntityGraph:
         """The same as a graph without entities, for walks."""
         count = len(self.passages)
@@ -330,7 +330,7 @@ class _Linked(EntityGraph):
 
     total: Csr = None
 
-    @cached_property
+    @lazy_property
     def adjacency(self) -> Csr:
         return self.total
 
@@ -477,7 +477,7 @@ class ChunkGraphSource(GraphWalker):
         check_kind("graph", self.graph, ChunkGraph)
         object.__setattr__(self, "depends_on", self._walker.depends_on)
 
-    @cached_property
+    @lazy_property
     def _walker(self) -> GraphSource:
         return GraphSource(self.graph.walkable, self.name, self.depends_on, self.embedder, self.linking, self.walk)
 

@@ -14,13 +14,12 @@ import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from phasegraph._forking import fork_safe_lock, lazy_property
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names
 from phasegraph.errors import IntegrityError, InvalidInputError, StoreError, warn
@@ -175,7 +174,7 @@ class Folder:
             raise
         return folder
 
-    @cached_property
+    @lazy_property
     def settings(self) -> dict[str, object]:
         """What the folder was made with."""
         settings = self._state()["settings"]
@@ -351,7 +350,7 @@ class Corpus:
         store: VectorStore | None = None,
     ) -> None:
         self._embedder, self._folder, self._store = embedder, folder, store
-        self._changing = Lock()
+        self._changing = fork_safe_lock()
         self.index = index
         self.graph = self._walk(index)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
 from itertools import chain
 from operator import lt
 from types import MappingProxyType
@@ -18,6 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._names import NameRows, merged_names
 from phasegraph._typing import Float32Array, Int32Array
 from phasegraph._validation import check_range
@@ -267,41 +267,41 @@ class EntityGraph:
                     f"lexical must hold {len(self.passages)} passages; got {len(self.lexical.lengths)}"
                 )
 
-    @cached_property
+    @lazy_property
     def size(self) -> int:
         """How many nodes there are."""
         return len(self.passages) + len(self.entities)
 
-    @cached_property
+    @lazy_property
     def adjacency(self) -> Csr:
         """(P + E, P + E) csr array of float32: the weight of the edge from row to column."""
         return read_only_matrix(adjacency(self.mentions, self.homes, self.facts, self.synonyms, self.weights))
 
-    @cached_property
+    @lazy_property
     def operator(self) -> WalkOperator:
         """The adjacency, prepared for walks."""
         return WalkOperator.from_adjacency(self.adjacency)
 
-    @cached_property
+    @lazy_property
     def frequency(self) -> Int32Array:
         """(E,) array of int32: how many passages mention each entity."""
         counts = _column_counts(self.mentions)
         counts.flags.writeable = False
         return counts
 
-    @cached_property
+    @lazy_property
     def anchored(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """(E,) array of bool: whether some passage is about the entity."""
         has_home = _column_counts(self.homes) > 0
         has_home.flags.writeable = False
         return has_home
 
-    @cached_property
+    @lazy_property
     def passage_rows(self) -> Mapping[str, int]:
         """Row of each passage id."""
         return MappingProxyType({name: row for row, name in enumerate(self.passages)})
 
-    @cached_property
+    @lazy_property
     def entity_rows(self) -> Mapping[str, int]:
         """Row of each entity name."""
         return NameRows(self.entities)

@@ -6,7 +6,6 @@ import os
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import NoneType
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import IntArray
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
@@ -112,7 +112,7 @@ class GraphIndex:
             graph = replace(graph, synonyms=synonyms.edges(graph.entities))
         return cls(PassageRecords(graph.passage_rows, held), names, graph, None, synonyms)
 
-    @cached_property
+    @lazy_property
     def name_words(self) -> LexicalIndex:
         """The words of the passages, as names are made of them."""
         if self.words is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from phasegraph._forking import lazy_property
 from phasegraph._names import NameRows
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
@@ -431,7 +432,7 @@ class RelevanceTransitions(Transitions):
         values *= shares.take(owner)
         return targets, values
 
-    @cached_property
+    @lazy_property
     def _shares(self) -> FloatArray:
         """1 / the sum of the weighted out-edges of each node."""
         sums = self.graph.pull().T @ self.node_weights

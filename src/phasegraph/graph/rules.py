@@ -18,7 +18,6 @@ from phasegraph.graph.words import (
     split_words,
 )
 
-_BRACKET = re.compile(r"\s*\([^()]*\)\s*$")
 _VERB = re.compile(r"\b(?:is|was|are|were|refers|may refer|born)\b|\(")
 _ARTICLES = frozenset({"the", "a", "an"})
 _LEAD_CHARACTERS, _LEAD_WORDS = 160, 8
@@ -36,10 +35,18 @@ def title_names(title: str) -> tuple[str, ...]:
     >>> title_names("Columbia, South Carolina")
     ('columbia south carolina', 'columbia')
     """
-    bare = _BRACKET.sub("", title).strip() or title
+    bare = _without_bracket(title).strip() or title
     forms = [normalise_name(title), normalise_name(bare), normalise_name(bare.partition(",")[0])]
     forms += [form[4:] for form in forms if form.startswith("the ")]
     return tuple(dict.fromkeys(form for form in forms if form))
+
+
+def _without_bracket(title: str) -> str:
+    """The title without the bracket that it ends in."""
+    bare = title.rstrip()
+    opened = bare.rfind("(")
+    closed = bare.find(")", opened)
+    return bare[:opened] if opened >= 0 and 0 <= closed == len(bare) - 1 else title
 
 
 def lead_name(title: str, text: str) -> str:

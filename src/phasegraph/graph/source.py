@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import compress
 from typing import Any, Self, TypeAlias
 from weakref import WeakKeyDictionary
@@ -12,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -141,7 +141,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     def __contains__(self, passage_id: object) -> bool:
         return passage_id in self._known
 
-    @cached_property
+    @lazy_property
     def _known(self) -> frozenset[str]:
         return frozenset(self.ids)
 
@@ -164,13 +164,14 @@ class WalkPaths(Mapping[str, WalkPath]):
         """Backwards from the goal, each time along the edge that brought most, to a seed that none brought more."""
         masses = self.seeding.masses * ((1 - self.follow_probability) / float(self.seeding.masses.sum()))
         restarted = dict(zip(self.seeding.nodes.tolist(), masses.tolist(), strict=True))
-        mass, path = self.walked.mass, [goal]
-        pull = self.graph.operator.pull()
+        mass, path, walk = self.walked.mass, [goal], self.graph.operator
         while len(path) <= MAX_STEPS:
             here = path[-1]
-            edges = slice(pull.indptr[here], pull.indptr[here + 1])
-            sources = pull.indices[edges]
-            flows = self.follow_probability * mass[sources] * pull.data[edges] * self._steered(sources, here)
+            owners, targets, edges = self._out_edges
+            leading = np.flatnonzero(targets == here)
+            sources = owners[leading]
+            shares = walk.weights.take(edges[leading]).astype(np.float64) * walk.inverse_out.take(sources)
+            flows = self.follow_probability * mass[sources] * shares * self._steered(sources, here)
             flows[np.isin(sources, path)] = 0.0
             if not len(flows) or flows.max() <= restarted.get(here, 0.0):
                 break
@@ -178,6 +179,14 @@ class WalkPaths(Mapping[str, WalkPath]):
         starts = [place for place, node in enumerate(path) if node in restarted]
         path = path[: starts[-1] + 1] if starts else path
         return tuple(self._node(node) for node in reversed(path))
+
+    @lazy_property
+    def _out_edges(self) -> tuple[Int32Array, Int32Array, IntArray]:
+        """Source, target and place of the edges that can have brought mass: the walk's own, not the whole graph's."""
+        walk, nodes = self.graph.operator, np.sort(self.walked.nodes)
+        counts = walk.out_degrees.take(nodes).astype(np.int64)
+        edges = ranges(walk.indptr.take(nodes), counts)
+        return np.repeat(nodes, counts), walk.indices.take(edges), edges
 
     def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
         """What the query's relevance does to the share of its mass that a source sends to one target.
@@ -459,7 +468,7 @@ class GraphSource(GraphWalker):
         )
         return run_push(transitions, operator.pool, seeds, self._push_settings, None)
 
-    @cached_property
+    @lazy_property
     def _push_settings(self) -> PushSettings:
         return push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
 

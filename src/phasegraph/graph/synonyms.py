@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -288,7 +288,7 @@ class NameSynonyms:
         """The synonym edges of a graph with these entities: what ``build_graph(..., synonyms=)`` calls."""
         return self.knowing(entities).edges(entities)
 
-    @cached_property
+    @lazy_property
     def rows(self) -> Mapping[str, int]:
         """Row of each name."""
         return {name: row for row, name in enumerate(self.names)}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Literal
 
+from phasegraph._forking import LOADING, lazy_property
 from phasegraph._names import NameRows
+from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 
@@ -87,7 +88,7 @@ def word_texts(text: str) -> list[str]:
 
 def _composed(text: str) -> str:
     """Letters as one character each: a combining mark would end the word, and so would the dot of a lowered İ."""
-    return unicodedata.normalize("NFC", text).replace("i" + _DOT_ABOVE, "i")
+    return composed(text).replace("i" + _DOT_ABOVE, "i")
 
 
 def normalise_name(name: str) -> str:
@@ -245,7 +246,7 @@ class Gazetteer:
         for start in sorted(found):
             yield start, sorted(found[start], reverse=True)
 
-    @cached_property
+    @lazy_property
     def _longest(self) -> dict[str, int]:
         longest: dict[str, int] = {}
         for name in self.names:
@@ -254,9 +255,10 @@ class Gazetteer:
                 longest[first] = count
         return longest
 
-    @cached_property
+    @lazy_property
     def _automaton(self) -> Any:
-        import ahocorasick
+        with LOADING:
+            import ahocorasick
 
         automaton = ahocorasick.Automaton()
         for name in sorted(self.names):

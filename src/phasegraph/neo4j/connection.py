@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
+from phasegraph._forking import fork_safe_lock
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
 from phasegraph.neo4j.errors import from_driver, late, translated
@@ -30,8 +30,8 @@ class Recent:
     """The last statements of online reads with their values, and whether the server was away since."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._turn = threading.Lock()
+        self._lock = fork_safe_lock()
+        self._turn = fork_safe_lock()
         self._reads: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
         self._away = False
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from threading import Lock
 from typing import Any, TypeAlias, cast
 
 import numpy as np
 from scipy import sparse
 
+from phasegraph._forking import fork_safe_lock, lazy_property
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import RelevanceTransitions
@@ -29,7 +28,7 @@ class PartialOperator(WalkOperator):
 
     here: BoolArray = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
-    @cached_property
+    @lazy_property
     def costs(self) -> Int32Array:
         """As of a whole graph; `UNBOUNDED` for nodes whose edges are not here."""
         costs: Int32Array = np.where(self.here, np.maximum(self.out_degrees, 1), UNBOUNDED).astype(np.int32)
@@ -79,7 +78,7 @@ class PartialGraph:
         """How many nodes there are."""
         return len(self.passages) + len(self.entities)
 
-    @cached_property
+    @lazy_property
     def operator(self) -> PartialOperator:
         """The edges, prepared for walks."""
         return self.walkable(self.here)
@@ -157,7 +156,7 @@ class KnownEdges:
         self._used = np.concatenate([self._used, np.zeros(len(owners), dtype=np.int64)])
         self.__dict__.pop("graph", None)
 
-    @cached_property
+    @lazy_property
     def graph(self) -> PartialGraph:
         """All of it, entities after passages."""
         first = len(self.passages)
@@ -213,7 +212,7 @@ class KeptEdges:
 
     def __init__(self, limit: int = 500_000) -> None:
         self._limit = limit
-        self._lock = Lock()
+        self._lock = fork_safe_lock()
         self._stamp: object = None
         self._held = KnownEdges()
         self._clock = itertools.count(1)

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
 
+from phasegraph._forking import fork_safe_lock
 from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights
@@ -63,7 +63,7 @@ class CorpusMemory:
     """Of one corpus: its passage ids and the views of it that were used last. Thread-safe; a copy starts empty."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        self._lock = fork_safe_lock()
         self._stamp: Stamp | None = None
         self._ids: tuple[str, ...] | None = None
         self._views: OrderedDict[frozenset[str] | None, View] = OrderedDict()

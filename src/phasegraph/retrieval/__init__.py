@@ -4,7 +4,7 @@ A retriever of a framework makes :class:`SourceSpec` of its arguments, a :class:
 sources to each call, and turns the :class:`SelectedHit` of the answer into documents or nodes.
 """
 
-from phasegraph._validation import check_count, check_flag, check_query, unexpected_argument
+from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, unexpected_argument
 from phasegraph.errors import warn
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.engine import (
@@ -59,6 +59,7 @@ from phasegraph.sources.protocol import (
 from phasegraph.sources.workers import turn
 
 __all__ = [
+    "LONGEST_QUERY",
     "PIPELINE",
     "SCORE_KEYS",
     "Accept",

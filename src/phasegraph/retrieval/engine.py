@@ -11,15 +11,20 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from phasegraph._forking import fork_safe_lock
+from phasegraph._validation import LONGEST_QUERY, check_query
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
+from phasegraph.calibration.background import normal_quantile
 from phasegraph.confidence import LEAST_QUERIES, Confidence
 from phasegraph.errors import (
     DegradedError,
@@ -30,6 +35,7 @@ from phasegraph.errors import (
 )
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement, without_rescorer
+from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, SourceReport, by_fields
 from phasegraph.result import Result
 from phasegraph.retrieval.identity import FirstMeetings, join_by_text
@@ -43,10 +49,10 @@ from phasegraph.retrieval.source_config import (
     fingerprints,
     read_pipeline,
 )
-from phasegraph.retrieval.stages import HitAccess
+from phasegraph.retrieval.stages import HitAccess, Late, awithin, within
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
-from phasegraph.sources.protocol import AnySource
+from phasegraph.sources.protocol import AnySource, best_hits
 
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
@@ -149,6 +155,56 @@ class Unheard:
                     warn(f"source {name!r} counts again (weight {weight:.2g})", stacklevel=5)
 
 
+_MANY_HITS, _HASTY_HITS, _MOST_STEPS = 10_000, 1_000, 256
+IN_HASTE = (
+    "deciding was not ready in time: priors, the query's words and hits beyond the best "
+    f"{_HASTY_HITS:,} of each source were left out"
+)
+
+
+class Haste:
+    """Steps that must not hold an answer up: how many go on, and whether the last answer went without one.
+
+    Examples
+    --------
+    >>> Haste().bounded(lambda: 3)()
+    3
+    """
+
+    __slots__ = ("_late", "_lock", "_outstanding")
+
+    def __init__(self) -> None:
+        self._late = False
+        self._lock = fork_safe_lock()
+        self._outstanding = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Haste, ()
+
+    def see(self, late: bool) -> None:
+        """Warn where answers begin to go without what was late, or no longer do."""
+        if late is not self._late:
+            self._late = late
+            said = f"{IN_HASTE}. Raise timeout=, or limit= what sources return" if late else "deciding is in time again"
+            warn(said, stacklevel=5)
+
+    def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:
+        """The step, counted until it ends; Late where 256 go on already, most of which nobody waits for any more."""
+        with self._lock:
+            if self._outstanding >= _MOST_STEPS:
+                raise Late
+            self._outstanding += 1
+
+        def step() -> Item:
+            try:
+                return function()
+            finally:
+                with self._lock:
+                    self._outstanding -= 1
+
+        return step
+
+
 @dataclass(frozen=True, slots=True)
 class FusionEngine:
     """Settled settings of one fusing retriever, and its calls.
@@ -172,6 +228,7 @@ class FusionEngine:
     meetings : FirstMeetings
         Of the sources' ids.
     unheard : Unheard
+    haste : Haste
 
     Examples
     --------
@@ -193,6 +250,7 @@ class FusionEngine:
     watch: FirstAnswers = field(default_factory=FirstAnswers, repr=False, compare=False)
     meetings: FirstMeetings = field(default_factory=FirstMeetings, repr=False, compare=False)
     unheard: Unheard = field(default_factory=Unheard, repr=False, compare=False)
+    haste: Haste = field(default_factory=Haste, repr=False, compare=False)
 
     __reduce__ = by_fields
 
@@ -209,6 +267,7 @@ class FusionEngine:
         limit: int | None = 50,
         timeout: float | None = 10.0,
         strict: bool = False,
+        max_query_length: int | None = LONGEST_QUERY,
         access: HitAccess | None = None,
     ) -> FusionEngine:
         """The engine of a retriever's arguments, or an error that names the argument."""
@@ -226,8 +285,9 @@ class FusionEngine:
         if checked is not None and pipeline is not None:
             raise InvalidInputError("SourceSpec.weight and pipeline= both say the weights: give one of them")
         chosen = Chosen(k, checked, _policy(accept, specs), _selection(selection), strict)
-        gatherer = Gatherer(settings, timeout=timeout, strict=strict)
+        gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
+        normal_quantile(np.array([0.5]))  # loads now what the first answer would wait for
         bare = cls(specs, gatherer, base, base, chosen, HitAccess() if access is None else access, ())
         return bare.with_pipeline(base)
 
@@ -265,31 +325,105 @@ class FusionEngine:
         -------
         (Result, list of SelectedHit)
         """
+        begun = monotonic()
         found = self.gatherer.gather(sources, query)
-        shortlist, rankings = self._shortlist(query, found, sources, k, read)
-        wanted = shortlist.to_embed
-        if not wanted:
-            return self._selected(shortlist.decide())
-        return self._selected(shortlist.decide(lambda ids: self.access.vectors(ids, rankings)))
+        make = partial(self._shortlist, query, found, sources, k, read)
+        left = self._left(begun) if self._may_be_late(found, read) else None
+        late = False
+        try:
+            shortlist, rankings = make() if left is None else within(self.haste.bounded(make), left)
+        except Late:
+            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
+        left = None if shortlist.pipeline.selection is None else self._left(begun)
+        decide = partial(self._decide, shortlist, rankings)
+        try:
+            result = decide() if left is None else within(self.haste.bounded(decide), left)
+        except Late:
+            result = self._unselected(shortlist)
+        return self._selected(self._told(result, late))
 
     async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """As :meth:`retrieve`, on the caller's event loop."""
         begun = monotonic()
         found = await self.gatherer.agather(sources, query)
-        shortlist, rankings = self._shortlist(query, found, sources, k, read)
-        wanted = shortlist.to_embed
-        if not wanted:
-            return self._selected(shortlist.decide())
-        limit = self.gatherer.timeout
-        left = None if limit is None else max(0.0, limit - (monotonic() - begun))
-        outcome: Exception | ArrayLike
+        make = partial(self._shortlist, query, found, sources, k, read)
+        left = self._left(begun) if self._may_be_late(found, read) else None
+        late = False
         try:
-            outcome = await self.access.avectors(wanted, rankings, left)
-        except MemoryError:
-            raise
-        except Exception as error:  # noqa: BLE001 - the result says that the selection failed
-            outcome = error
-        return self._selected(shortlist.decide(lambda _: _raised(outcome)))
+            shortlist, rankings = make() if left is None else await awithin(self.haste.bounded(make), left)
+        except Late:
+            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
+        wanted = shortlist.to_embed
+        outcome: Exception | ArrayLike | None = None
+        if wanted:
+            left = self._left(begun)
+            try:
+                outcome = await self.access.avectors(wanted, rankings, None if left is None else max(0.0, left))
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the result says that the selection failed
+                outcome = error
+        left = None if shortlist.pipeline.selection is None else self._left(begun)
+        decide = partial(shortlist.decide, None if outcome is None else lambda _: _raised(outcome))
+        try:
+            result = decide() if left is None else await awithin(self.haste.bounded(decide), left)
+        except Late:
+            result = self._unselected(shortlist)
+        return self._selected(self._told(result, late))
+
+    def _left(self, begun: float) -> float | None:
+        """Seconds until the call must return, perhaps below 0; None where it need not."""
+        limit = self.gatherer.timeout
+        return None if limit is None else limit - (monotonic() - begun)
+
+    def _may_be_late(self, found: Gathered, read: bool) -> bool:
+        """Whether deciding may take long: it runs code of the user's, or looks at very many hits or much text."""
+        pipeline, rankings = self.pipeline, found.rankings
+        if pipeline.priors or (pipeline.accept is not None and callable(pipeline.accept.on_empty)):
+            return True
+        if sum(map(len, rankings)) > _MANY_HITS:
+            return True
+        return read or needs_words(pipeline, rankings)
+
+    def _in_haste(
+        self, query: str, found: Gathered, sources: Sources, k: int | None
+    ) -> tuple[Shortlist, Sequence[Ranking]]:
+        """The shortlist of the best hits of each source, by their scores alone."""
+        changes: dict[str, Any] = {"priors": ()}
+        accept = self.pipeline.accept
+        if accept is not None and callable(accept.on_empty):
+            changes["accept"] = replace(accept, on_empty="abstain")
+        if k is not None:
+            changes["k"] = k
+        rankings = [one if len(one) <= _HASTY_HITS else best_hits(one, _HASTY_HITS) for one in found.rankings]
+        reports = self._noted(found.reports, sources, {})
+        made = replace(self.pipeline, **changes).shortlist(rankings, Context(query=query), reports=reports)
+        return replace(made, degraded=True), rankings
+
+    def _decide(self, shortlist: Shortlist, rankings: Sequence[Ranking]) -> Result:
+        if not shortlist.to_embed:
+            return shortlist.decide()
+        return shortlist.decide(lambda ids: self.access.vectors(ids, rankings))
+
+    def _unselected(self, shortlist: Shortlist) -> Result:
+        """The answer in the fused order, where the selection was late."""
+        policy = shortlist.pipeline.selection
+        said = f"selection by {policy.method if policy else ''} was not ready in time, the order is the fused one"
+        if self.pipeline.strict:
+            raise DegradedError(f"strict=True accepts no degradation; got {said}")
+        plain = SelectionPolicy("top") if policy is None else SelectionPolicy("top", budget=policy.budget)
+        pipeline = replace(shortlist.pipeline, selection=plain)
+        result = replace(shortlist, pipeline=pipeline).decide()
+        return replace(result, warnings=(*result.warnings, said))
+
+    def _told(self, result: Result, late: bool) -> Result:
+        """The result, which says where it was made in haste; warned about once, until one is in time again."""
+        self.haste.see(late)
+        if not late:
+            return result
+        if self.pipeline.strict:
+            raise DegradedError(f"strict=True accepts no degradation; got {IN_HASTE}")
+        return replace(result, warnings=(*result.warnings, IN_HASTE))
 
     def _shortlist(
         self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
@@ -371,14 +505,19 @@ class SelectedHit:
         None where no source holds one.
     others : list of str
         Sources that returned another text under the same id.
-    evidence : dict
-        What the sources say of how they found it, by source.
+    told : list of (str, callable)
+        Source and what tells how it found it.
     """
 
     source: str = ""
     payload: Any = None
     others: list[str] = field(default_factory=list)
-    evidence: dict[str, object] = field(default_factory=dict)
+    told: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
+
+    @property
+    def evidence(self) -> dict[str, object]:
+        """What the sources say of how they found it, by source, worked out when it is read."""
+        return {name: tell() for name, tell in self.told}
 
 
 Answer: TypeAlias = tuple[Result, list[SelectedHit]]
@@ -407,7 +546,7 @@ def _selected(
     kept = ""
     for name, payload_of, evidence in columns:
         if evidence and identifier in evidence:
-            hit.evidence[name] = evidence[identifier]
+            hit.told.append((name, partial(evidence.__getitem__, identifier)))
         payload = payload_of(identifier)
         if payload is None:
             continue
@@ -830,6 +969,8 @@ def decide_lists(
     if not lists:
         raise InvalidInputError("lists must hold at least one list; got none")
     check_no_exact_match(lists)
+    if query:
+        check_query(query, LONGEST_QUERY)
     notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
     found = [read(name, lists[name], noted) for name, noted in notes.items()]
     rankings, joined = join_by_text(found, access.text)

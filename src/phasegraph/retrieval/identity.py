@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from phasegraph._text import composed
 from phasegraph.errors import InvalidInputError, warn
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
@@ -29,7 +29,7 @@ def text_id(text: str, /) -> str:
     >>> text_id("one  two ") == text_id("one two")
     True
     """
-    normal = " ".join(unicodedata.normalize("NFC", text).split())
+    normal = " ".join(composed(text).split())
     digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()
     return f"text-{digest[:_HASH_LENGTH]}"
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from threading import Lock
 from typing import Any
 
+from phasegraph._forking import fork_safe_lock
 from phasegraph.errors import InvalidInputError
 from phasegraph.retrieval.recent import Recent
 from phasegraph.retrieval.stages import in_thread
@@ -26,7 +26,7 @@ class CorpusLookup:
     def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
         self.corpus, self._made = corpus, made
         self._kept: dict[str, tuple[object, Any]] = {}
-        self._matching, self._turn = Recent(), Lock()
+        self._matching, self._turn = Recent(), fork_safe_lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CorpusLookup, (self.corpus, self._made)

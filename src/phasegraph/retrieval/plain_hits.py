@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from phasegraph.errors import InvalidTypeError
 from phasegraph.retrieval.identity import ID_KEYS, resolve_id
-from phasegraph.retrieval.reading import drained, parameters_of
+from phasegraph.retrieval.reading import check_length, drained, parameters_of
 from phasegraph.sources.protocol import MalformedAnswerError
 
 TEXT_KEYS = ("text", "page_content", "content")
@@ -67,6 +67,8 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
     >>> answer_items("the answer", "documents"), answer_items({"p": 0.5}, "documents")
     (['the answer'], [{'id': 'p', 'score': 0.5}])
     """
+    if isinstance(answer, list | tuple | Mapping):
+        check_length(answer)
     if isinstance(answer, list | tuple):
         return answer
     if isinstance(answer, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from phasegraph._over import go_on
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidTypeError, warn
 from phasegraph.ranking import Ranking, cap_ranking
@@ -20,7 +21,7 @@ from phasegraph.retrieval.source_config import FieldOf, HitFields
 from phasegraph.sources.gatherer import cut_note
 from phasegraph.sources.protocol import MalformedAnswerError
 
-_MOST_LAZY_HITS = 100_000
+_MOST_HITS = 100_000
 _REMEMBERED_HITS = 3
 _INNER_PRODUCT = 0
 Known: TypeAlias = bool | Callable[[object], bool | None]
@@ -267,12 +268,17 @@ class HitReader:
 
         With `parts`, hits of one id may have different texts: they are what is known of a passage, not itself.
         """
+        check_length(hits)
         if self.fields.id is not None:
             own = [self._field(self.fields.id, hit) for hit in hits]
-        ids = self.identities.read(own, lambda row: (self.metadata(hits[row]), self.text(hits[row])), notes)
+        ids = self.identities.read(own, lambda row: self._looked_into(hits[row]), notes)
         if not parts and len(set(ids)) < len(ids):
             self.identities.repeated(ids, lambda row: self.text(hits[row]), notes)
         return ids
+
+    def _looked_into(self, hit: Any) -> tuple[Mapping[str, Any], str]:
+        go_on()
+        return self.metadata(hit), self.text(hit)
 
     def scores(self, hits: Sequence[Any]) -> list[object] | None:
         """The scores that :class:`HitFields` names, or None where it names none."""
@@ -280,6 +286,7 @@ class HitReader:
         return None if where is None else [self._field(where, hit) for hit in hits]
 
     def _field(self, where: FieldOf, hit: Any) -> object:
+        go_on()
         return self.metadata(hit).get(where) if isinstance(where, str) else where(hit)
 
     def ranking(
@@ -492,15 +499,23 @@ def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
         return frozenset()
 
 
+def check_length(hits: Sized) -> None:
+    """MalformedAnswerError for more hits than can be read without holding everything else up."""
+    if len(hits) > _MOST_HITS:
+        raise MalformedAnswerError(
+            f"the source returned {len(hits):,} hits, and at most {_MOST_HITS:,} are read: have it return its best"
+        )
+
+
 def drained(answer: Iterable[object]) -> list[object]:
     """What an iterator of hits yields; MalformedAnswerError if it raises, or does not end within 100,000 hits."""
     items: list[object] = []
     try:
-        items.extend(islice(answer, _MOST_LAZY_HITS + 1))
+        items.extend(islice(answer, _MOST_HITS + 1))
     except MemoryError:
         raise
     except Exception as error:
         raise MalformedAnswerError(f"{type(error).__name__} raised while its hits were iterated over") from error
-    if len(items) > _MOST_LAZY_HITS:
-        raise MalformedAnswerError(f"the source yielded more than {_MOST_LAZY_HITS:,} hits")
+    if len(items) > _MOST_HITS:
+        raise MalformedAnswerError(f"the source yielded more than {_MOST_HITS:,} hits")
     return items

@@ -8,10 +8,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias, TypeVar
 
 from numpy.typing import ArrayLike
 
+from phasegraph._over import OVER, go_on
 from phasegraph.errors import InvalidInputError
 from phasegraph.lexical import HitWords, read_hits
 from phasegraph.pipeline import FusionPipeline
@@ -20,6 +23,11 @@ from phasegraph.ranking import Ranking
 from phasegraph.sources.workers import pool
 
 EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
+Answered = TypeVar("Answered")
+LEAST_SECONDS = 0.02
+"""What a step is given though nothing is left, so that one that is quick is not lost to a source that was late."""
+LONGEST_TEXT = 200_000
+"""Characters of a hit that are looked through for the query's words."""
 AwaitTexts: TypeAlias = Callable[[list[str]], Awaitable[ArrayLike]]
 
 
@@ -89,8 +97,9 @@ class HitAccess:
         """What the texts of the hits, and their titles, say about the query's words."""
 
         def text(identifier: str) -> str:
+            go_on()
             for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
-                held, title = self.text(hit), self.metadata(hit).get("title")
+                held, title = self.text(hit)[:LONGEST_TEXT], self.metadata(hit).get("title")
                 if held:
                     return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(f"{title}\n") else held
             return ""
@@ -123,22 +132,65 @@ class HitAccess:
         return await asyncio.wait_for(made, seconds)
 
 
+class Late(TimeoutError):  # noqa: N818 - not an error: what was wanted did not come in time
+    """A step of a call took longer than the call had left."""
+
+
+def within(function: Callable[[], Answered], seconds: float) -> Answered:
+    """What a plain function gives, on a daemon worker; Late if it takes longer, and then its answer is dropped."""
+    answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    context, over = copy_context(), list[bool]()
+    context.run(OVER.set, over)
+
+    pool().submit(lambda given: context.run(_outcome, given), lambda _, outcome: answered.put(outcome), function)
+    try:
+        value, error = answered.get(timeout=max(seconds, LEAST_SECONDS))
+    except Empty:
+        over.append(True)
+        raise Late from None
+    if error is not None:
+        raise error
+    found: Answered = value
+    return found
+
+
+async def awithin(function: Callable[[], Answered], seconds: float) -> Answered:
+    """As :func:`within`, without holding up the event loop."""
+    over = list[bool]()
+
+    def step() -> Answered:
+        OVER.set(over)
+        return function()
+
+    try:
+        value, error = await asyncio.wait_for(in_thread(_outcome, step), max(seconds, LEAST_SECONDS))
+    except TimeoutError:
+        raise Late from None
+    finally:
+        over.append(True)
+    if error is not None:
+        raise error
+    found: Answered = value
+    return found
+
+
+def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    try:
+        return function(), None
+    except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        return None, error
+
+
 async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
     """What a plain function gives, on a daemon worker; cancelled, the worker's answer is dropped."""
     loop, context = asyncio.get_running_loop(), copy_context()
     future: asyncio.Future[Any] = loop.create_future()
 
-    def run(given: object) -> tuple[Any, BaseException | None]:
-        try:
-            return context.run(function, given), None
-        except BaseException as error:  # noqa: BLE001 - raised again where it is awaited
-            return None, error
-
     def then(_: object, outcome: tuple[Any, BaseException | None]) -> None:
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(_settle, future, outcome)
 
-    pool().submit(run, then, argument)
+    pool().submit(lambda given: context.run(_outcome, given), then, partial(function, argument))
     return await future
 
 

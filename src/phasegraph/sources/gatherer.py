@@ -17,7 +17,8 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from phasegraph._validation import check_flag, check_query, check_seconds
+from phasegraph._over import OVER
+from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
 from phasegraph.errors import (
     AllSourcesFailed,
     DegradedError,
@@ -43,7 +44,7 @@ from phasegraph.sources.protocol import (
     search_of,
 )
 from phasegraph.sources.settings import SourceSettings, check_settings
-from phasegraph.sources.workers import OVER, own_loop, pool
+from phasegraph.sources.workers import own_loop, pool
 
 Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
 Outcome: TypeAlias = Ranking | BaseException
@@ -187,7 +188,17 @@ class GatherState:
         self.settle(task, outcome)
 
     def settle(self, task: SourceTask, outcome: Outcome) -> None:
-        """Take a task's outcome, once; of a later one only the breaker hears, if it is a trial that ended well."""
+        """Take a task's outcome, once; of a later one only the breaker hears, if it is a trial that ended well.
+
+        It never raises: nobody waits for a source whose outcome was not taken.
+        """
+        try:
+            self._take(task, outcome)
+        except BaseException as error:  # noqa: BLE001 - code of the source's own, in an answer or an error
+            self._settle(task, "error", type(error).__name__, None, error)
+            self._wake()
+
+    def _take(self, task: SourceTask, outcome: Outcome) -> None:
         if task.probe and task.status == "timeout" and isinstance(outcome, Ranking):
             task.state.succeeded_late()
         elif isinstance(outcome, Ranking):
@@ -292,7 +303,7 @@ class GatherState:
             task.missing = tuple(name for name in upstream if upstream[name] is None)
         try:
             if task.mode == "task":
-                (self._runner or TaskRunner(own_loop(), _keep)).start(self, task)
+                (self._runner or TaskRunner(own_loop(task.state.noticed), _keep)).start(self, task)
             else:
                 pool().submit(self.run, self.settle, task)
         except BaseException as error:  # noqa: BLE001 - settled as the source's error, or passed through
@@ -370,7 +381,8 @@ class TaskRunner:
         if source_task.settled:
             source_task.end()
             return
-        task = self._loop.create_task(state.attend(source_task), context=source_task.context)
+        name = f"source {source_task.name!r}"
+        task = self._loop.create_task(state.attend(source_task), name=name, context=source_task.context)
         self._keep(task)
         source_task.cancel = partial(self._cancel, source_task, task)
         if source_task.settled:
@@ -453,6 +465,8 @@ class Gatherer:
         Seconds a call may take, > 0; None = as long as the sources take.
     strict : bool, default False
         Whether any degradation raises :class:`~phasegraph.errors.DegradedError`.
+    max_query_length : int or None, default 20000
+        Characters of the longest query that is asked, >= 1; None = of any length.
 
     Raises
     ------
@@ -490,9 +504,17 @@ class Gatherer:
     """
 
     def __init__(
-        self, settings: Mapping[str, SourceSettings], *, timeout: float | None = 10.0, strict: bool = False
+        self,
+        settings: Mapping[str, SourceSettings],
+        *,
+        timeout: float | None = 10.0,
+        strict: bool = False,
+        max_query_length: int | None = LONGEST_QUERY,
     ) -> None:
         check_seconds("timeout", timeout)
+        if max_query_length is not None:
+            check_count("max_query_length", max_query_length, minimum=1)
+        self.max_query_length = max_query_length
         self.settings: Mapping[str, SourceSettings] = MappingProxyType(check_settings(settings))
         self.timeout = timeout
         self.strict = check_flag("strict", strict)
@@ -503,7 +525,8 @@ class Gatherer:
         self._states = {name: SourceState(name, one) for name, one in self.settings.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return partial(Gatherer, timeout=self.timeout, strict=self.strict), (dict(self.settings),)
+        made = partial(Gatherer, timeout=self.timeout, strict=self.strict, max_query_length=self.max_query_length)
+        return made, (dict(self.settings),)
 
     def __repr__(self) -> str:
         return f"Gatherer({list(self.settings)}, timeout={self.timeout}, strict={self.strict})"
@@ -537,7 +560,7 @@ class Gatherer:
         DegradedError
             If `strict` and the answer is degraded.
         InvalidInputError, InvalidTypeError
-            If the query is blank, there is no source, or one is not known or not a source.
+            If the query is blank or too long, there is no source, or one is not known or not a source.
         """
         woken: SimpleQueue[None] = SimpleQueue()
         state = self._prepare(sources, query, seconds, lambda: woken.put(None), None)
@@ -584,7 +607,7 @@ class Gatherer:
         wake: Callable[[], None],
         runner: TaskRunner | None,
     ) -> GatherState:
-        check_query(query)
+        check_query(query, self.max_query_length)
         check_seconds("seconds", seconds)
         if not isinstance(sources, Mapping):
             raise InvalidTypeError(f"sources must be a mapping of names to sources; got {type(sources).__name__}")
@@ -826,6 +849,10 @@ class SourceState:
                 again()
         finally:
             self._handing_on = False
+
+    def noticed(self, text: str) -> None:
+        """Have the next call say it, once."""
+        self.notices.append(("busy", text, None))
 
     def was_busy(self) -> None:
         """Note that a search could not begin before its time was over."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Protocol, TypeAlias, runtime_checkable
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError, text_of
 from phasegraph.ranking import Ranking
 
 _MOST_LAZY_HITS = 1_000_000
@@ -40,7 +40,7 @@ def as_ranking(name: str, value: object) -> Ranking:
     if isinstance(value, Ranking):
         if value.source != name:
             raise MalformedAnswerError(f"the source {name!r} returned a ranking named {value.source!r}; use one name")
-        return value
+        return value if type(value) is Ranking else _plain(value)
     if inspect.iscoroutine(value):
         value.close()
         raise MalformedAnswerError("search returned a coroutine; a coroutine function must be the source's asearch")
@@ -51,6 +51,12 @@ def as_ranking(name: str, value: object) -> Ranking:
         return Ranking.from_hits(name, ids, scores)
     except InvalidInputError as error:
         raise MalformedAnswerError(str(error)) from error
+
+
+def _plain(value: Ranking) -> Ranking:
+    """The ranking without the methods of a class of the source's own, which would run where nobody expects them."""
+    made: Ranking = Ranking(**{one.name: getattr(value, one.name) for one in fields(Ranking) if one.init})
+    return made
 
 
 def _unpack(value: Iterable[object]) -> tuple[list[str], list[object]]:
@@ -93,7 +99,7 @@ def reason_of(error: BaseException) -> str:
     """One line that may be logged: the text of our own errors, the class name of foreign ones."""
     if not isinstance(error, PhasegraphError):
         return type(error).__name__
-    return one_line(str(error)) or type(error).__name__
+    return one_line(text_of(error)) or type(error).__name__
 
 
 def one_line(text: str) -> str:

@@ -8,16 +8,21 @@ that no search waits behind another.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from queue import Empty, SimpleQueue
+from time import monotonic
 from typing import Any, TypeAlias
 
+from phasegraph._over import go_on
+
 Job: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any, Any], None], Any]
+_logger = logging.getLogger("phasegraph")
 _IDLE_SECONDS = 30.0
+_BLOCKED_SECONDS, _MOMENT_SECONDS = 1.0, 0.05
 _MOST_IDLE = 64
 
 
@@ -47,7 +52,7 @@ class WorkerPool:
         return self._outstanding
 
     def submit(self, run: Callable[[Any], Any], then: Callable[[Any, Any], None], argument: object) -> None:
-        """Call ``then(argument, run(argument))`` on a worker; neither may raise.
+        """Call ``then(argument, run(argument))`` on a worker; what either raises is logged.
 
         RuntimeError if a new thread is needed and the system gives none; the job is then not run.
         """
@@ -74,11 +79,13 @@ class WorkerPool:
                 if self._leave(0):
                     return
                 continue
-            result = run(argument)
+            try:
+                then(argument, run(argument))
+            except BaseException:  # the thread goes on, whatever a job does
+                _logger.exception("a job of a worker raised, and its answer is lost")
+            del run, then, argument  # what they hold may take its time to go; until then the thread is busy
             with self._lock:
                 self._outstanding -= 1
-            then(argument, result)
-            del run, then, argument, result
             if self._threads - self._outstanding > _MOST_IDLE and self._leave(_MOST_IDLE):
                 return
 
@@ -91,6 +98,54 @@ class WorkerPool:
             return True
 
 
+class OwnLoop:
+    """An event loop in a daemon thread, which goes on whatever its tasks raise, and knows whether one blocks it."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._retired = False
+        self._asked: float | None = None
+        self._answered = threading.Event()
+        threading.Thread(target=self._run, name="phasegraph-loop", daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._retired:
+            try:
+                self.loop.run_forever()
+            except BaseException:  # a task that raises SystemExit or KeyboardInterrupt ends the loop, and all others
+                _logger.debug("a task ended the event loop of sources, which goes on", exc_info=True)
+        self.loop.close()
+
+    def is_blocked(self) -> bool:
+        """Whether it has done nothing for a second; asks it to show that it does, for the next who wants to know."""
+        if self._asked is None:
+            self._asked = monotonic()
+            self._answered.clear()
+            # Not at once: what is about to begin shall have begun by then.
+            self.loop.call_soon_threadsafe(self.loop.call_later, _MOMENT_SECONDS / 5, self._answer)
+            return False
+        if monotonic() - self._asked < _BLOCKED_SECONDS:
+            return False
+        return not self._answered.wait(_MOMENT_SECONDS)  # whoever slept meanwhile was perhaps the machine
+
+    def _answer(self) -> None:
+        self._asked = None
+        self._answered.set()
+
+    def retire(self) -> str:
+        """Let it end once its tasks have; the name of the task that blocks it."""
+        task = asyncio.current_task(self.loop)
+        self.loop.call_soon_threadsafe(self._end)
+        return "a task" if task is None else task.get_name()
+
+    def _end(self) -> None:
+        if asyncio.all_tasks(self.loop):
+            self.loop.call_later(_MOMENT_SECONDS, self._end)
+        else:
+            self._retired = True
+            self.loop.stop()
+
+
 class _Process:
     """The workers and the event loop of this process; a forked child starts with new ones."""
 
@@ -98,7 +153,7 @@ class _Process:
         self.pool = WorkerPool()
         self.lock = threading.Lock()
         self.turn = threading.Lock()
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.loop: OwnLoop | None = None
 
 
 _process = _Process()
@@ -118,10 +173,6 @@ def pool() -> WorkerPool:
     return _process.pool
 
 
-OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
-"""Of the search at hand: not empty once nobody waits for it any more."""
-
-
 @contextmanager
 def turn() -> Iterator[None]:
     """One at a time: for computing that keeps the interpreter to itself, which many at once make slower.
@@ -129,17 +180,25 @@ def turn() -> Iterator[None]:
     TimeoutError where, when its turn has come, nobody waits for the search any more.
     """
     with _process.turn:
-        if OVER.get():
-            raise TimeoutError("nobody waits for this search any more")
+        go_on()
         yield
 
 
-def own_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of our own thread, started on first use: for ``asearch`` when the caller is not async."""
+def own_loop(replaced: Callable[[str], object] = str) -> asyncio.AbstractEventLoop:
+    """The event loop of our own thread, started on first use: for ``asearch`` when the caller is not async.
+
+    One that a coroutine blocks is replaced; `replaced` is told so.
+    """
     process = _process
     with process.lock:
+        if process.loop is not None and process.loop.is_blocked():
+            replaced(
+                f"{process.loop.retire()} blocks the event loop that sources share, and another one took its place: "
+                "what else ran there may be late. Await inside the coroutine, or give its source "
+                "Execution(in_thread=True)"
+            )
+            process.loop = None
         if process.loop is None:
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="phasegraph-loop", daemon=True).start()
-            process.loop = loop
-        return process.loop
+            process.loop = OwnLoop()
+            process.loop.is_blocked()
+        return process.loop.loop

@@ -703,7 +703,7 @@ class FrameworkSuite:
 
     @pytest.mark.parametrize(
         "query",
-        ["nul \x00", "surrogate \ud800", "\u202ertl", "emoji 🎉", "cafe\u0301", '! / : [ ( " ~ AND', "x" * 1_000_000],
+        ["nul \x00", "surrogate \ud800", "\u202ertl", "emoji 🎉", "cafe\u0301", '! / : [ ( " ~ AND', "x" * 20_000],
     )
     def test_odd_queries_reach_the_sources_as_they_are(self, query: str) -> None:
         seen = []

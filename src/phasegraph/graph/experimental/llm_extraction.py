@@ -72,7 +72,7 @@ def _quoted(value: object) -> str:
 
 LONGEST, DEEPEST, MOST_STARTS = 400_000, 32, 200
 """Characters read of an answer, levels of nesting, and places at which a value is looked for."""
-_THOUGHTS = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _WORDS = {"true": True, "false": False, "null": None}
@@ -139,9 +139,9 @@ def _as_list(item: Any) -> Any:
 
 def values_in(answer: str) -> Iterator[Any]:
     """The JSON objects and arrays of a text, outermost ones only, from left to right."""
-    text = _THOUGHTS.sub(" ", answer[:LONGEST])
-    place, tries = 0, 0
-    while tries < MOST_STARTS:
+    text = _without_thoughts(answer[:LONGEST])
+    place, tries, wasted = 0, 0, 0
+    while tries < MOST_STARTS and wasted <= len(text):  # what is no value costs as much as one reading of the whole
         starts = [at for at in (text.find("{", place), text.find("[", place)) if at >= 0]
         if not starts:
             return
@@ -151,10 +151,23 @@ def values_in(answer: str) -> Iterator[Any]:
         try:
             value = reader.value(0)
         except (_NotJsonError, _Unfinished):
-            place = start + 1
+            place, wasted = start + 1, wasted + reader.place - start
             continue
         place = reader.place
         yield value
+
+
+def _without_thoughts(text: str) -> str:
+    """The text with a blank for what stands between the tags of a model's thoughts."""
+    parts: list[str] = []
+    place, opened = 0, -1
+    for tag in _THOUGHT.finditer(text):
+        if not tag[1]:
+            opened = tag.start() if opened < 0 else opened
+        elif opened >= 0:
+            parts.append(text[place:opened])
+            place, opened = tag.end(), -1
+    return " ".join([*parts, text[place:]])
 
 
 class _Reader:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Self
 from weakref import WeakKeyDictionary
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -410,7 +411,7 @@ class FlowTransitions(Transitions):
         sources = np.concatenate([np.repeat(nodes, arrays.semantics), np.repeat(nodes, others), loops])
         return sparse.coo_array((values, (sources, targets)), shape=(self.size, self.size)).tocsr()
 
-    @cached_property
+    @lazy_property
     def _pull(self) -> Any:
         return self.matrix().T.tocsr()
 
@@ -470,12 +471,12 @@ class SemanticFlow:
         """How many nodes there are, entities and passages."""
         return len(self.arrays.costs)
 
-    @cached_property
+    @lazy_property
     def pool(self) -> WorkspacePool:
         """Scratch memory for walks over this graph."""
         return WorkspacePool(self.size)
 
-    @cached_property
+    @lazy_property
     def _entries(self) -> IntArray:
         """The entity of each mention."""
         entries: IntArray = np.repeat(np.arange(self.members.shape[0]), np.diff(self.members.indptr))
@@ -595,20 +596,20 @@ class SemFlowSource(GraphWalker):
         """No ranking of another source."""
         return ()
 
-    @cached_property
+    @lazy_property
     def chosen(self) -> FlowParameters:
         """The numbers behind `parameters`."""
         return self.parameters if isinstance(self.parameters, FlowParameters) else SEMFLOW_PARAMETERS[self.parameters]
 
-    @cached_property
+    @lazy_property
     def _links(self) -> Any:
         return (self.graph.facts.astype(np.float32) + self.graph.synonyms).tocsr()
 
-    @cached_property
+    @lazy_property
     def _flow(self) -> SemanticFlow:
         return SemanticFlow.from_links(self._links, self.graph.mentions, graph_abstractness(self.graph), self.chosen)
 
-    @cached_property
+    @lazy_property
     def _undirected(self) -> WalkOperator:
         mentions = self.graph.mentions.astype(np.float32)
         return WalkOperator.from_adjacency(sparse.block_array([[self._links, mentions.T], [mentions, None]]).tocsr())

@@ -12,6 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+from numba.core.compiler_lock import global_compiler_lock
+
+from phasegraph._forking import wait_before_forks
+
+wait_before_forks(global_compiler_lock)  # a child would wait for ever for what another thread was compiling
 
 
 def _compiled(function: Callable[..., Any]) -> Any:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, Int32Array
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank.workspace import WorkspacePool
@@ -83,7 +83,7 @@ class WalkOperator:
         parts = (self.weights, self.indices, self.indptr)
         return WalkOperator.from_adjacency, (sparse.csr_array(parts, shape=(self.size, self.size)),)
 
-    @cached_property
+    @lazy_property
     def size(self) -> int:
         """How many nodes there are."""
         return len(self.inverse_out)
@@ -93,24 +93,24 @@ class WalkOperator:
         """How many directed edges there are."""
         return len(self.indices)
 
-    @cached_property
+    @lazy_property
     def out_degrees(self) -> Int32Array:
         """(n,) array of int32: how many out-edges each node has; read-only."""
         return _read_only(np.diff(self.indptr).astype(np.int32))
 
-    @cached_property
+    @lazy_property
     def costs(self) -> Int32Array:
         """(n,) array of int32: what a push of each node costs, its out-edges but at least 1; read-only."""
         return _read_only(np.maximum(self.out_degrees, 1))
 
-    @cached_property
+    @lazy_property
     def stationary(self) -> FloatArray:
         """(n,) array of float: each node's share of the sum of all weights, 0 for dangling nodes; read-only."""
         shares: FloatArray = np.divide(1.0, self.inverse_out, out=np.zeros(self.size), where=self.inverse_out > 0)
         shares /= max(float(shares.sum()), np.finfo(np.float64).tiny)
         return _read_only(shares)
 
-    @cached_property
+    @lazy_property
     def symmetric(self) -> bool:
         """Whether every edge has an equal edge back (the graph is undirected)."""
         graph = self.matrix()
@@ -139,7 +139,7 @@ class WalkOperator:
             found = self._matrices[precision] = sparse.csr_array(parts, shape=turned.shape)
         return found
 
-    @cached_property
+    @lazy_property
     def pool(self) -> WorkspacePool:
         """Scratch memory for walks over this graph."""
         return WorkspacePool(self.size)

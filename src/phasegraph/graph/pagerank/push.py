@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
 from phasegraph.graph.pagerank.operator import WalkOperator
@@ -221,7 +222,7 @@ class PageRankResult:
     nodes_touched: int
     converged: bool = True
 
-    @cached_property
+    @lazy_property
     def mass(self) -> FloatArray:
         """(n,) array of float: the mass of every node, laid out at first use (O(n)); read-only."""
         dense = np.zeros(self.size)

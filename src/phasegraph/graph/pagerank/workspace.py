@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from phasegraph._forking import LOADING, lazy_property
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count
 from phasegraph.errors import InvalidInputError, MissingDependencyError
@@ -42,11 +43,12 @@ def compiled_kernels() -> ModuleType:
 
 @cache
 def _load_kernels() -> ModuleType | None:
-    try:
-        from phasegraph.graph.pagerank import _numba_kernels as compiled
-    except ImportError:
-        return None
-    return compiled
+    with LOADING:
+        try:
+            from phasegraph.graph.pagerank import _numba_kernels as compiled
+        except ImportError:
+            return None
+        return compiled
 
 
 class State(NamedTuple):
@@ -73,12 +75,12 @@ class PushWorkspace:
     def __init__(self, size: int) -> None:
         self.size = check_count("size", size, minimum=1)
 
-    @cached_property
+    @lazy_property
     def plain(self) -> State:
         """What the numpy kernel writes to: one array each."""
         return State(np.zeros(self.size), np.zeros(self.size), np.zeros(self.size, dtype=np.int32))
 
-    @cached_property
+    @lazy_property
     def records(self) -> FloatArray:
         """What the compiled kernel writes to: (n, 3), so that a node's values share a cache line."""
         return np.zeros((self.size, 3))
@@ -87,12 +89,12 @@ class PushWorkspace:
         """The arrays of the one or the other kernel."""
         return State(*self.records.T) if compiled else self.plain
 
-    @cached_property
+    @lazy_property
     def first(self) -> Int32Array:
         """(n,) scratch: position of a node's first occurrence in a list."""
         return np.zeros(self.size, dtype=np.int32)
 
-    @cached_property
+    @lazy_property
     def queues(self) -> tuple[Int32Array, Int32Array, Int32Array, FloatArray]:
         """Scratch of the compiled kernel, a place to spare in each: touched, frontier, receivers, amounts."""
         touched, frontier, received = (np.zeros(self.size + 1, dtype=np.int32) for _ in range(3))

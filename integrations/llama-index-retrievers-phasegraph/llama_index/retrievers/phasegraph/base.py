@@ -37,6 +37,7 @@ from llama_index.retrievers.phasegraph.filters import (
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
+    LONGEST_QUERY,
     PIPELINE,
     Accept,
     Calibrating,
@@ -108,7 +109,10 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
     limit : int or None, default 50
         Hits asked of each source, in place of its own ``similarity_top_k``; None leaves it alone.
     timeout : float or None, default 10.0
-        Seconds for the whole call.
+        Seconds for the whole call, `on_result` and the making of the answer's copies apart: what is late by then
+        (sources, priors, correction, selection) is left out, reported and warned about.
+    max_query_length : int or None, default 20000
+        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     strict : bool, default False
         Turn any degradation, and calibration by list alone, into ``DegradedError``.
     pipeline : FusionPipeline or path, optional
@@ -116,6 +120,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         has itself.
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
+        Its time is not part of `timeout`.
     metadata_key : str, optional
         Metadata key for the evidence: per source rank, raw score, calibrated value, weight and contribution. The key
         is among the node's excluded metadata keys: neither a prompt nor an embedding reads it. :meth:`explain` always
@@ -153,6 +158,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         require_filter: str | None = None,
         limit: int | None = 50,
         timeout: float | None = 10.0,
+        max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
         on_result: Callable[[Result], Any] | None = None,
@@ -176,7 +182,8 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             specs,
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
             weights=weights, accept=accept, selection=selection, pipeline=pipeline, limit=limit, timeout=timeout,
-            strict=strict, access=access_of(source.retriever for source in self._by_name.values()),
+            strict=strict, max_query_length=max_query_length,
+            access=access_of(source.retriever for source in self._by_name.values()),
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
         self._metadata_key = check_key("metadata_key", metadata_key)

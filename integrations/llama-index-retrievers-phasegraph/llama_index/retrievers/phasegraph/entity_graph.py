@@ -31,6 +31,7 @@ from llama_index.retrievers.phasegraph.filters import (
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
+    LONGEST_QUERY,
     CorpusLookup,
     EvidenceBlock,
     FilterRefusedError,
@@ -80,6 +81,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     metadata_key : str, optional
         Metadata key for the evidence: score, rank, and the path on which most of the mass came. The key is among the
         node's excluded metadata keys: neither a prompt nor an embedding reads it.
+    max_query_length : int or None, default 20000
+        Characters of the longest query, >= 1; a longer one is an InvalidInputError. None: of any length.
     callback_manager : CallbackManager, optional
 
     Notes
@@ -114,6 +117,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         seeds: Any = None,
         metadata_key: str | None = None,
         require_filter: str | None = None,
+        max_query_length: int | None = LONGEST_QUERY,
         callback_manager: CallbackManager | None = None,
         **unknown: Any,
     ) -> None:
@@ -137,6 +141,9 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         self._seeds = None if seeds is None else RetrieverSource("seeds", SourceSpec(retriever=seeds))
         self._metadata_key = check_key("metadata_key", metadata_key)
         self._require_filter = check_required_key(require_filter)
+        if max_query_length is not None:
+            check_count("max_query_length", max_query_length)
+        self._max_query_length = max_query_length
         prepare(source)
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -365,7 +372,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, seeds = check_query(query_bundle.query_str), None
+        query, seeds = self._checked(query_bundle), None
         if self._require_filter is not None:
             check_required(self._require_filter, self._filters)
         if self._seeds is not None and self._is_unseeded:
@@ -377,7 +384,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         return self._walked(query, seeds)
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        query, seeds = check_query(query_bundle.query_str), None
+        query, seeds = self._checked(query_bundle), None
         if self._require_filter is not None:
             check_required(self._require_filter, self._filters)
         if self._seeds is not None and self._is_unseeded:
@@ -388,6 +395,10 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
                 seeds = await in_thread(partial(bound.search, limit=_SEED_HITS, upstream={}), query)
         found: list[NodeWithScore] = await in_thread(partial(self._walked, seeds=seeds), query)
         return found
+
+    def _checked(self, query_bundle: QueryBundle) -> str:
+        """The query; as long as its own limit allows, where no other retriever of ours has checked it."""
+        return check_query(query_bundle.query_str, self._max_query_length if self.exchange is None else None)
 
     @property
     def _is_unseeded(self) -> bool:
