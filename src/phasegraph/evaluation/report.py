@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phasegraph._files import replace_file
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement
@@ -24,7 +25,6 @@ from phasegraph.evaluation.experiment import Table
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
-from phasegraph.serialization import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

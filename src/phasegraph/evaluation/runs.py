@@ -16,10 +16,10 @@ from stat import S_IMODE
 
 import numpy as np
 
+from phasegraph._files import replace_file
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Judgement, flag_field, id_list, lines_of, objects_of, text_field, wrong
 from phasegraph.ranking import Ranking
-from phasegraph.serialization import replace_file
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -132,6 +132,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     def __getitem__(self, passage_id: str) -> WalkPath:
         if passage_id not in self:
             raise KeyError(passage_id)
+        self.graph.check_files()
         row = self.graph.passage_rows[passage_id]
         words: tuple[str, ...] = ()
         if self.terms is not None:
@@ -341,6 +342,7 @@ class GraphSource(GraphWalker):
         same.
         """
         graph = self.graph
+        graph.check_files()
         query_entities(graph, graph.passages[0])
         if self.reset is None:
             self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
@@ -360,6 +362,7 @@ class GraphSource(GraphWalker):
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
+        self.graph.check_files()
         ranking = next((found for name in self.depends_on if (found := upstream.get(name)) is not None), None)
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
@@ -598,6 +601,7 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     >>> restrict_graph(graph, {"a"}).entities
     ('ada', 'bo')
     """
+    graph.check_files()
     test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
     seen = np.array([bool(test(name)) for name in graph.passages])
     if not seen.any():
