@@ -23,9 +23,9 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "_names", "errors", "_files", "_validation", "ranking", "lexical", "calibration", "fusion", "priors",
-    "confidence", "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "sources", "retrieval",
-    "graph", "neo4j", "evaluation", "tuning", "testing", "cli",
+    "_typing", "_names", "_legible", "errors", "_files", "_validation", "ranking", "lexical", "calibration",
+    "fusion", "priors", "confidence", "acceptance", "selection", "serialization", "result", "rescoring", "pipeline",
+    "sources", "retrieval", "graph", "neo4j", "evaluation", "tuning", "testing", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {

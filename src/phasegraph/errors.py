@@ -28,6 +28,8 @@ import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 
+from phasegraph._legible import legible
+
 _logger = logging.getLogger("phasegraph")
 
 
@@ -149,6 +151,7 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
     stacklevel : int, default 1
         Whose line the warning names: 1 that of the caller of this function, 2 that of its caller, and so on.
     """
+    text = legible(text)
     _logger.warning("%s", text)
     if cause is not None:
         _logger.debug("%s", text, exc_info=cause)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from phasegraph._files import replace_file
+from phasegraph._legible import legible
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement
@@ -79,8 +80,10 @@ def score_distributions(before: Mapping[str, FloatArray], after: Mapping[str, Fl
         axes[0].bar(place, heights, width=1 / 60, bottom=row, align="edge", color=colour)
         axes[0].text(0.0, row - 0.13, f"{low:.3g}", ha="left", fontsize=8, color="#555555")
         axes[0].text(1.0, row - 0.13, f"{high:.3g}", ha="right", fontsize=8, color="#555555")
-        axes[1].hist(after[name], bins=60, histtype="stepfilled", alpha=0.55, color=colour, label=name, density=True)
-    axes[0].set_yticks([row + 0.3 for row in range(len(names))], names)
+        axes[1].hist(
+            after[name], bins=60, histtype="stepfilled", alpha=0.55, color=colour, label=_drawn(name), density=True
+        )
+    axes[0].set_yticks([row + 0.3 for row in range(len(names))], list(map(_drawn, names)))
     axes[0].set_xticks([])
     axes[0].set_title("before: each source in its own unit", loc="left", fontsize=10)
     axes[1].set_title("after: standard deviations above the source's background", loc="left", fontsize=10)
@@ -115,12 +118,12 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
     for column, name in enumerate(result.candidates.sources):
         parts = result.contributions[:, column]
         returned = [identifier in result.candidates.rankings[column].positions for identifier in result.ids]
-        bars = axes.barh(rows, parts, left=left_edge, color=COLOURS[column % len(COLOURS)], label=name)
+        bars = axes.barh(rows, parts, left=left_edge, color=COLOURS[column % len(COLOURS)], label=_drawn(name))
         for bar, there in zip(bars, returned, strict=True):
             bar.set_alpha(1.0 if there else 0.3)
         left_edge = left_edge + parts
     shown = [(labels or {}).get(identifier, identifier) for identifier in result.ids]
-    axes.set_yticks(rows, [text if len(text) <= 48 else text[:47] + "…" for text in shown], fontsize=8)
+    axes.set_yticks(rows, [_drawn(text if len(text) <= 48 else text[:47] + "…") for text in shown], fontsize=8)
     axes.invert_yaxis()
     axes.set_title("contribution by source (pale: the source did not return it)", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8)
@@ -153,10 +156,10 @@ def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline
         if down:
             axes.text(-down, row, f"{down} ", va="center", ha="right", fontsize=8)
     axes.axvline(0, color="#333333", linewidth=0.8)
-    axes.set_yticks(rows, names, fontsize=8)
+    axes.set_yticks(rows, list(map(_drawn, names)), fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.12)
-    axes.set_title(f"{measure}: queries lost and won against {baseline}", loc="left", fontsize=10)
+    axes.set_title(_drawn(f"{measure}: queries lost and won against {baseline}"), loc="left", fontsize=10)
     return figure
 
 
@@ -188,10 +191,10 @@ def system_bars(
     axes.barh(rows, centre, color=colours, alpha=0.8)
     spread = np.vstack([np.maximum(centre - low, 0), np.maximum(high - centre, 0)])
     axes.errorbar(centre, rows, xerr=spread, fmt="none", ecolor="#222222", elinewidth=1, capsize=2)
-    axes.set_yticks(rows, names, fontsize=8)
+    axes.set_yticks(rows, list(map(_drawn, names)), fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    axes.set_title(f"{measure}, per cent, with 95 % intervals", loc="left", fontsize=10)
+    axes.set_title(_drawn(f"{measure}, per cent, with 95 % intervals"), loc="left", fontsize=10)
     return figure
 
 
@@ -224,7 +227,7 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
     figure, (axes,) = new_figure(6.5, 3.4)
     axes.step(values[order], 100 * kept / len(values), where="post", color=COLOURS[0], label="answered")
     axes.step(values[order], 100 * np.cumsum(right[order]) / kept, where="post", color=COLOURS[1], label="right")
-    axes.set_xlabel(f"threshold on the {label} of the best result")
+    axes.set_xlabel(_drawn(f"threshold on the {label} of the best result"))
     axes.set_ylabel("per cent")
     axes.set_ylim(0, 102)
     axes.legend(frameon=False)
@@ -343,8 +346,13 @@ def _section(picture: Picture) -> str:
     return f"<h2>{_text(picture.title)}</h2><figure>{drawing}<figcaption>{_text(picture.caption)}</figcaption></figure>"
 
 
+def _drawn(value: str) -> str:
+    """Text for a picture, in which a dollar is a dollar and begins no formula."""
+    return legible(value).replace("$", r"\$")
+
+
 def _text(value: str) -> str:
-    return html.escape(value.encode("utf-8", "replace").decode())
+    return html.escape(legible(value))
 
 
 def calibrated_scores(

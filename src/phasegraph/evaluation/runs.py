@@ -35,7 +35,11 @@ def write_text(path: str | Path, text: str) -> None:
             mask = os.umask(0o077)
             os.umask(mask)
             mode = 0o666 & ~mask
-        replace_file(file, text.encode("utf-8"))
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"{file.name}: text must be whole characters; got {text[error.start]!r}") from error
+        replace_file(file, data)
         file.chmod(mode)
 
 

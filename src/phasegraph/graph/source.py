@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy import sparse
 
+from phasegraph._legible import legible
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -114,7 +115,7 @@ class WalkPath:
     words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return " > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path)
+        return legible(" > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path))
 
 
 @dataclass(frozen=True, eq=False)

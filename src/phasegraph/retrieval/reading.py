@@ -335,7 +335,7 @@ class HitReader:
         if self.direction.stated is None and not self.direction.falls(scores):
             notes.append(f"rank only: metadata {key!r} does not fall along the list, and may say something else")
             return None, None
-        return scores, (True, f"higher is better: metadata {key!r} falls along the list")
+        return scores, (True, _note(True, "inferred from the order of its scores"))
 
     def _field(self, where: FieldOf, hit: Any) -> object:
         return self.metadata(hit).get(where) if isinstance(where, str) else where(hit)

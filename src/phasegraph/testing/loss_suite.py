@@ -117,7 +117,7 @@ class LossSuite:
                 assert "metadata 'score' does not fall along the list" in self.notes(retriever)
         best = sorted(answer, key=lambda one: -films[self.name_of(one)])
         if rows or self.reads_metadata:
-            assert "metadata 'score' falls along the list" in self.notes(self.made(best))
+            assert "higher is better: inferred from the order of its scores" in self.notes(self.made(best))
 
     reads_metadata = True
     """Whether a score is looked for in a document's metadata: where the framework's hits have a place for it, not."""
