@@ -6,7 +6,14 @@ import pickle
 import pytest
 
 from phasegraph import errors
-from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphError, PhasegraphWarning
+from phasegraph.errors import (
+    AllSourcesFailed,
+    InvalidInputError,
+    InvalidTypeError,
+    PhasegraphError,
+    PhasegraphWarning,
+    StoreError,
+)
 
 CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]
 BUILT_IN = {
@@ -43,6 +50,28 @@ def test_an_error_keeps_type_message_and_causes_through_pickle_and_deepcopy(kind
             "v": (InvalidTypeError, ("k must be an integer; got '3'",)),
             "g": (OSError, (5,)),
         }
+
+
+@pytest.mark.parametrize("again", [lambda error: pickle.loads(pickle.dumps(error)), copy.deepcopy])  # noqa: S301 - our own bytes
+@pytest.mark.parametrize("kind", [one for one in CLASSES if one is not PhasegraphWarning])
+def test_an_error_keeps_attributes_notes_and_what_it_came_from(kind: type[Exception], again) -> None:
+    given = kind({"v": OSError(5), "g": TimeoutError("2 s")}) if kind is AllSourcesFailed else kind("k must be >= 0")
+    given.passage, given.__cause__ = "p1", OSError("no route to host")  # type: ignore[attr-defined]
+    given.add_note("while saving")
+    found = again(given)
+    assert (found.passage, found.__notes__, str(found)) == ("p1", given.__notes__, str(given))  # type: ignore[attr-defined]
+    assert (type(found.__cause__), str(found.__cause__)) == (OSError, "no route to host")
+
+
+def test_a_cause_of_a_class_that_has_no_name_elsewhere_is_told_in_words() -> None:
+    class LocalError(Exception):
+        pass
+
+    given = StoreError("the store failed")
+    given.__cause__ = LocalError("disk 3")
+    found = pickle.loads(pickle.dumps(AllSourcesFailed({"v": given, "g": LocalError("disk 4")})))  # noqa: S301
+    assert str(found.causes["v"].__cause__) == "LocalError: disk 3"
+    assert str(found.causes["g"]) == "LocalError: disk 4"
 
 
 def test_our_own_reasons_are_quoted_and_of_foreign_errors_only_the_class_is_named() -> None:

@@ -24,10 +24,10 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "_forking", "_kept", "_over", "_text", "_names", "errors", "_files", "_validation", "ranking",
-    "lexical", "calibration", "fusion", "priors", "confidence", "acceptance", "selection", "serialization", "result",
-    "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j", "evaluation", "tuning", "testing",
-    "serving", "cli",
+    "_typing", "_forking", "_kept", "_over", "_text", "_names", "_legible", "errors", "_files", "_validation",
+    "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance", "selection", "serialization",
+    "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j", "evaluation", "tuning",
+    "testing", "serving", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {

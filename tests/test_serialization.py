@@ -97,7 +97,7 @@ def test_a_document_cannot_hold_nan() -> None:
 
 
 def _arrays() -> dict[str, np.ndarray]:
-    return {"weights": np.arange(5000, dtype=np.float32), "ids": np.arange(10, dtype=np.int32)}
+    return {"weights": np.arange(300_000, dtype=np.float32), "ids": np.arange(10, dtype=np.int32)}
 
 
 def test_a_bundle_comes_back_mapped_and_read_only(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_second_save_replaces_the_first_and_removes_its_files(tmp_path: Path) 
     write_bundle(tmp_path, "graph", 1, {}, {"ids": np.zeros(3, dtype=np.int32)})
     _, arrays = read_bundle(tmp_path, "graph", 1)
     assert sorted(arrays) == ["ids"]
-    assert len(list(tmp_path.iterdir())) == 2
+    assert sorted(file.name.split(".")[0] for file in tmp_path.iterdir()) == ["", "ids", "manifest"]  # "": the lock
 
 
 def test_a_save_that_dies_in_the_middle_leaves_the_old_bundle_whole(
@@ -130,7 +130,7 @@ def test_a_save_that_dies_in_the_middle_leaves_the_old_bundle_whole(
         write_bundle(tmp_path, "graph", 1, {"old": False}, {"weights": np.zeros(9, dtype=np.float32)})
     body, arrays = read_bundle(tmp_path, "graph", 1)
     assert body == {"old": True}
-    assert arrays["weights"].shape == (5000,)
+    assert arrays["weights"].shape == (300_000,)
 
 
 def _damage(directory: Path, how: str) -> str:

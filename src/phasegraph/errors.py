@@ -18,7 +18,7 @@ without importing us::
     └── PhasegraphWarning (UserWarning)
 
 A message says what happened and what to do about it; for a value, what must hold and what was given. Every error
-survives ``pickle`` with its type, message and causes, so that one raised in a worker process arrives whole.
+survives ``pickle`` with its type, message, attributes and causes, so that one raised in a worker process arrives whole.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 
+from phasegraph._legible import legible
+
 _logger = logging.getLogger("phasegraph")
 
 
 class PhasegraphError(Exception):
     """Base of every error of this library."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), self.args, dict(vars(self)), _portable(self.__cause__))
 
 
 class InvalidInputError(PhasegraphError, ValueError):
@@ -73,7 +78,8 @@ class AllSourcesFailed(PhasegraphError, RuntimeError):  # noqa: N818 - the name 
 
     def __reduce__(self) -> tuple[object, ...]:
         portable = {name: _portable(error) for name, error in self.causes.items()}
-        return _rebuilt, (type(self), str(self), portable)
+        state = dict(vars(self)) | {"causes": portable, "args": self.args}
+        return _rebuilt, (type(self), (portable,), state, _portable(self.__cause__))
 
 
 def blame(error: Exception, causes: Mapping[str, BaseException]) -> None:
@@ -97,18 +103,27 @@ def _reason(name: str, error: BaseException) -> str:
     return said.removeprefix(f"source {name!r} ") or type(error).__name__
 
 
-def _portable(error: BaseException) -> BaseException:
-    """The error, or a RuntimeError with its class and text where it cannot be copied and so would break unpickling."""
+def _portable(error: BaseException | None) -> BaseException | None:
+    """The error, or a RuntimeError with its class and text where another process could not make it again."""
+    if error is None:
+        return None
+    from multiprocessing.reduction import ForkingPickler
+
     try:
-        deepcopy(error)
+        deepcopy(error)  # makes it anew, as unpickling does
+        ForkingPickler.dumps(error)
     except Exception:  # noqa: BLE001 - whatever a foreign error does when it is copied
         return RuntimeError(f"{type(error).__name__}: {text_of(error)}")
     return error
 
 
-def _rebuilt(kind: type[AllSourcesFailed], message: str, causes: dict[str, BaseException]) -> AllSourcesFailed:
-    error = kind(causes)
-    error.args = (message,)
+def _rebuilt(
+    kind: type[PhasegraphError], arguments: tuple[object, ...], state: dict[str, object], cause: BaseException | None
+) -> PhasegraphError:
+    error = kind(*arguments)
+    for name, value in state.items():
+        setattr(error, name, value)
+    error.__cause__ = cause
     return error
 
 
@@ -144,6 +159,7 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
     stacklevel : int, default 1
         Whose line the warning names: 1 that of the caller of this function, 2 that of its caller, and so on.
     """
+    text = legible(text)
     _logger.warning("%s", text)
     if cause is not None:
         _logger.debug("%s", text, exc_info=cause)

@@ -999,6 +999,7 @@ class FusionPipeline(KnownFields):
         """
         return self.shortlist(rankings, context, reports=reports, k=k).decide()
 
+    @np.errstate(all="ignore")  # scores of 1e308 and 5e-324 are scores: what comes of them is finite
     def shortlist(
         self,
         rankings: Sequence[Ranking],

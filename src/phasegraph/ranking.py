@@ -7,6 +7,7 @@ into :class:`Candidates`, where a score that a source did not return is NaN and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
@@ -27,6 +28,18 @@ _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, 
 def all_true(flags: BoolArray) -> bool:
     """Whether every flag is true."""
     return bool(np.logical_and.reduce(flags))
+
+
+def moderate(values: FloatArray) -> FloatArray:
+    """The values, times a power of two where their squares or sums would overflow or vanish.
+
+    >>> moderate(np.array([1.0, 2.0])), bool(np.isfinite(moderate(np.array([1e308, -1e308])).std()))
+    (array([1., 2.]), True)
+    """
+    largest = float(np.abs(values).max(initial=0.0))
+    if 1e-100 < largest < 1e100 or not largest:
+        return values
+    return np.asarray(np.ldexp(values, -math.frexp(largest)[1]))
 
 
 def as_floats(scores: Sequence[object] | FloatArray) -> FloatArray:

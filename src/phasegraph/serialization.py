@@ -9,19 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from phasegraph._files import one_writer, replace_file
 from phasegraph.errors import IntegrityError, InvalidInputError
 
 FORMAT = "phasegraph"
 MAX_DOCUMENT_BYTES = 64 * 1024 * 1024
+_DEEPEST = 100
+MISFITS = (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError)
+"""What goes wrong where the parts of a file are sound each and don't fit together: someone made them so."""
 
 
 def encode_document(kind: str, version: int, body: Mapping[str, object]) -> bytes:
@@ -56,6 +63,8 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     body = document.get("body")
     if not isinstance(body, dict):
         raise IntegrityError("the body is missing: the file is damaged")
+    if _deeper(body, _DEEPEST):
+        raise IntegrityError(f"values must lie at most {_DEEPEST} levels deep: the file is damaged or foreign")
     try:
         intact = document.get("sha256") == _digest(_canonical(body))
     except (ValueError, RecursionError) as error:
@@ -81,26 +90,19 @@ def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[
         raise IntegrityError(f"{file.name}: {error}") from error
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` next to `path`, sync it, and rename it into place."""
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.chmod(name, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    """The process's mask for new files; it can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+def _deeper(value: object, most: int) -> bool:
+    """Whether lists and mappings lie deeper in each other than that; without recursion."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for one in level
+            for inner in (one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _canonical(body: Mapping[str, object]) -> str:
@@ -113,8 +115,15 @@ def _digest(text: str) -> str:
 
 MANIFEST = "manifest.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
+MAPPED_BYTES = 1024**2
+"""Arrays larger than this are mapped; others are read, which takes no longer and cannot be cut off later."""
+_MOST_ARRAYS, _MOST_READS = 200, 1000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
+_TYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248])")
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|][biuf][1248])', 'fortran_order': False, 'shape': \(((?:\d{1,18}, ?)*\d{0,18})\), \} *\n"
+)
 
 
 def write_bundle(
@@ -129,32 +138,38 @@ def write_bundle(
     Parameters
     ----------
     directory : path
-        Made if missing. An older bundle in it stays whole until the new one is complete. One writer at a time.
+        Made if missing. An older bundle in it stays whole until the new one is complete.
     kind, version, body
         As for :func:`~phasegraph.serialization.encode_document`.
     arrays : mapping of str to array
-        Names of lower-case letters, digits and underscores; plain numeric, boolean or byte types.
+        Names of lower-case letters, digits and underscores; integers, floats of 2 to 8 bytes, or bool.
+
+    Raises
+    ------
+    StoreError
+        If another process or thread is writing to the directory and does not end within a minute; it is named.
     """
     target = Path(directory)
     for name, array in arrays.items():
         if not _NAME.fullmatch(name):
             raise InvalidInputError(f"array names must match [a-z][a-z0-9_]*; got {name!r}")
-        if array.dtype.hasobject:
+        if not _TYPE.fullmatch(array.dtype.str):
             raise InvalidInputError(f"array {name!r} must have a plain type; got {array.dtype}")
     target.mkdir(parents=True, exist_ok=True)
-    before = {one.name for one in target.glob("*.npy")}
-    try:
-        entries = {name: _write_array(target, name, array) for name, array in sorted(arrays.items())}
-        write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
-    except Exception:  # an interrupt may come when the manifest names them already
-        for begun in target.glob("*.npy"):  # a disk may be full of them
-            if begun.name not in before and _FILE.fullmatch(begun.name):
-                begun.unlink(missing_ok=True)
-        raise
-    kept = {str(entry["file"]) for entry in entries.values()}
-    for stale in [*target.glob("*.npy"), *target.glob(".*.partial")]:
-        if stale.name not in kept and (stale.suffix == ".partial" or _FILE.fullmatch(stale.name)):
-            stale.unlink(missing_ok=True)
+    with one_writer(target):
+        before = {one.name for one in target.glob("*.npy")}
+        try:
+            entries = {name: _write_array(target, name, array) for name, array in sorted(arrays.items())}
+            write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
+        except Exception:  # an interrupt may come when the manifest names them already
+            for begun in target.glob("*.npy"):  # a disk may be full of them
+                if begun.name not in before and _FILE.fullmatch(begun.name):
+                    begun.unlink(missing_ok=True)
+            raise
+        kept = {str(entry["file"]) for entry in entries.values()}
+        for stale in [*target.glob("*.npy"), *target.glob(".*.partial")]:
+            if stale.name not in kept and (stale.suffix == ".partial" or _FILE.fullmatch(stale.name)):
+                stale.unlink(missing_ok=True)
 
 
 def read_bundle(
@@ -162,37 +177,93 @@ def read_bundle(
 ) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
     """Body and arrays of a bundle; IntegrityError names the file that is missing, damaged, foreign or newer.
 
+    Beside a writer it is the old bundle or the new one.
+
     Parameters
     ----------
     directory : path
     kind, newest
         As for :func:`~phasegraph.serialization.decode_document`.
     mmap : bool, default True
-        Map the arrays read-only in place of copying them into memory.
+        Map large arrays read-only in place of copying them into memory.
     verify : bool, default True
         Check every array's checksum; False checks names, sizes, shapes and types only.
 
     Returns
     -------
     (dict, dict of array)
+
+    Notes
+    -----
+    A mapped file that another program cuts off (phasegraph itself never writes into one) would end the process at
+    the next look at what is gone: :func:`check_mapped` refuses it before. Arrays of up to a mebibyte, and with
+    ``mmap=False`` all, are in memory and out of that danger.
     """
     target = Path(directory)
-    if not (target / MANIFEST).is_file():
+    manifest = target / MANIFEST
+    if not manifest.is_file():
         raise IntegrityError(f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none")
-    document = read_document(target / MANIFEST, kind, newest)
+    for _ in range(_MOST_READS):
+        seen = _capped(manifest)
+        try:
+            return _read_bundle(target, seen, kind, newest, mmap, verify)
+        except (IntegrityError, OSError):
+            if _capped(manifest) == seen:
+                raise  # else a writer has replaced it meanwhile, and removed what it named
+    raise IntegrityError(f"{target.name}: it is replaced all the time; read it when its writers are done")
+
+
+def _capped(file: Path) -> bytes:
+    with file.open("rb") as handle:
+        return handle.read(MAX_DOCUMENT_BYTES + 1)
+
+
+def _read_bundle(
+    target: Path, manifest: bytes, kind: str, newest: int, mmap: bool, verify: bool
+) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
+    try:
+        document = decode_document(manifest, kind, newest)
+    except IntegrityError as error:
+        raise IntegrityError(f"{MANIFEST}: {error}") from error
     entries, content = document.get("arrays"), document.get("content")
-    if not isinstance(entries, dict) or not isinstance(content, dict):
+    if not isinstance(entries, dict) or not isinstance(content, dict) or len(entries) > _MOST_ARRAYS:
         raise IntegrityError(f"{MANIFEST}: arrays and content must be mappings; it is damaged")
-    return content, {str(name): _read_array(target, entry, mmap, verify) for name, entry in entries.items()}
+    with ExitStack() as opened:  # all at once: from then on a writer may remove them
+        handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
+        return content, {name: _read_array(handles[name], entries[name], mmap, verify) for name in entries}
 
 
 def bundle_kind(directory: str | os.PathLike[str]) -> str:
     """What kind of bundle a directory says it is; empty where it does not, which reading it will name."""
     try:
-        kind = json.loads((Path(directory) / MANIFEST).read_bytes()).get("kind")
+        kind = json.loads(_capped(Path(directory) / MANIFEST)).get("kind")
     except (OSError, ValueError, AttributeError, RecursionError):
         return ""
     return kind if isinstance(kind, str) else ""
+
+
+def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
+    """The mapped arrays behind some, for :func:`check_mapped`."""
+    found = []
+    for array in arrays:
+        held = array
+        while isinstance(held, np.ndarray) and not isinstance(held, np.memmap):
+            held = held.base
+        if isinstance(held, np.memmap) and held._mmap is not None:  # type: ignore[attr-defined]
+            found.append(held)
+    return tuple(found)
+
+
+def check_mapped(mapped: Iterable[Any]) -> None:
+    """Refuse arrays of :func:`mapped_in` whose file was cut off since: IntegrityError. Half a microsecond for each.
+
+    Looking at what is gone would end the process (SIGBUS). A file that is cut off in the very moment of a look cannot
+    be helped; one that is deleted or replaced stays whole for those who have mapped it.
+    """
+    for one in mapped:
+        if one._mmap.size() < len(one._mmap):
+            name = Path(str(one.filename)).name
+            raise IntegrityError(f"{name}: the file was cut off while it was in use; load it again")
 
 
 def _write_array(target: Path, name: str, array: NDArray[np.generic]) -> dict[str, object]:
@@ -203,7 +274,8 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic]) -> dict[st
             np.lib.format.write_array(handle, plain, allow_pickle=False)
             handle.flush()
             os.fsync(handle.fileno())
-        digest = _file_digest(temporary)
+        with temporary.open("rb") as handle:
+            digest = hashlib.file_digest(handle, "sha256").hexdigest()
         file = f"{name}.{digest[:16]}.npy"
         os.replace(temporary, target / file)
     except BaseException:
@@ -213,27 +285,42 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic]) -> dict[st
     return {"file": file, "sha256": digest, "bytes": size, "shape": list(plain.shape), "dtype": plain.dtype.str}
 
 
-def _read_array(target: Path, entry: object, mmap: bool, verify: bool) -> NDArray[np.generic]:
+def _opened(target: Path, entry: object) -> BufferedReader:
     if not isinstance(entry, dict) or not _FILE.fullmatch(str(entry.get("file"))):
         raise IntegrityError(f"{MANIFEST}: an array's file name must be plain; it is damaged")
     file = target / str(entry["file"])
     if not file.is_file():
         raise IntegrityError(f"{file.name}: the file is missing")
-    size = file.stat().st_size
+    return file.open("rb")
+
+
+def _read_array(handle: BufferedReader, entry: Mapping[str, object], mmap: bool, verify: bool) -> NDArray[np.generic]:
+    """The array of an open file: its header is matched, never evaluated, and nothing is allocated on its word."""
+    name, size = entry["file"], os.fstat(handle.fileno()).st_size
     if size != entry.get("bytes") or size > MAX_ARRAY_BYTES:
-        raise IntegrityError(f"{file.name}: {entry.get('bytes')!r} bytes are expected; it has {size} (truncated?)")
-    if verify and _file_digest(file) != entry.get("sha256"):
-        raise IntegrityError(f"{file.name}: the checksum does not match; the file is damaged")
+        raise IntegrityError(f"{name}: {entry.get('bytes')!r:.40} bytes are expected; it has {size} (truncated?)")
+    if verify and hashlib.file_digest(handle, "sha256").hexdigest() != entry.get("sha256"):
+        raise IntegrityError(f"{name}: the checksum does not match; the file is damaged")
+    handle.seek(0)
+    start = handle.read(10)
+    header = handle.read(int.from_bytes(start[8:10], "little"))
+    found = _HEADER.fullmatch(header)
+    if start[:8] != b"\x93NUMPY\x01\x00" or found is None or not _TYPE.fullmatch(found[1].decode()):
+        raise IntegrityError(f"{name}: a plain npy array is expected; the file is damaged")
+    shape = tuple(map(int, found[2].replace(b",", b" ").split()))
+    dtype, first = np.dtype(found[1].decode()), handle.tell()
+    if list(shape) != entry.get("shape") or dtype.str != entry.get("dtype"):
+        raise IntegrityError(f"{name}: shape and type must be those of {MANIFEST}; got {shape} and {dtype.str}")
+    if max(shape, default=1) > MAX_ARRAY_BYTES or first + dtype.itemsize * math.prod(shape) != size:
+        raise IntegrityError(f"{name}: {size} bytes are no array of shape {shape}; the file is damaged")
     try:
-        array: NDArray[np.generic] = np.load(file, mmap_mode="r" if mmap and size > 4096 else None, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise IntegrityError(f"{file.name}: a plain npy array is expected; the file is damaged") from error
-    if list(array.shape) != entry.get("shape") or array.dtype.str != entry.get("dtype"):
-        raise IntegrityError(f"{file.name}: shape and type must be those of {MANIFEST}; got {array.shape}")
+        if mmap and size > MAPPED_BYTES:
+            array: NDArray[np.generic] = np.memmap(handle, dtype, "r", first, shape)
+        else:
+            array = np.frombuffer(handle.read(), dtype).reshape(shape)
+    except (ValueError, OverflowError, MemoryError) as error:
+        raise IntegrityError(f"{name}: {size} bytes cannot be read: {error}") from error
+    if not dtype.isnative:
+        array = array.astype(dtype.newbyteorder("="))
     array.setflags(write=False)
     return array
-
-
-def _file_digest(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()

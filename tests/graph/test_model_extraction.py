@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasegraph import InvalidInputError
+from phasegraph import InvalidInputError, PhasegraphWarning
 from phasegraph.graph import build_graph
 from phasegraph.graph.experimental.llm_extraction import (
     ModelSettings,
@@ -119,6 +119,7 @@ def test_a_call_that_fails_is_tried_again_after_longer_and_longer_waits() -> Non
     assert (run.report.done, run.report.calls, waits) == (1, 4, [1.0, 2.0])
 
 
+@pytest.mark.filterwarnings("ignore:.*have no extraction")
 def test_a_passage_that_fails_is_reported_with_its_reason_and_the_others_are_done(tmp_path: Path) -> None:
     def fails(prompt: str, call: int) -> bool:
         return ("Ada4 " in prompt and "Named things:" in prompt) or "Ada9 " in prompt
@@ -134,6 +135,7 @@ def test_a_passage_that_fails_is_reported_with_its_reason_and_the_others_are_don
     assert model.calls == 3, "the names of p4 were kept"
 
 
+@pytest.mark.filterwarnings("ignore:.*have no extraction")
 def test_a_model_that_is_down_is_given_up() -> None:
     model = Counting(lambda prompt, call: True)
     quick = ModelSettings(attempts=1, workers=2, give_up_after=3, sleep=lambda seconds: None)
@@ -168,6 +170,7 @@ def test_what_no_one_should_catch_passes_through(error: type[BaseException]) -> 
         extract_with_model(PASSAGES, model, model_name="m", settings=QUIET)
 
 
+@pytest.mark.filterwarnings("ignore:.*have no extraction")
 @pytest.mark.parametrize("said", ["I am sorry.", "", "{broken", None, 3, b"{}"])
 def test_an_answer_without_a_list_fails_the_passage_and_says_what_came(said: object) -> None:
     run = extract_with_model(PASSAGES[:1], lambda prompt: said, model_name="m", settings=QUIET)
@@ -265,6 +268,7 @@ def test_a_cache_that_is_a_file_is_refused(tmp_path: Path) -> None:
         extract_with_model(PASSAGES, answer, model_name="m", cache=tmp_path / "f")
 
 
+@pytest.mark.filterwarnings("ignore:.*have no extraction")
 def test_a_model_that_repeats_the_prompt_makes_up_nothing() -> None:
     run = extract_with_model(PASSAGES[:1], lambda prompt: prompt, model_name="m", settings=QUIET)
     assert run.report.failed["p0"].startswith("entities: the answer holds no JSON list")
@@ -301,3 +305,55 @@ def test_an_interrupt_from_the_keyboard_ends_the_run_at_once_though_a_call_hangs
     model = Counting()
     run = extract_with_model(PASSAGES, model, model_name="m", cache=tmp_path)
     assert (run.report.done, run.report.cached, model.calls) == (12, 5, 14)
+
+
+UNREADABLE = {
+    "a number beyond all": '{"entities": ["Ada1", 1e999]}',
+    "lists in lists": "[" * 5000,
+    "half a character": '{"entities": ["\\ud800"]}',
+    "an escape that is none": '{"entities": ["\\x", "\\u12"]}',
+    "NUL": '{"entities": ["\\u0000\x00"]}',
+    "a lone surrogate": '{"entities": ["\ud800"]}',
+    "digits": '{"entities": [' + "9" * 5000 + "]}",
+    "bytes": b"\xff",
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+@pytest.mark.filterwarnings("ignore:.*have no extraction")
+def test_one_unreadable_answer_stops_nothing(tmp_path: Path, case: str) -> None:
+    def model(prompt: str) -> str:
+        if "Ada1 " in prompt:
+            return (
+                UNREADABLE[case].replace("entities", "triples" if "Named things" in prompt else "entities")
+                if (isinstance(UNREADABLE[case], str))
+                else UNREADABLE[case]
+            )
+        return answer(prompt)
+
+    run = extract_with_model(PASSAGES[:3], model, model_name="m", cache=tmp_path, settings=QUIET)
+    done = [one.passage_id for one in run.extractions]
+    assert [one for one in done if one != "p1"] == ["p0", "p2"]
+    assert ("p1" in done) != ("p1" in run.report.failed)
+    assert build_graph(PASSAGES[:3], triples=run.extractions).passages == ("p0", "p1", "p2")
+
+
+def test_passages_without_an_extraction_are_warned_about_once() -> None:
+    failing = Counting(lambda prompt, call: "Ada1 " in prompt or "Ada2 " in prompt)
+    with pytest.warns(
+        PhasegraphWarning, match=r"2 of 3 passages have no extraction \(2 failed, the first 'p1'"
+    ) as told:
+        run = extract_with_model(PASSAGES[:3], failing, model_name="m", settings=QUIET)
+    assert (len(told), told[0].filename, run.report.done) == (1, __file__, 1)
+
+
+def test_a_cache_that_cannot_be_written_is_told_once_and_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("phasegraph.graph.experimental.llm_extraction.write_document", full)
+    with pytest.warns(PhasegraphWarning, match="answers cannot be kept there.*no space left") as told:
+        run = extract_with_model(PASSAGES, answer, model_name="m", cache=tmp_path, settings=QUIET)
+    assert (len(told), run.report.done) == (1, 12)

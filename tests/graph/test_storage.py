@@ -47,7 +47,8 @@ def test_a_saved_graph_comes_back_bit_equal(tmp_path: Path, mmap: bool) -> None:
     assert GraphSource(graph).search(query, 5, {}).ids == GraphSource(again).search(query, 5, {}).ids
 
 
-def test_large_arrays_are_mapped_and_not_copied(tmp_path: Path) -> None:
+def test_large_arrays_are_mapped_and_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.serialization.MAPPED_BYTES", 4096)
     save_graph(_graph(400), tmp_path)
     found = load_graph(tmp_path).embeddings
     owner: object = found

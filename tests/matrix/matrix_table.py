@@ -128,8 +128,8 @@ again and fail where a line no longer holds.
   first. Some stores' turn the order round, others leave the range of 0 to 1, so phasegraph never asks it.
 - **Id** is where the id of a hit is found. Sources meet by id: give the same passage the same id in every store.
 - **What phasegraph does** says how the direction came to be known, as the source's report does: it is declared
-  (`HitFields(higher_is_better=...)`), else known for the store's class, else inferred once from the order of an
-  answer; else only the ranks count."""
+  (`HitFields(higher_is_better=...)`), else known for the store's class, else inferred from the order of the
+  answers so far; else only the ranks count."""
 
 GRAPHS = """\
 Knowledge-graph retrievers return passages, triples or one text of everything they found. A triple leads to the passage

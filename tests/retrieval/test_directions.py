@@ -55,15 +55,46 @@ def test_a_declaration_that_the_order_contradicts_is_believed_and_doubted_aloud_
     assert declared.of([0.1, 0.2, 0.4]) == (True, note), "every report says it, the warning comes once"
 
 
-def test_a_direction_is_inferred_once_and_remembered():
+def test_a_direction_is_what_most_of_the_evidence_says():
     direction = Direction()
     assert direction.of([1.0, 1.0, 1.0]) == (True, "uninformative: its scores do not differ")
     assert direction.of([2.0, 1.0, 3.0])[0] is None
-    assert direction.of([1.0, 2.0])[0] is False
-    assert direction.higher_is_better is None
-    assert direction.of([3.0, 2.0, 1.0])[0] is True
-    assert direction.of([1.0, 2.0, 3.0])[0] is True
+    assert direction.of([5.0, 4.0, 3.0, 2.0, 1.0])[0] is True
+    higher, note = direction.of([1.0, 2.0, 3.0])
+    assert (higher, note.endswith("in earlier answers; this one says the opposite")) == (True, True)
+    assert direction.of([0.5]) == direction.of([2.0, 1.0, 3.0]) == (True, note.partition(" in earlier")[0])
     assert direction.higher_is_better is True
+
+
+def test_one_answer_of_three_hits_sets_no_direction_for_good():
+    direction = Direction(source="vector")
+    assert direction.of([1.0, 2.0, 3.0])[0] is False
+    with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better: as its answers say by now") as told:
+        found = [direction.of([9.0, 7.0, 4.0, 2.0, 1.0])[0] for _ in range(5)]
+    assert (found, len(told)) == ([True] * 5, 1)
+
+
+def test_answers_that_say_as_much_for_one_as_for_the_other_leave_the_order_alone():
+    direction = Direction()
+    assert direction.of([1.0, 2.0])[0] is False
+    assert direction.of([2.0, 1.0])[0] is None
+
+
+def test_a_metric_that_was_changed_is_noticed_however_long_the_other_was_seen():
+    direction = Direction(source="vector")
+    for _ in range(1000):
+        direction.of(np.arange(50.0))
+    with pytest.warns(PhasegraphWarning, match="source 'vector': higher is better"):
+        found = [direction.of(np.arange(50.0)[::-1])[0] for _ in range(3)]
+    assert found[-1] is True
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=30))
+def test_three_hits_of_chance_never_outweigh_what_ten_say(turns):
+    direction = Direction()
+    direction.of(np.arange(10.0, 0.0, -1.0))
+    for rises in turns[:7]:
+        assert direction.of([1.0, 2.0, 3.0] if rises else [3.0, 2.0, 1.0])[0] is True
 
 
 def store(name, module, **attributes):

@@ -64,13 +64,13 @@ def test_a_pair_is_a_hit_and_its_score_and_nothing_else_is():
 )
 def test_the_text_of_a_row_is_found(row):
     hit = plain_hit(row, "documents", 0)
-    assert (hit.text, hit.id, hit.score, dict(hit.metadata)) == ("Ada", None, None, {})
+    assert (hit.text, hit.id, dict(hit.metadata)) == ("Ada", None, {})
 
 
 def test_a_row_says_its_id_score_and_metadata():
     row = {"chunk_id": 7, "text": "Ada", "_score": 0, "metadata": {"title": "T", "_score": 9}, "page": 3}
     hit = plain_hit(row, "documents", 0)
-    assert (hit.text, hit.id, hit.score) == ("Ada", "7", 0.0)
+    assert (hit.text, hit.id) == ("Ada", None), "whose it is, is read from the metadata, as for any hit"
     assert hit.metadata == {"chunk_id": 7, "_score": 0, "title": "T", "page": 3}
     assert row["metadata"] == {"title": "T", "_score": 9}, "what was given is left as it was"
 

@@ -10,7 +10,6 @@ from langchain_core.documents import Document
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Result
 from phasegraph.retrieval import (
-    SCORE_KEYS,
     HitAccess,
     HitFields,
     HitReader,
@@ -20,7 +19,6 @@ from phasegraph.retrieval import (
     answer_items,
     evidence_blocks,
     head_and_score,
-    is_number,
     limited,
     plain_hit,
     warn,
@@ -111,7 +109,7 @@ def _document(item: object, row: int) -> Document:
     hit = plain_hit(item, _HITS, row)
     if hit.text is None:
         return NamedDocument(page_content="", metadata=dict(hit.metadata))
-    return Document(page_content=hit.text, metadata=dict(hit.metadata), id=hit.id)
+    return Document(page_content=hit.text, metadata=dict(hit.metadata))
 
 
 def check_documents(name: str, documents: object) -> ScoredDocuments:
@@ -141,7 +139,7 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
     named = NamedDocument in set(map(type, documents))
     held = [None if isinstance(one, NamedDocument) else one for one in documents] if named else documents
     payloads = Payloads(ids, held, documents.evidence)
-    scores, order, key = reader.scores(documents), None, reader.fields.score
+    scores, order, told = reader.scores(documents), None, documents.told
     if scores is None and documents.searched is not None:
         found = [document for document, _ in documents.searched]
         order = [score for _, score in documents.searched]
@@ -149,19 +147,10 @@ def ranking_of(reader: HitReader, answer: object, limit: int | None, notes: list
         scores = [score_of.get(identifier) for identifier in ids]
     elif scores is None and documents.scores is not None:
         scores = list(documents.scores)
-    elif scores is None and (key := _score_key(documents)) is not None:
-        scores = [document.metadata[key] for document in documents]
-    known = SCORE_KEYS.get(key) if isinstance(key, str) else None
-    told = documents.told if known is None else (known, f"higher is better: known for metadata key {key!r}")
+    elif scores is None:
+        scores, said = reader.stated_scores(documents, notes)
+        told = said or told
     return reader.ranking(ids, scores, payloads, limit, notes, order=order, told=told)
-
-
-def _score_key(documents: Sequence[Document]) -> str | None:
-    """The first known metadata key that holds a number in every document."""
-    for key in SCORE_KEYS if documents else ():
-        if key in documents[0].metadata and all(is_number(one.metadata.get(key)) for one in documents):
-            return key
-    return None
 
 
 def documents_of(

@@ -16,7 +16,7 @@ from phasegraph._typing import FloatArray
 from phasegraph._validation import check_choice, check_flat, check_mapping, check_number, check_range, check_real
 from phasegraph.calibration.background import Calibrated
 from phasegraph.errors import InvalidInputError
-from phasegraph.ranking import Ranking, by_fields
+from phasegraph.ranking import Ranking, by_fields, moderate
 
 
 def percentile_rank(scores: FloatArray, /) -> FloatArray:
@@ -115,8 +115,9 @@ def theoretical_min_max(scores: FloatArray, /, *, infimum: float) -> FloatArray:
         return values
     if values.min() < infimum:
         raise InvalidInputError(f"scores must be >= infimum {infimum!r}; got {float(values.min())!r}")
-    span = float(values.max()) - infimum
-    return (values - infimum) / span if span > 0 else np.zeros(len(values))
+    moved = moderate(np.append(values, infimum))  # together: neither alone says what their difference is
+    span = float(moved[:-1].max()) - float(moved[-1])
+    return (moved[:-1] - moved[-1]) / span if span > 0 else np.zeros(len(values))
 
 
 def max_normalise(scores: FloatArray, /) -> FloatArray:
@@ -164,7 +165,7 @@ def z_score(scores: FloatArray, /) -> FloatArray:
     >>> z_score(np.array([3.0, 2.0, 1.0])).round(4)
     array([ 1.2247,  0.    , -1.2247])
     """
-    values = check_flat("scores", scores)
+    values = moderate(check_flat("scores", scores))
     if not len(values):
         return values
     spread = float(values.std())

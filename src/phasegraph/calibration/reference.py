@@ -5,6 +5,7 @@ Fitted once per source, it keeps magnitude across queries: a poor list stays poo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count, check_flag, check_flat, check_keys, check_range, check_text
 from phasegraph.calibration.background import Calibrated, normal_quantile, order_statistic
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, moderate
 
 MINIMUM_REFERENCE = 20
 _KNOTS = 4096
@@ -87,20 +88,29 @@ class ReferenceECDF:
         >>> ecdf.transform(np.array([-5.0, 0.0, 49.5, 99.0, 500.0])).round(3)
         array([0.004, 0.005, 0.5  , 0.995, 1.   ])
         """
-        values = check_flat("scores", scores)
-        low, high = self.knots[0], self.knots[-1]
+        values, knots = self._moderate(check_flat("scores", scores))
+        low, high = knots[0], knots[-1]
         if self.normal_scores:
             grid = normal_quantile(1.0 - self.fraction * (1.0 - self.levels))
             gain = max(float(grid[-1] - grid[0]), 1e-9) / float(high - low)
-            out = np.interp(values, self.knots, grid)
+            out = _between(values, knots, grid)
             out += gain * (np.minimum(values - low, 0.0) + np.maximum(values - high, 0.0))
             return out
         slope = float(high - low) / 4.0
-        out = np.interp(values, self.knots, self.levels)
+        out = _between(values, knots, self.levels)
         below, above = values < low, values > high
         out[below] = self.levels[0] / (1.0 + (low - values[below]) / slope)
         out[above] = 1.0 - (1.0 - self.levels[-1]) / (1.0 + (values[above] - high) / slope)
         return out
+
+    def _moderate(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Scores and knots on a scale on which nothing overflows, by a power of two; beyond 1e150 scores are equal."""
+        knots = moderate(self.knots)
+        if knots is not self.knots:
+            largest = float(np.abs(self.knots).max())
+            with np.errstate(over="ignore", under="ignore"):
+                values = np.ldexp(values, -math.frexp(largest)[1])
+        return np.clip(values, -1e150, 1e150), knots
 
     def __call__(self, ranking: Ranking, /) -> Calibrated:
         """Calibrated hits, and what a candidate that the list lacks takes (see :class:`Calibrated`)."""
@@ -143,6 +153,16 @@ class ReferenceECDF:
         needed = ("knots", "levels", "fraction", "normal_scores", "size")
         check_keys("reference_ecdf", state, state, required=needed)
         return cls(*(state[name] for name in needed), state.get("fingerprint", ""))  # type: ignore[arg-type, call-arg]
+
+
+def _between(values: FloatArray, knots: FloatArray, grid: FloatArray) -> FloatArray:
+    """Linear between the knots; between two that lie too near for a slope, the lower one's."""
+    with np.errstate(all="ignore"):
+        out = np.interp(values, knots, grid)
+    lost = ~np.isfinite(out)
+    if lost.any():
+        out[lost] = grid[np.maximum(np.searchsorted(knots, values[lost], side="right") - 1, 0)]
+    return out
 
 
 def fit_reference_ecdf(

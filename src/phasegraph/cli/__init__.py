@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
+from io import TextIOWrapper
 
+from phasegraph._legible import legible
 from phasegraph.errors import PhasegraphError
 
 __all__ = [
@@ -37,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     from phasegraph.cli.app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal has no sign for is written out
     try:
         app(args=given, prog_name="phasegraph")
     except SystemExit as stop:
@@ -44,7 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("phasegraph: interrupted\n")
+        return 1
     except (PhasegraphError, OSError) as error:
-        sys.stderr.write(f"phasegraph: {error}\n")
+        sys.stderr.write(f"phasegraph: {legible(str(error))}\n")
+        return 1
+    except Exception as error:  # noqa: BLE001 - of a model or a module of the caller's, or a defect of ours
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
+        sys.stderr.write(f"phasegraph: {legible(said)}\n")
         return 1
     return 0

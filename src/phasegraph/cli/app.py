@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+
+from phasegraph._legible import legible
 
 COMMANDS = ("index", "search", "evaluate", "tune", "fuse", "explain", "serve")
 
 
 class Commands(TyperGroup):
     """The commands by name: each is the function of its own module."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; what a message about its arguments quotes of them steers no terminal."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            said = vars(error).get("message")
+            if isinstance(said, str) and hasattr(error, "format_message"):  # click's, of which typer has a copy
+                vars(error)["message"] = legible(said)
+            raise
 
     def list_commands(self, ctx: object) -> list[str]:
         """Names, in the order of the help."""

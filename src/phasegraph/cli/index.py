@@ -336,7 +336,8 @@ def index(
     if fresh is not old:
         _stage("saving", lambda: fresh.save(out))
     if entities_to is not None:
-        entities_to.write_text("".join(f"{name}\n" for name in fresh.graph.entities), encoding="utf-8")
+        named = "".join(f"{name}\n" for name in fresh.graph.entities)
+        entities_to.write_bytes(named.encode("utf-8", "replace"))
     to.print(f"{sizes_of(fresh)} in {perf_counter() - started:.1f} s: {out}", markup=False)
     if said:
         to.print(said, markup=False)

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from phasegraph._legible import legible, legible_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import SPANS, Dataset, load_dataset
 from phasegraph.evaluation.measures import Measure
@@ -82,10 +84,26 @@ T = TypeVar("T")
 WIDE = 200
 
 
+class _Console(Console):
+    """A console on which the texts of passages and names are shown, and steer nothing."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """As of :class:`rich.console.Console`; a text is one line."""
+        super().print(*(legible(one) if isinstance(one, str) else one for one in objects), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """What is shown, signs that would steer the terminal written out."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text == "\n":
+                yield segment
+            else:
+                yield segment._replace(text="\n".join(map(legible, segment.text.split("\n"))))
+
+
 def console(*, beside_json: bool = False) -> Console:
     """The console for people: standard output, or standard error while JSON goes to standard output."""
-    found = Console(stderr=beside_json, highlight=False, soft_wrap=True)
-    return found if found.is_terminal else Console(stderr=beside_json, highlight=False, width=WIDE)
+    found = _Console(stderr=beside_json, highlight=False, soft_wrap=True)
+    return found if found.is_terminal else _Console(stderr=beside_json, highlight=False, width=WIDE)
 
 
 def progress(items: Iterable[T], label: str) -> Iterable[T]:
@@ -95,7 +113,7 @@ def progress(items: Iterable[T], label: str) -> Iterable[T]:
 
 def write_json(state: object, target: str) -> None:
     """Write JSON to a file, or to standard output for ``-``."""
-    text = json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = legible_json(json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
     if target == "-":
         sys.stdout.write(text)
     else:
@@ -116,12 +134,14 @@ def check_outputs(**options: str | Path | None) -> None:
 
 def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A line and a table under it: first column to the left, the others to the right."""
-    to.print(Text(title, style="bold"))
+    to.print(Text(legible(title), style="bold"))
     table = RichTable()
     for place, column in enumerate(columns):
-        table.add_column(Text(column), justify="left" if place == 0 else "right", no_wrap=place == 0, overflow="fold")
+        table.add_column(
+            Text(legible(column)), justify="left" if place == 0 else "right", no_wrap=place == 0, overflow="fold"
+        )
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(legible(cell)) for cell in row))
     to.print(table)
 
 

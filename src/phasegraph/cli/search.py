@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from phasegraph._legible import legible
 from phasegraph._validation import check_query
 from phasegraph.cli.output import JsonTo, check_outputs, console, load_object, write_json
 from phasegraph.errors import InvalidInputError
@@ -189,7 +190,7 @@ def search(
 
 def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
     """Print the answer; the question's words stand out on a terminal, and between asterisks elsewhere."""
-    to.print(Text(question, style="bold"))
+    to.print(Text(legible(question), style="bold"))
     to.print(f"  confidence {result.confidence_evidence}", markup=False)
     for line in result.warnings:
         to.print(f"  warning: {line}", markup=False)
@@ -197,7 +198,8 @@ def show(result: Result, passages: list[dict[str, Any]], question: str, to: Cons
         to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}", markup=False)
     for passage in passages:
         title = f" {passage['title']!r}" if passage["title"] else ""
-        to.print(Text(f"{passage['position']}. {passage['id']}{title}: score {passage['score']:.4f}", style="bold"))
+        line = legible(f"{passage['position']}. {passage['id']}{title}: score {passage['score']:.4f}")
+        to.print(Text(line, style="bold"))
         found = Text(passage["snippet"])
         for start, end in reversed(passage["marks"]):
             found.stylize("bold yellow", start, end)

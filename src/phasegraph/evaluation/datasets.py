@@ -43,7 +43,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     with path.open("rb") as handle:
         for number, raw in enumerate(handle, start=1):
             try:
-                text = raw.decode("utf-8").strip()
+                text = raw.decode("utf-8").removeprefix("\ufeff").strip()  # files that were joined have several
             except UnicodeDecodeError as error:
                 raise wrong(path, number, f"the line must be UTF-8 text; byte {error.start} is not") from error
             if text:

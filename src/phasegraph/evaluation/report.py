@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phasegraph._files import replace_file
+from phasegraph._legible import legible
 from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement
@@ -25,7 +27,6 @@ from phasegraph.evaluation.measures import Measure
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
-from phasegraph.serialization import replace_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +115,7 @@ def score_distributions(
         axes[0].text(0.0, row - 0.04, f"{low:.3g}", ha="left", va="top", fontsize=8, color="#555555")
         axes[0].text(1.0, row - 0.04, f"{high:.3g}", ha="right", va="top", fontsize=8, color="#555555")
     for one in axes:
-        one.set_yticks([row + 0.3 for row in range(len(names))], names)
+        one.set_yticks([row + 0.3 for row in range(len(names))], list(map(_drawn, names)))
         one.set_ylim(-0.22, len(names))
     axes[0].set_xticks([])
     told = "" if gold is None else " (grey: other passages)"
@@ -150,12 +151,12 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
     for column, name in enumerate(result.candidates.sources):
         parts = result.contributions[:, column]
         returned = [identifier in result.candidates.rankings[column].positions for identifier in result.ids]
-        bars = axes.barh(rows, parts, left=left_edge, color=colours[name], label=name)
+        bars = axes.barh(rows, parts, left=left_edge, color=colours[name], label=_drawn(name))
         for bar, there in zip(bars, returned, strict=True):
             bar.set_alpha(1.0 if there else 0.3)
         left_edge = left_edge + parts
     shown = [(labels or {}).get(identifier, identifier) for identifier in result.ids]
-    axes.set_yticks(rows, [text if len(text) <= 48 else text[:47] + "…" for text in shown], fontsize=8)
+    axes.set_yticks(rows, [_drawn(text if len(text) <= 48 else text[:47] + "…") for text in shown], fontsize=8)
     axes.invert_yaxis()
     axes.set_title("contribution by source (pale: the source did not return it)", loc="left", fontsize=10)
     axes.legend(frameon=False, fontsize=8)
@@ -188,10 +189,10 @@ def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline
         if down:
             axes.text(-down, row, f"{down} ", va="center", ha="right", fontsize=8)
     axes.axvline(0, color="#333333", linewidth=0.8)
-    axes.set_yticks(rows, names, fontsize=8)
+    axes.set_yticks(rows, list(map(_drawn, names)), fontsize=8)
     axes.invert_yaxis()
     axes.margins(x=0.12)
-    axes.set_title(f"{measure}: queries lost and won against {baseline}", loc="left", fontsize=10)
+    axes.set_title(_drawn(f"{measure}: queries lost and won against {baseline}"), loc="left", fontsize=10)
     return figure
 
 
@@ -229,10 +230,10 @@ def system_bars(
     axes.barh(rows, centre, color=colours)
     spread = np.vstack([np.maximum(centre - low, 0), np.maximum(high - centre, 0)])
     axes.errorbar(centre, rows, xerr=spread, fmt="none", ecolor="#222222", elinewidth=1, capsize=2)
-    axes.set_yticks(rows, names, fontsize=8)
+    axes.set_yticks(rows, list(map(_drawn, names)), fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 100)
-    axes.set_title(f"{measure}, per cent, with 95 % intervals", loc="left", fontsize=10)
+    axes.set_title(_drawn(f"{measure}, per cent, with 95 % intervals"), loc="left", fontsize=10)
     return figure
 
 
@@ -265,7 +266,7 @@ def coverage_curve(scores: FloatArray, relevant: Sequence[bool] | FloatArray, la
     figure, (axes,) = new_figure(6.5, 3.4)
     axes.step(values[order], 100 * kept / len(values), where="post", color=COLOURS[0], label="answered")
     axes.step(values[order], 100 * np.cumsum(right[order]) / kept, where="post", color=COLOURS[1], label="right")
-    axes.set_xlabel(f"threshold on the {label} of the best result")
+    axes.set_xlabel(_drawn(f"threshold on the {label} of the best result"))
     axes.set_ylabel("per cent")
     axes.set_ylim(0, 102)
     axes.legend(frameon=False)
@@ -391,8 +392,13 @@ def _section(picture: Picture) -> str:
     return f"<h2>{_text(picture.title)}</h2><figure>{drawing}<figcaption>{_text(picture.caption)}</figcaption></figure>"
 
 
+def _drawn(value: str) -> str:
+    """Text for a picture, in which a dollar is a dollar and begins no formula."""
+    return legible(value).replace("$", r"\$")
+
+
 def _text(value: str) -> str:
-    return html.escape(value.encode("utf-8", "replace").decode())
+    return html.escape(legible(value))
 
 
 def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Judgement]) -> dict[str, BoolArray]:

@@ -16,10 +16,10 @@ from stat import S_IMODE
 
 import numpy as np
 
+from phasegraph._files import replace_file
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Judgement, flag_field, id_list, lines_of, objects_of, text_field, wrong
 from phasegraph.ranking import Ranking
-from phasegraph.serialization import replace_file
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -35,7 +35,11 @@ def write_text(path: str | Path, text: str) -> None:
             mask = os.umask(0o077)
             os.umask(mask)
             mode = 0o666 & ~mask
-        replace_file(file, text.encode("utf-8"))
+        try:
+            data = text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(f"{file.name}: text must be whole characters; got {text[error.start]!r}") from error
+        replace_file(file, data)
         file.chmod(mode)
 
 

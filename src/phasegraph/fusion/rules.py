@@ -15,7 +15,7 @@ import numpy as np
 from phasegraph._typing import FloatArray, IntArray, PerSource
 from phasegraph._validation import check_choice, check_range
 from phasegraph.errors import InvalidInputError
-from phasegraph.ranking import tied_ranks
+from phasegraph.ranking import moderate, tied_ranks
 
 
 def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:
@@ -394,6 +394,7 @@ def dbsf(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource
     def scaled(list_: FloatArray) -> FloatArray:
         if list_.max() == list_.min():
             return np.full(len(list_), 0.5)
+        list_ = moderate(list_)
         return np.asarray(np.clip(0.5 + (list_ - list_.mean()) / (6 * float(list_.std())), 0.0, 1.0))
 
     matrix, factors = checked(values, weights)

@@ -11,10 +11,11 @@ from types import MappingProxyType
 import numpy as np
 
 from phasegraph._typing import FloatArray
-from phasegraph.ranking import Ranking
+from phasegraph.ranking import Ranking, moderate
 
 VECTOR, GRAPH = "vector", "graph"
 DEPTH, PERSISTENCE = 20, 0.8
+_NOTHING = 1e-300
 DOUBT = (0.2, 0.4)
 SHARP_WEIGHT = 0.1
 DIFFUSE, DIFFUSE_WEIGHT = (13.0, 16.0), 0.9
@@ -174,11 +175,15 @@ def effective_number(walk: Ranking, /) -> float:
     """Exponential of the entropy of the shares of the 20 largest masses: 1 (one passage) to 20 (flat)."""
     masses = walk.scores[:DEPTH]
     if walk.background is not None and walk.background.transform == "identity":
-        masses = masses - walk.background.location
+        moved = moderate(np.append(masses, walk.background.location))
+        masses = moved[:-1] - moved[-1]
     positive = masses if len(masses) and masses[-1] > 0 else masses[masses > 0]
     if not len(positive):
         return float(DEPTH)
+    positive = moderate(positive)
     shares = positive / float(np.add.reduce(positive))
+    if shares[-1] < _NOTHING:  # so little that its logarithm says nothing, or is not there
+        shares = shares[shares >= _NOTHING]
     return math.exp(-float(np.add.reduce(shares * np.log(shares))))
 
 

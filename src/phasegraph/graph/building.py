@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,7 +225,7 @@ def read_openie(
     rows = read_passages(passages)
     if not file.is_file():
         raise InvalidInputError(f"{file}: the file does not exist")
-    data = file.read_bytes()
+    data = file.read_bytes().removeprefix(BOM_UTF8)
     docs = _docs(file, data)
     records: list[Extraction] = []
     bad_triples = bad_entities = 0

@@ -11,7 +11,7 @@ import numpy as np
 
 from phasegraph._typing import Float32Array
 from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError, warn
-from phasegraph.graph.corpus import Corpus, Folder
+from phasegraph.graph.corpus import OPENING, Corpus, Folder
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.records import PassageRecord
 from phasegraph.graph.source import Embedder
@@ -143,7 +143,7 @@ def open_folder(
         index, _ = folder.load()
         check_model(index.graph, embedder, folder.path.name)
         return Corpus(index, embedder, folder=folder), title_key
-    with folder.held(wait=True):
+    with folder.held(patience=OPENING):
         index, behind = folder.load()
         check_model(index.graph, embedder, folder.path.name)
         store = ChromaVectors(folder.path / "vectors", progress=progress)

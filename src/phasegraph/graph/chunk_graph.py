@@ -27,6 +27,7 @@ from phasegraph.graph.entity_graph import (
     Csr,
     EntityGraph,
     check_kind,
+    check_values,
     checked_embeddings,
     read_only_matrix,
 )
@@ -44,7 +45,7 @@ from phasegraph.graph.source import (
 from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
 from phasegraph.graph.synonyms import synonym_pairs
 from phasegraph.ranking import Ranking, by_fields
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
 from phasegraph.sources.protocol import CallableSource, Source, Upstream
 
 Pairs = Iterable[tuple[int, int]]
@@ -237,6 +238,10 @@ class ChunkGraph:
         return f"<ChunkGraph of {len(self.passages):,} chunks and {sum(self.counts().values()):,} edges>"
 
     def __post_init__(self) -> None:
+        if len(set(self.passages)) != len(self.passages):
+            raise InvalidInputError("passages must be unique; an id repeats")
+        for kind, link in self.links.items():
+            check_values(kind, link.data)
         links = {
             kind: read_only_matrix(link.tocsr().astype(np.float32, copy=False)) for kind, link in self.links.items()
         }
@@ -244,6 +249,12 @@ class ChunkGraph:
         if self.embeddings is not None:
             vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
             object.__setattr__(self, "embeddings", vectors)
+        parts = [part for link in links.values() for part in (link.data, link.indices, link.indptr)]
+        object.__setattr__(self, "_mapped", mapped_in([*parts, self.embeddings]))
+
+    def check_files(self) -> None:
+        """As :meth:`EntityGraph.check_files`."""
+        check_mapped(self._mapped)  # type: ignore[attr-defined]
 
     def counts(self) -> dict[str, int]:
         """How many edges there are of each kind, an edge counted once."""
@@ -251,6 +262,7 @@ class ChunkGraph:
 
     def kinds(self, one: str, other: str) -> tuple[str, ...]:
         """What joins two chunks, the heaviest first; empty where nothing does."""
+        self.check_files()
         rows = self.walkable.passage_rows
         unknown = next((name for name in (one, other) if name not in rows), None)
         if unknown is not None:
@@ -260,6 +272,7 @@ class ChunkGraph:
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Save the graph to a directory, in one step; one that is there is replaced when the new one is complete."""
+        self.check_files()
         arrays = packed("passages", self.passages)
         for kind, link in self.links.items():
             arrays |= packed_matrix(kind, link)
@@ -285,8 +298,8 @@ class ChunkGraph:
                 raise InvalidInputError(f"{len(passages)} passages do not match the manifest")
             kinds: Any = body["kinds"]
             shape = (len(passages), len(passages))
-            return cls(passages, {kind: unpacked_matrix(kind, arrays, shape) for kind in kinds}, embeddings)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+            return cls(passages, {kind: unpacked_matrix(kind, arrays, shape, np.float32) for kind in kinds}, embeddings)
+        except MISFITS as error:
             raise IntegrityError(f"{Path(directory).name}: the parts of the saved graph do not fit: {error}") from error
 
     def within(self, allowed: Allowed) -> ChunkGraph | None:
@@ -294,6 +307,7 @@ class ChunkGraph:
 
         The same value for the same chunks, while few other parts were asked for.
         """
+        self.check_files()
         test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
         seen = np.array([bool(test(name)) for name in self.passages], dtype=bool)
         if seen.all():
@@ -504,6 +518,7 @@ class ChunkGraphSource(GraphWalker):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank chunks for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
+        self.graph.check_files()
         walker = self._walker
         if self.embedder is not None and all(upstream.get(name) is None for name in self.depends_on):
             walker, upstream = self._from_nearest(self.embedder(check_query(query)))

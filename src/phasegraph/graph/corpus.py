@@ -12,17 +12,18 @@ import os
 import shutil
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from phasegraph._files import LOCK, one_writer
 from phasegraph._forking import fork_safe_lock, lazy_property
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names
-from phasegraph.errors import IntegrityError, InvalidInputError, StoreError, warn
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, StoreError, warn
 from phasegraph.graph.building import Triples, by_passage, read_passages
 from phasegraph.graph.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.flat import LexicalSource, VectorSource
@@ -32,7 +33,7 @@ from phasegraph.graph.source import Embedder, GraphSource
 from phasegraph.graph.storage import KIND as INDEX
 from phasegraph.graph.storage import packed, unpacked
 from phasegraph.ranking import Ranking
-from phasegraph.serialization import MANIFEST, read_bundle, read_document, write_bundle, write_document
+from phasegraph.serialization import MANIFEST, MISFITS, read_bundle, read_document, write_bundle, write_document
 from phasegraph.sources.protocol import Upstream
 
 KIND, CHANGE, VERSION = "passage-folder", "passage-change", 1
@@ -41,6 +42,9 @@ _DOUBTFUL = "withdrawn-"
 MOST_CHANGED = 0.05
 """Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
 FEWEST_CHANGED = 1000
+OPENING = 600.0
+"""Seconds for which one who opens a folder waits until another's change of it is made."""
+_MOST_LOADS = 1000
 
 
 class _DoubtError(StoreError):
@@ -95,9 +99,11 @@ class Change:
         _, arrays = read_bundle(directory, CHANGE, VERSION)
         try:
             passages = tuple(json.loads(line) for line in unpacked("passages", arrays))
+            if not all(isinstance(one, dict) and isinstance(one["id"], str) for one in passages):
+                raise InvalidTypeError("passages must be mappings with an id")
             vectors: Any = arrays.get("embeddings")
             return cls(unpacked("removed", arrays), passages, vectors)
-        except (KeyError, TypeError, ValueError) as error:
+        except MISFITS as error:
             raise IntegrityError(f"{directory.name}: the parts of the change do not fit: {error}") from error
 
 
@@ -162,16 +168,21 @@ class Folder:
         """Write the index to a folder that is new or empty."""
         folder = cls(path)
         check_new(folder.path)
-        folder.path.mkdir(parents=True, exist_ok=True)
         try:
-            index.save(folder.path / "graph")
-            folder._write_state(0, settings)
-        except BaseException as error:
-            (folder.path / STATE).unlink(missing_ok=True)
-            shutil.rmtree(folder.path / "graph", ignore_errors=True)
-            if isinstance(error, OSError):
-                raise StoreError(f"{folder.path.name}: the folder could not be written: {error}") from error
-            raise
+            folder.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{folder.path.name}: the folder could not be made: {error}") from error
+        with folder.held():
+            check_new(folder.path)  # another process may have been first
+            try:
+                index.save(folder.path / "graph")
+                folder._write_state(0, settings)
+            except BaseException as error:
+                (folder.path / STATE).unlink(missing_ok=True)
+                shutil.rmtree(folder.path / "graph", ignore_errors=True)
+                if isinstance(error, OSError):
+                    raise StoreError(f"{folder.path.name}: the folder could not be written: {error}") from error
+                raise
         return folder
 
     @lazy_property
@@ -184,13 +195,18 @@ class Folder:
 
     def load(self) -> tuple[GraphIndex, frozenset[str]]:
         """The index with all changes, and the ids of passages that the store may not have as they are."""
-        while True:
-            base = self._base()
+        for _ in range(_MOST_LOADS):
+            there = self._there()
             try:
                 return self._load()
             except (IntegrityError, OSError):
-                if self._base() == base:
-                    raise  # else another process took changes into the index meanwhile: what was read is gone
+                if self._there() == there:
+                    raise  # else another process made, withdrew or compacted changes: what was read may be gone
+        raise StoreError(f"{self.path.name}: others change the folder all the time; load it when they are done")
+
+    def _there(self) -> tuple[object, ...]:
+        """What tells one state of the folder from another."""
+        return self._base(), self._changes(), self._doubtful(), self._state()["applied"]
 
     def _load(self) -> tuple[GraphIndex, frozenset[str]]:
         applied = _number(self._state()["applied"])
@@ -205,7 +221,11 @@ class Folder:
             if number != self.last + 1:
                 raise IntegrityError(f"changes: change {self.last + 1} is missing; {number} follows")
             change = Change.read(directory)
-            index, self.last, self.pending = change.made_in(index), number, self.pending + len(change.touched)
+            try:
+                fresh = change.made_in(index)
+            except MISFITS as error:
+                raise IntegrityError(f"changes: change {number} does not fit the index: {error}") from error
+            index, self.last, self.pending = fresh, number, self.pending + len(change.touched)
             if number > applied:
                 behind |= change.touched
         return index, behind
@@ -258,28 +278,23 @@ class Folder:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Hold the folder for a change; StoreError where another process does, or has changed it since."""
-        with self.held(wait=False):
+        with self.held():
             there = max((self._base(), *(number for number, _ in self._changes())))
             if there != self.last:
                 raise StoreError(f"{self.path.name}: another process has changed the folder; load it again")
             yield
 
     @contextmanager
-    def held(self, *, wait: bool) -> Iterator[None]:
-        """Hold the folder, so that no other process changes it; StoreError where one does and we don't `wait`."""
-        try:
-            handle = (self.path / ".lock").open("a")
-        except OSError as error:
-            raise StoreError(f"{self.path.name}: the folder cannot be written to: {error}") from error
-        with handle:
-            try:
-                import fcntl
+    def held(self, *, patience: float = 0.0) -> Iterator[None]:
+        """Hold the folder, so that no other process changes it; StoreError where one does for longer than `patience`.
 
-                fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # not on this system: the number of the last change still tells
-                pass
+        In seconds; the message names it.
+        """
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(one_writer(self.path, patience=patience))
             except OSError as error:
-                raise StoreError(f"{self.path.name}: another process is changing the folder; try again") from error
+                raise StoreError(f"{self.path.name}: the folder cannot be written to: {error}") from error
             yield
 
     def _changes(self) -> list[tuple[int, Path]]:
@@ -316,7 +331,7 @@ def _forget(directory: Path) -> None:
 
 def check_new(path: Path) -> None:
     """Refuse a folder that holds something: InvalidInputError."""
-    if path.is_dir() and any(path.iterdir()):
+    if path.is_dir() and any(one.name != LOCK for one in path.iterdir()):
         raise InvalidInputError(
             f"path must be a folder that is new or empty; {str(path)!r} holds files (load() opens one that was made)"
         )

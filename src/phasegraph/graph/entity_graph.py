@@ -26,6 +26,7 @@ from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.words import normalise_name
 from phasegraph.lexical import LexicalIndex, Tokenizer
 from phasegraph.ranking import by_fields
+from phasegraph.serialization import check_mapped, mapped_in
 
 Triple: TypeAlias = tuple[str, str, str]
 
@@ -251,12 +252,13 @@ class EntityGraph:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:
             raise InvalidInputError("passages must hold at least one; got none")
+        if len(self.passage_rows) != len(self.passages):
+            raise InvalidInputError("passages must be unique; an id repeats")
         if not all(map(lt, self.entities, self.entities[1:])):
             raise InvalidInputError("entities must be unique and ascend")
-        types = {"mentions": np.int32, "homes": np.int8, "facts": np.int32, "synonyms": np.float32}
-        for name, dtype in types.items():
+        for name, (dtype, most) in _TYPES.items():
             size = shape if name in ("mentions", "homes") else square
-            object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size))
+            object.__setattr__(self, name, _checked(name, getattr(self, name), dtype, size, most))
         if self.embeddings is not None:
             vectors = checked_embeddings("embeddings", self.embeddings, len(self.passages))
             object.__setattr__(self, "embeddings", vectors)
@@ -266,6 +268,15 @@ class EntityGraph:
                 raise InvalidInputError(
                     f"lexical must hold {len(self.passages)} passages; got {len(self.lexical.lengths)}"
                 )
+        matrices = (getattr(self, name) for name in _TYPES)
+        arrays = [part for one in matrices for part in (one.data, one.indices, one.indptr)]
+        words = self.lexical
+        arrays += [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
+        object.__setattr__(self, "_mapped", mapped_in([*arrays, self.embeddings]))
+
+    def check_files(self) -> None:
+        """Raise IntegrityError where a file that the graph is mapped from was cut off: a look would end the process."""
+        check_mapped(self._mapped)  # type: ignore[attr-defined]
 
     @lazy_property
     def size(self) -> int:
@@ -307,7 +318,14 @@ class EntityGraph:
         return NameRows(self.entities)
 
 
-def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int]) -> Csr:
+_TYPES: dict[str, tuple[Any, float]] = {
+    "mentions": (np.int32, np.inf), "homes": (np.int8, HOME_TITLE), "facts": (np.int32, np.inf),
+    "synonyms": (np.float32, 1.001),
+}  # fmt: skip
+"""Type and greatest value of each matrix; a cosine may come out a little above 1."""
+
+
+def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int], most: float) -> Csr:
     if given is None:
         return read_only_matrix(sparse.coo_array(shape, dtype=dtype).tocsr())
     matrix: Any = given
@@ -315,7 +333,14 @@ def _checked(name: str, given: Csr, dtype: Any, shape: tuple[int, int]) -> Csr:
         raise InvalidTypeError(f"{name} must be a scipy sparse matrix; got {type(given).__name__}")
     if matrix.shape != shape:
         raise InvalidInputError(f"{name} must have shape {shape}; got {matrix.shape}")
+    check_values(name, matrix.data, most)
     return read_only_matrix(matrix.tocsr().astype(dtype, copy=False))
+
+
+def check_values(name: str, values: Any, most: float = np.inf) -> None:
+    """Refuse values of a matrix that are not finite, or not from 0 to `most`."""
+    if len(values) and not (float(values.min()) >= 0 and float(values.max()) <= min(most, 3e38)):
+        raise InvalidInputError(f"{name} must hold finite values from 0 to {most:g}; one does not")
 
 
 def read_only_matrix(matrix: Csr) -> Csr:

@@ -73,6 +73,7 @@ class LexicalSource(_FlatSource):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        self.graph.check_files()
         lexical: Any = self.graph.lexical
         scores = lexical.look_up(check_query(query)).scores
         return self._ranked(scores, np.flatnonzero(scores > 0), limit, "no passage has a word of the query")
@@ -114,6 +115,7 @@ class VectorSource(_FlatSource):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
+        self.graph.check_files()
         held: Any = self.graph.embeddings
         embed: Any = self.embedder
         vector: Float32Array = np.asarray(embed(check_query(query)), dtype=np.float32)

@@ -34,7 +34,7 @@ from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, 
 from phasegraph.graph.words import Gazetteer, normalise_name, word_texts
 from phasegraph.lexical import LexicalIndex, Tokenizer
 from phasegraph.ranking import by_fields
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
 
 Row = tuple[str, str, str]
 
@@ -175,6 +175,7 @@ class GraphIndex:
         >>> index.replace(["a"], [{"id": "a", "title": "Ada", "text": "Ada met Cy."}]).graph.entities
         ('ada', 'cy')
         """
+        self._check_files()
         gone = dict.fromkeys(check_names("ids", ids))
         unknown = next((name for name in gone if name not in self.records), None)
         if unknown is not None:
@@ -220,6 +221,7 @@ class GraphIndex:
 
         `change` is the number of the last change it holds, where changes are numbered.
         """
+        self._check_files()
         body, arrays = graph_parts(self.graph)
         arrays |= self.records.packed() | packed_words("name_words", "name_word", self.name_words)
         body["gazetteer"] = sorted(self.gazetteer)
@@ -247,8 +249,15 @@ class GraphIndex:
                 raise InvalidInputError("the words of names must be those of the passages")
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
             return cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
-        except (KeyError, TypeError, ValueError) as error:
+        except MISFITS as error:
             raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
+
+    def _check_files(self) -> None:
+        """As :meth:`EntityGraph.check_files`, of the words and vectors of names, too."""
+        self.graph.check_files()
+        words, vectors = self.words, None if self.synonyms is None else self.synonyms.vectors
+        counted = [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
+        check_mapped(mapped_in([*counted, vectors]))
 
     def _read_again(self, gone: Collection[str], came: Sequence[Row]) -> tuple[list[PassageRecord], RuleExtractor]:
         """Passages that stay and are read again, as names came or went in them, and what reads them and the new."""

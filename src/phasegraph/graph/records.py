@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from phasegraph.errors import IntegrityError, InvalidInputError
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import Extraction
 from phasegraph.graph.storage import offsets
+from phasegraph.serialization import MISFITS, check_mapped, mapped_in
 
 MOST_READ = 20_000
 """Packed records that are kept when they were read."""
@@ -61,9 +62,11 @@ class PassageRecord:
     def of_line(cls, line: bytes) -> PassageRecord:
         """The record of :meth:`line`."""
         state = json.loads(line)
-        name = state["id"]
+        name, metadata = state["id"], state.get("metadata", {})
+        if not isinstance(metadata, dict) or not all(isinstance(state[key], str) for key in ("title", "text")):
+            raise InvalidTypeError("title and text must be text, metadata a mapping")
         found, *given = (Extraction(name, *(one[key] for key in _FIELDS)) for one in (state["found"], *state["given"]))
-        return cls(name, state["title"], state["text"], found, tuple(given), state.get("metadata", {}))
+        return cls(name, state["title"], state["text"], found, tuple(given), metadata)
 
 
 def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,6 +109,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         retitled: frozenset[str] | None = None,
     ) -> None:
         self._ids, self._held, self._packed = ids, held, packed
+        self._mapped = () if packed is None else mapped_in(packed[:2])
         self._read: dict[str, PassageRecord] = {}
         self.retitled = _retitled(held.values()) if retitled is None else retitled
 
@@ -165,6 +169,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def _packed_line(self, name: str) -> bytes:
         if self._packed is None:
             raise KeyError(name)
+        check_mapped(self._mapped)
         text, ends, rows = self._packed
         row = rows[name]
         return text[int(ends[row - 1]) if row else 0 : int(ends[row])].tobytes()
@@ -172,7 +177,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def _parsed(self, name: str) -> PassageRecord:
         try:
             record = PassageRecord.of_line(self._packed_line(name))
-        except (KeyError, TypeError, ValueError) as error:
+        except MISFITS as error:
             raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
         if record.id != name:
             raise IntegrityError(f"the record of passage {name!r} in the saved index is that of {record.id!r}")

@@ -12,6 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._forking import lazy_property
+from phasegraph._legible import legible
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -114,7 +115,7 @@ class WalkPath:
     words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return " > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path)
+        return legible(" > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +133,7 @@ class WalkPaths(Mapping[str, WalkPath]):
     def __getitem__(self, passage_id: str) -> WalkPath:
         if passage_id not in self:
             raise KeyError(passage_id)
+        self.graph.check_files()
         row = self.graph.passage_rows[passage_id]
         words: tuple[str, ...] = ()
         if self.terms is not None:
@@ -350,6 +352,7 @@ class GraphSource(GraphWalker):
         same.
         """
         graph = self.graph
+        graph.check_files()
         query_entities(graph, graph.passages[0])
         if self.reset is None:
             self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
@@ -369,6 +372,7 @@ class GraphSource(GraphWalker):
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
         limit = None if limit is None else check_count("limit", limit, minimum=1)
+        self.graph.check_files()
         ranking = next((found for name in self.depends_on if (found := upstream.get(name)) is not None), None)
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
@@ -607,6 +611,7 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     >>> restrict_graph(graph, {"a"}).entities
     ('ada', 'bo')
     """
+    graph.check_files()
     test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
     seen = np.array([bool(test(name)) for name in graph.passages])
     if not seen.any():

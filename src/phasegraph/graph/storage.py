@@ -16,10 +16,12 @@ from scipy import sparse
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind
 from phasegraph.lexical import TOKENIZERS, LexicalIndex, Tokenizer, tokenizer_of
-from phasegraph.serialization import read_bundle, write_bundle
+from phasegraph.serialization import MISFITS, read_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
-_MATRICES = ("mentions", "homes", "facts", "synonyms")
+_MATRICES: dict[str, type[np.generic]] = {
+    "mentions": np.int32, "homes": np.int8, "facts": np.int32, "synonyms": np.float32
+}  # fmt: skip
 _PARTS = ("data", "indices", "indptr")
 _LEXICAL = ("starts", "rows", "counts", "lengths")
 
@@ -87,6 +89,7 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
     """A graph as a JSON-ready body and plain arrays."""
     check_kind("graph", graph, EntityGraph)
+    graph.check_files()
     arrays: dict[str, NDArray[Any]] = {}
     for name in _MATRICES:
         arrays |= packed_matrix(name, getattr(graph, name))
@@ -140,7 +143,9 @@ def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[An
             raise InvalidInputError(f"{len(passages)} passages and {len(entities)} entities do not match the manifest")
         shapes = {"mentions": (len(passages), len(entities)), "homes": (len(passages), len(entities))}
         square = (len(entities), len(entities))
-        matrices = {one: unpacked_matrix(one, arrays, shapes.get(one, square)) for one in _MATRICES}
+        matrices = {
+            one: unpacked_matrix(one, arrays, shapes.get(one, square), dtype) for one, dtype in _MATRICES.items()
+        }
         weights = body["weights"]
         if not isinstance(weights, Mapping):
             raise InvalidInputError("weights must be a mapping")
@@ -149,7 +154,7 @@ def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[An
             passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings,
             lexical=_words_of(body, arrays),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except MISFITS as error:
         raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
 
 
@@ -161,10 +166,15 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
 
 
 def offsets(name: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Where each of the texts of :func:`packed` ends."""
-    ends = arrays[f"{name}_ends"]
-    if len(ends) and (int(ends[-1]) != len(arrays[f"{name}_text"]) or (np.diff(ends) < 0).any() or ends[0] < 0):
+    """Where each of the texts of :func:`packed` ends; InvalidInputError where they are no run, or many are empty."""
+    text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
+    if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
+        raise InvalidInputError(f"{name} must be bytes and where each text ends")
+    lengths = np.diff(ends, prepend=0)
+    if (int(ends[-1]) if len(ends) else 0) != len(text) or (lengths < 0).any() or (ends < 0).any():
         raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")
+    if np.count_nonzero(lengths == 0) > 1:
+        raise InvalidInputError(f"{name} must be unique; several are empty")
     return ends
 
 
@@ -217,11 +227,22 @@ def packed_matrix(name: str, matrix: Any) -> dict[str, NDArray[Any]]:
     return {f"{name}_{part}": getattr(matrix, part) for part in _PARTS}
 
 
-def unpacked_matrix(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int]) -> Any:
-    """The matrix of :func:`packed_matrix`; InvalidInputError where its arrays do not describe one of that shape."""
+def unpacked_matrix(
+    name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int], dtype: type[np.generic]
+) -> Any:
+    """The matrix of :func:`packed_matrix`; InvalidInputError where its arrays do not describe one of that shape.
+
+    What is checked is what compiled code relies on, and would read or write beyond its memory without.
+    """
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
+    if any(one.ndim != 1 for one in (data, indices, indptr)) or data.dtype != dtype:
+        raise InvalidInputError(f"the arrays of {name} must be flat, the values {np.dtype(dtype)}")
+    if any(one.dtype not in (np.int32, np.int64) for one in (indices, indptr)):
+        raise InvalidInputError(f"the columns and row ends of {name} must be integers of 32 or 64 bits")
     if len(indptr) != shape[0] + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):
         raise InvalidInputError(f"the arrays of {name} must describe a matrix of shape {shape}")
+    if int(indptr[0]) != 0 or (indptr[1:] < indptr[:-1]).any():
+        raise InvalidInputError(f"the row ends of {name} must ascend from 0")
     if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < shape[1]):
         raise InvalidInputError(f"the columns of {name} must be below {shape[1]}")
     matrix = sparse.csr_array(shape, dtype=data.dtype)

@@ -25,12 +25,13 @@ from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import Payloads, corpus_ids, is_text_id, named_by_text, resolve_id
 from phasegraph.retrieval.kept import CorpusLookup, KeptPassages
 from phasegraph.retrieval.nearest import Nearest
-from phasegraph.retrieval.plain_hits import SCORE_KEYS, adapted, answer_items, head_and_score, is_number, plain_hit
+from phasegraph.retrieval.plain_hits import adapted, answer_items, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
     Direction,
     HitReader,
     completed,
+    is_number,
     known_direction,
     limited,
     parameters_of,
@@ -61,7 +62,6 @@ from phasegraph.sources.workers import turn
 __all__ = [
     "LONGEST_QUERY",
     "PIPELINE",
-    "SCORE_KEYS",
     "Accept",
     "AnySource",
     "Calibrating",

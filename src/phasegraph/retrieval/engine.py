@@ -428,9 +428,10 @@ class FusionEngine:
     def _shortlist(
         self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
     ) -> tuple[Shortlist, Sequence[Ranking]]:
-        rankings, joined = join_by_text(found.rankings, self.access.text)
+        rankings, parted = self.meetings.part(found.rankings, self.access.text)
+        rankings, joined = join_by_text(rankings, self.access.text)
         self.meetings.see(rankings, self.access.text)
-        reports = self._noted(found.reports, sources, joined)
+        reports = self._noted(found.reports, sources, _both(parted, joined))
         context = self.access.context(query)
         if read or needs_words(self.pipeline, rankings):
             context = replace(context, words=self.access.words(query, rankings))
@@ -581,6 +582,11 @@ def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
     said = without_text(result, hits)
     found += [said] if said else []
     return replace(result, warnings=(*result.warnings, *found)) if found else result
+
+
+def _both(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Notes of two steps, by source."""
+    return {name: [*one.get(name, ()), *other.get(name, ())] for name in sorted({*one, *other})}
 
 
 def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
@@ -973,8 +979,9 @@ def decide_lists(
         check_query(query, LONGEST_QUERY)
     notes: dict[str, list[str]] = {name: [] for name in sorted(lists)}
     found = [read(name, lists[name], noted) for name, noted in notes.items()]
-    rankings, joined = join_by_text(found, access.text)
-    for name, lines in joined.items():
+    rankings, parted = FirstMeetings().part(found, access.text)
+    rankings, joined = join_by_text(rankings, access.text)
+    for name, lines in _both(parted, joined).items():
         notes[name] += lines
     reports = with_notes([SourceReport.of(one) for one in rankings], notes)
     context = access.context(query or "")

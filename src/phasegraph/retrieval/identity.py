@@ -9,7 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from phasegraph._text import composed
+from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidInputError, warn
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
@@ -94,7 +97,7 @@ class Payloads(Mapping[str, Any]):
     1
     """
 
-    __slots__ = ("_hits", "_ids", "_index", "_ranking", "evidence")
+    __slots__ = ("_hits", "_ids", "_index", "_ranking", "derived", "evidence")
 
     def __init__(
         self,
@@ -106,6 +109,8 @@ class Payloads(Mapping[str, Any]):
         self._hits = hits
         self._index: dict[str, Any] | None = None
         self._ranking: Ranking | None = None
+        self.derived: frozenset[str] = getattr(ids, "derived", frozenset())
+        """Ids that were read from metadata: two passages of one document may have the same."""
         self.evidence: Mapping[str, object] = {} if evidence is None else evidence
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -123,6 +128,11 @@ class Payloads(Mapping[str, Any]):
         hit = None if row is None else self._hits[row]
         return default if hit is None else hit
 
+    def best_first(self, scores: FloatArray) -> None:
+        """Let a repeated id stand for its best hit, rather than its first; NaN is the worst."""
+        order = np.argsort(np.where(np.isfinite(scores), -scores, np.inf), kind="stable").tolist()
+        self._ids, self._hits = [self._ids[row] for row in order], [self._hits[row] for row in order]
+
     @property
     def by_id(self) -> dict[str, Any]:
         """The hits as a plain dictionary."""
@@ -139,6 +149,14 @@ class Payloads(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.by_id)
+
+
+class _Ids(list[str]):
+    """Ids of hits, and which of them were read from metadata."""
+
+    def __init__(self, ids: Sequence[str], derived: frozenset[str]) -> None:
+        super().__init__(ids)
+        self.derived = derived
 
 
 class Identities:
@@ -206,7 +224,7 @@ class Identities:
         for origin, count in counts.items():
             where = "their text" if origin == "text" else f"metadata key {origin!r}"
             notes.append(f"ids of {count} of {len(ids)} hits from {where}")
-        return ids
+        return _Ids(ids, frozenset(one for one, origin in found if origin not in ("own", "text")))
 
     def learn(self, corpus: Iterable[Held]) -> list[str]:
         """The ids of a source's whole corpus, so that no answer is needed to see which keys are no ids.
@@ -421,10 +439,55 @@ class FirstMeetings:
     >>> FirstMeetings().see([Ranking("v", ["a"], [0.1]), Ranking("w", ["a"], [0.1])], str)
     """
 
-    __slots__ = ("_apart",)
+    __slots__ = ("_apart", "_parted")
 
     def __init__(self) -> None:
         self._apart: dict[tuple[str, str], int | None] = {}
+        self._parted: set[str] = set()
+
+    def part(
+        self, rankings: Sequence[Ranking], text: Callable[[Any], str]
+    ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
+        """Hits whose id is read from metadata, and under which another source has another text, are told by their text.
+
+        Parameters
+        ----------
+        rankings : sequence of Ranking
+        text : callable
+            Text of a payload.
+
+        Returns
+        -------
+        (tuple of Ranking, dict of str to list of str)
+            The rankings in their order, and what to note of each source.
+
+        Warns
+        -----
+        PhasegraphWarning
+            Once of each source.
+        """
+        held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
+        if len(rankings) < 2 or not any(one is not None and one.derived for one in held):
+            return tuple(rankings), {}
+        out, notes = [], {}
+        for row, (ranking, own) in enumerate(zip(rankings, held, strict=True)):
+            taken: dict[str, str] = {}
+            for identifier in sorted(own.derived) if own is not None else ():
+                others = (one.get(identifier) for place, one in enumerate(held) if place != row and one is not None)
+                mine = text(own.get(identifier)) if own is not None and own.get(identifier) is not None else ""
+                if mine and any(_differ(mine, text(hit)) for hit in others if hit is not None):
+                    taken[identifier] = text_id(mine)
+            if taken:
+                ranking = _renamed(ranking, taken)
+                said = f"{len(taken)} ids read from metadata are other sources' ids of other texts: told apart by text"
+                notes[ranking.source] = [said]
+                if ranking.source not in self._parted:
+                    self._parted.add(ranking.source)
+                    warn(
+                        f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage an id of its own"
+                    )
+            out.append(ranking)
+        return tuple(out), notes
 
     def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
         """Look at one answer of all sources, until each pair has met or is warned about."""
@@ -451,6 +514,11 @@ class FirstMeetings:
                         f"sources {pair[0]!r} and {pair[1]!r} shared no id in their first {count} answers: if they "
                         f"search the same passages, give them the same ids ({other.ids[0]!r} and {one.ids[0]!r})"
                     )
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether both are there and say different things."""
+    return bool(one and other) and one != other and text_id(one) != text_id(other)
 
 
 def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:

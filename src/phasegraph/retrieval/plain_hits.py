@@ -6,19 +6,14 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from phasegraph.errors import InvalidTypeError
 from phasegraph.retrieval.identity import ID_KEYS, resolve_id
-from phasegraph.retrieval.reading import check_length, drained, parameters_of
+from phasegraph.retrieval.reading import SCORE_KEYS, check_length, drained, is_number, parameters_of
 from phasegraph.sources.protocol import MalformedAnswerError
 
 TEXT_KEYS = ("text", "page_content", "content")
-SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
-    {"relevance_score": True, "similarity_score": True, "_score": True, "_similarity_score": True, "score": None}
-)
-"""Keys under which a score is looked for, and whether higher is better under each; None = it does not tell."""
 _EXPECTED = (  # whole in a source's report, which cuts at 200 characters
     "texts, dicts (text or id), triples, or pairs of these and a score; or one text, or a dict of id to score"
 )
@@ -33,9 +28,9 @@ class PlainHit:
     text : str or None
         None for one that names a passage and does not hold it.
     id : str or None
+        Of one without a text: which id another has is read from its metadata, as for any hit.
     metadata : mapping
         What a row says besides its text, its id and score included.
-    score : float or None
     """
 
     read: ClassVar[frozenset[str]] = frozenset((*ID_KEYS, *SCORE_KEYS))
@@ -44,7 +39,6 @@ class PlainHit:
     text: str | None
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    score: float | None = None
 
 
 def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
@@ -113,8 +107,8 @@ def plain_hit(item: object, hits: str, row: int) -> PlainHit:
 
     Examples
     --------
-    >>> plain_hit({"c.id": "p", "c.text": "Ada met Bo.", "score": 0.5}, "documents", 0).id
-    'p'
+    >>> plain_hit({"c.id": "p", "c.text": "Ada met Bo.", "score": 0.5}, "documents", 0).metadata
+    {'id': 'p', 'score': 0.5}
     >>> plain_hit(("Ada", "met", "Bo"), "documents", 0).text
     'Ada -> met -> Bo'
     """
@@ -148,15 +142,9 @@ def _of_row(row: Mapping[Any, Any]) -> PlainHit:
     key = next((key for key in TEXT_KEYS if isinstance(held.get(key), str)), None)
     text = None if key is None else held.pop(key)
     found, origin = resolve_id(None, held, "")
-    score = next((float(held[key]) for key in SCORE_KEYS if is_number(held.get(key))), None)
     if text is None and (origin == "text" or set(held) - PlainHit.read):
         text = json.dumps(held, default=str)
-    return PlainHit(text, None if origin == "text" else found, held, score)
-
-
-def is_number(value: object) -> bool:
-    """Whether a value can be a score."""
-    return hasattr(value, "__float__") and not isinstance(value, bool | str)
+    return PlainHit(text, None if text is not None else found, held)
 
 
 # Retrievers that are neither of a framework nor sources of ours.

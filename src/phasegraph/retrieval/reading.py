@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import lgamma
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -14,15 +15,21 @@ import numpy as np
 from phasegraph._over import go_on
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidTypeError, warn
-from phasegraph.ranking import Ranking, cap_ranking
+from phasegraph.ranking import Ranking, as_floats, cap_ranking
 from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.identity import Identities, Payloads
 from phasegraph.retrieval.source_config import FieldOf, HitFields
 from phasegraph.sources.gatherer import cut_note
 from phasegraph.sources.protocol import MalformedAnswerError
 
+SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
+    {"relevance_score": True, "similarity_score": True, "_score": True, "_similarity_score": True, "score": None}
+)
+"""Keys under which a score is looked for, and whether higher is better under each; None = it does not tell."""
 _MOST_HITS = 100_000
-_REMEMBERED_HITS = 3
+_TELLING_HITS = 3
+_SURE = 40.0
+"""Evidence for a direction counts up to this, that of an answer of some twenty hits: others can outweigh it."""
 _INNER_PRODUCT = 0
 Known: TypeAlias = bool | Callable[[object], bool | None]
 
@@ -102,9 +109,10 @@ class Direction:
 
     Notes
     -----
-    An answer of at least three hits in one order is remembered for good; one of two hits is believed for itself
-    only. Scores that do not differ need no direction: they are taken as they are. Safe for any number of threads: they
-    all infer from best-first answers.
+    Every answer in one order is evidence, as much as it is unlikely by chance (the logarithm of n! for n different
+    scores), and the direction is the one that has more of it so far: one answer of three hits decides nothing for good.
+    Where it turns, a warning says so. Scores that do not differ need no direction: they are taken as they are. Safe for
+    any number of threads: they all infer from best-first answers.
 
     Examples
     --------
@@ -115,22 +123,27 @@ class Direction:
     (False, 'lower is better: inferred from the order of its scores')
     """
 
-    __slots__ = ("_declared", "_inferred", "_known", "_source", "_warned")
+    __slots__ = ("_agreed", "_declared", "_known", "_lead", "_source", "_told", "_turned", "_warned")
 
     def __init__(self, declared: bool | None = None, known: bool | None = None, source: str = "") -> None:
         self._declared = declared
         self._known = known
-        self._inferred: bool | None = None
+        self._lead = 0.0  # evidence for "higher is better" less that for the opposite
+        self._told: bool | None = None
+        self._agreed = self._turned = self._warned = False
         self._source = source
-        self._warned = False
 
     @property
     def higher_is_better(self) -> bool | None:
         """What is known so far."""
-        for value in (self._declared, self._known):
-            if value is not None:
-                return value
-        return self._inferred
+        if self.stated is not None:
+            return self.stated
+        return self._lead > 0 if self._lead else None
+
+    @property
+    def stated(self) -> bool | None:
+        """What is known without any answer."""
+        return self._known if self._declared is None else self._declared
 
     def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
         """Whether higher is better (None = it cannot be told), and a note for the report.
@@ -144,26 +157,51 @@ class Direction:
             return self._declared, self._doubt(self._declared, scores)
         if self._known is not None:
             return self._known, _note(self._known, "known for this store")
-        if self._inferred is None:
-            found = infer_direction(scores)
+        found = infer_direction(scores)
+        if found is not None:
+            self._learn(found, scores)
+        if not self._lead:
             if found is None and not len(_finite(scores)):
                 return True, "none of its scores is a number"
             if found is None and not _differ(scores):
                 return True, "uninformative: its scores do not differ"
-            if found is None:
-                return None, "rank only: its scores do not tell whether higher or lower is better; declare it"
-            if len(scores) < _REMEMBERED_HITS:
-                return found, _note(found, "inferred from the order of its scores")
-            self._inferred = found
-        return self._inferred, _note(self._inferred, "inferred from the order of its scores")
+            return None, "rank only: its scores do not tell whether higher or lower is better; declare it"
+        higher = self._lead > 0
+        self._say_turned(higher)
+        opposite = found is not None and found is not higher
+        return higher, _note(
+            higher,
+            "inferred from the order of its scores" + " in earlier answers; this one says the opposite" * opposite,
+        )
+
+    def falls(self, scores: Sequence[object]) -> bool:
+        """Whether these scores and those before, by the weight of their evidence, fell along the list."""
+        if not _differ(scores):
+            return self._lead >= 0
+        self._learn(infer_direction(scores) is True, scores)
+        return self._lead > 0
+
+    def _learn(self, higher: bool, scores: Sequence[object]) -> None:
+        weight = lgamma(len(np.unique(_finite(scores))) + 1)
+        self._lead = min(max(self._lead + (weight if higher else -weight), -_SURE), _SURE)
+
+    def _say_turned(self, higher: bool) -> None:
+        """Warn once where later answers say the opposite of what earlier ones were read by."""
+        if self._told is not None and self._told is not higher and not self._turned:
+            self._turned = True
+            warn(
+                f"source {self._source!r}: {_note(higher, 'as its answers say by now')}; earlier ones were read the "
+                "other way: declare fields=HitFields(higher_is_better=...)",
+                stacklevel=6,
+            )
+        self._told = higher
 
     def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
         """A note where the order says the opposite; once it has agreed it is not looked at again."""
-        if self._inferred is declared or len(scores) < _REMEMBERED_HITS:
+        if self._agreed or len(scores) < _TELLING_HITS:
             return ""
         found = infer_direction(scores)
-        if found is declared:
-            self._inferred = found
+        self._agreed = found is declared
         if found is None or found is declared:
             return ""
         note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
@@ -285,6 +323,26 @@ class HitReader:
         where = self.fields.score
         return None if where is None else [self._field(where, hit) for hit in hits]
 
+    def stated_scores(
+        self, hits: Sequence[Any], notes: list[str]
+    ) -> tuple[list[object] | None, tuple[bool, str] | None]:
+        """Scores under a known metadata key that holds a number in every hit, and their direction where it is told.
+
+        A field that is called ``score`` and nothing more may be a film's: it is believed as far as it falls along the
+        lists that the source gives.
+        """
+        rows = [self.metadata(hit) for hit in hits]
+        key = next((key for key in SCORE_KEYS if rows and all(is_number(row.get(key)) for row in rows)), None)
+        if key is None:
+            return None, None
+        scores, higher = [row[key] for row in rows], SCORE_KEYS[key]
+        if higher is not None:
+            return scores, (higher, f"higher is better: known for metadata key {key!r}")
+        if self.direction.stated is None and not self.direction.falls(scores):
+            notes.append(f"rank only: metadata {key!r} does not fall along the list, and may say something else")
+            return None, None
+        return scores, (True, _note(True, "inferred from the order of its scores"))
+
     def _field(self, where: FieldOf, hit: Any) -> object:
         go_on()
         return self.metadata(hit).get(where) if isinstance(where, str) else where(hit)
@@ -319,7 +377,7 @@ class HitReader:
         scores, joined = self._known_scores(scores, notes, len(ids)), order is not None
         higher: bool | None = True
         if scores is not None:
-            if told is not None and self.direction.higher_is_better is None:
+            if told is not None and self.direction.stated is None:
                 higher, note = told
             else:
                 higher, note = self.direction.of(scores if order is None else order)
@@ -330,6 +388,9 @@ class HitReader:
         found = Ranking.from_hits(
             self.name, ids, scores, higher_is_better=higher is not False, size=self.fields.size, payloads=payloads
         )
+        if scores is not None and len(found) < len(ids):
+            values = as_floats(scores)
+            payloads.best_first(values if higher is not False else -values)
         if found.ids == tuple(ids):
             payloads.follow(found)
         elif scores is not None and not joined and _contradicts(found, ids):
@@ -489,6 +550,11 @@ def completed(
         hits = [found.get(one) if payloads.get(one) is None else payloads[one] for one in ranking.ids]
         ranking = replace(ranking, payloads=Payloads(ranking.ids, hits, getattr(payloads, "evidence", payloads)))
     return deletions.without(ranking, [one for one in missing if one not in found] if known else (), notes)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value can be a score."""
+    return hasattr(value, "__float__") and not isinstance(value, bool | str)
 
 
 def parameters_of(function: Callable[..., Any]) -> frozenset[str]:

@@ -30,7 +30,7 @@ class HitFields(KnownFields):
     score : str or callable, optional
         Metadata key, or ``score(hit)``, of the source's own score. Default: what its search gives.
     higher_is_better : bool, optional
-        False for distances. Default: known for the store, or inferred once from the order of an answer.
+        False for distances. Default: known for the store, or inferred from the order of the answers so far.
     size : int, optional
         Number of passages the source searches.
     resolve : callable, optional

@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -18,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from phasegraph._validation import check_count
-from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
+from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.graph.building import entity_names, read_passages, sound_triples
 from phasegraph.graph.entity_graph import Extraction, Triple
 from phasegraph.ranking import by_fields
@@ -232,7 +233,8 @@ class _Reader:
         if found is None:
             raise _NotJsonError
         self.place = found.end()
-        return float(found[0])
+        number = float(found[0])
+        return number if isfinite(number) else None  # 1e999: JSON has no word for what it is
 
     def _next(self) -> str:
         """The next sign that is no white space."""
@@ -253,7 +255,7 @@ class AnswerCache:
         if not isinstance(model_name, str) or not model_name.strip():
             raise InvalidInputError(f"model_name must be text that is not blank; got {model_name!r}")
         self.folder = None if folder is None else Path(folder)
-        self.model_name = model_name
+        self.model_name, self._told = model_name, False
         if self.folder is not None and self.folder.exists() and not self.folder.is_dir():
             raise InvalidInputError(f"cache must be a folder; {self.folder} is a file")
 
@@ -272,16 +274,22 @@ class AnswerCache:
             return None
         try:
             items = read_document(file, KIND, VERSION).get("items")
-        except IntegrityError:
+        except (IntegrityError, OSError):
             return None
         return items if isinstance(items, list) else None
 
     def put(self, prompt: str, items: list[Any]) -> None:
         """Keep the items found in the answer to a prompt."""
         file = self.file_of(prompt)
-        if file is not None:
+        if file is None:
+            return
+        try:
             file.parent.mkdir(parents=True, exist_ok=True)
             write_document(file, KIND, VERSION, {"items": items})
+        except (OSError, InvalidInputError) as error:
+            if not self._told:
+                self._told = True
+                warn(f"{self.folder}: answers cannot be kept there, and are asked for again: {error}", stacklevel=3)
 
 
 TextModel: TypeAlias = Callable[[str], str]
@@ -377,7 +385,10 @@ def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]
         return None, f"{type(error).__name__}: {error}"[:300]
     if not isinstance(answer, str):
         return None, f"the model answered with {type(answer).__name__}, not with text"
-    found = read(answer.removeprefix(prompt))
+    try:
+        found = read(answer.removeprefix(prompt))
+    except (ValueError, RecursionError) as error:
+        return None, f"the answer cannot be read ({type(error).__name__}): {answer!r:.120}"
     return found, "" if found is not None else f"the answer holds no JSON list: {answer!r:.120}"
 
 
@@ -554,4 +565,11 @@ def _gathered(rows: Sequence[tuple[str, str, str]], outcomes: Mapping[_Key, Outc
             extractions.append(Extraction(name, outcome.entities, outcome.triples))
     calls = sum(outcome.calls for outcome in outcomes.values())
     report = ModelReport(len(rows), len(extractions), cached, failed, untried, calls, malformed, seconds)
+    if failed or untried:
+        first = f", the first {next(iter(failed))!r}" if failed else ""
+        warn(
+            f"{len(failed) + untried} of {len(rows)} passages have no extraction ({len(failed)} failed{first}; "
+            f"{untried} not tried): report.failed has each one's reason, and another run asks again",
+            stacklevel=3,
+        )
     return ModelRun(tuple(extractions), report)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.response.schema import Response
 from llama_index.core.graph_stores.types import TRIPLET_SOURCE_KEY, PropertyGraphStore, Triplet
 from llama_index.core.indices.property_graph import (
     BasePGRetriever,
@@ -37,6 +38,7 @@ from phasegraph.retrieval import (
     HitAccess,
     HitFields,
     HitReader,
+    MalformedAnswerError,
     Payloads,
     SelectedHit,
     answer_items,
@@ -190,10 +192,19 @@ def unpack(answer: object) -> list[NodeWithScore]:
     MalformedAnswerError
         If it is not made of nodes or of what :func:`phasegraph.retrieval.plain_hit` reads.
     """
+    if isinstance(answer, Response):
+        answer = answer.source_nodes or answer.response or ""
     items = answer_items(answer, _HITS)
     if set(map(type, items)) == {NodeWithScore}:
         return list(items)
+    scored = [_is_pair(item) for item in items if not isinstance(item, NodeWithScore)]
+    if any(scored) and not all(scored):
+        raise MalformedAnswerError("hits must all be pairs with a score, or none of them; got both")
     return [_hit(item, row) for row, item in enumerate(items)]
+
+
+def _is_pair(item: object) -> bool:
+    return isinstance(item, tuple | list) and len(item) == 2
 
 
 def _hit(item: object, row: int) -> NodeWithScore:
@@ -202,25 +213,19 @@ def _hit(item: object, row: int) -> NodeWithScore:
     head, score = head_and_score(item)
     if isinstance(head, NodeWithScore):
         head = head.node
-    if not isinstance(head, BaseNode):
-        head, own = _node(head, row)
-        score = own if score is None else score
-    return NodeWithScore.model_construct(node=head, score=score)
+    return NodeWithScore.model_construct(node=head if isinstance(head, BaseNode) else _node(head, row), score=score)
 
 
-def _node(item: object, row: int) -> tuple[BaseNode, float | None]:
-    """A text, a row or a triple as a node, and the score that a row says."""
+def _node(item: object, row: int) -> BaseNode:
+    """A text, a row or a triple as a node; what a row says of its id and score is read from its metadata."""
     hit = plain_hit(item, _HITS, row)
     if hit.text is None:
-        return NamedNode(id_=str(hit.id), text=""), hit.score
-    kind: type[TextNode] = TextNode if hit.id is not None else UnnamedNode
-    name = hit.id or resolve_id(None, {}, hit.text)[0]
+        return NamedNode(id_=str(hit.id), text="", metadata=dict(hit.metadata))
     unread = [key for key in hit.metadata if key in hit.read]  # neither a prompt nor an embedding reads them
-    node = kind(
-        id_=name, text=hit.text, metadata=dict(hit.metadata),
+    return UnnamedNode(
+        id_=resolve_id(None, {}, hit.text)[0], text=hit.text, metadata=dict(hit.metadata),
         excluded_llm_metadata_keys=unread, excluded_embed_metadata_keys=unread,
     )  # fmt: skip
-    return node, hit.score
 
 
 def as_node(identifier: str, value: Any) -> BaseNode:
@@ -261,10 +266,12 @@ def ranking_of(
     found = {} if evidence is None else evidence(ids)
     held = [None if isinstance(hit.node, NamedNode) else hit.node for hit in hits]
     payloads = Payloads(ids, held, found)
-    scores = reader.scores(hits)
+    scores, told = reader.scores(hits), None
     if scores is None and not ranks:
         scores = [hit.score for hit in hits]
-    return reader.ranking(ids, scores, payloads, limit, notes)
+        if all(hit.score is None and isinstance(hit.node, UnnamedNode) for hit in hits):  # rows of a function
+            scores, told = reader.stated_scores(hits, notes)
+    return reader.ranking(ids, scores, payloads, limit, notes, told=told)
 
 
 # Results as nodes.

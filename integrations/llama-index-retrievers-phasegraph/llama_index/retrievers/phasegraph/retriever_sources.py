@@ -10,13 +10,14 @@ from operator import is_
 from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
+from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.graph_stores.types import PropertyGraphStore
 from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle
+from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores import simple
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
@@ -180,12 +181,24 @@ class FunctionRetriever(OwnRetriever):
         return {key: value for key, value in offered.items() if key in self.accepts}
 
 
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """A query engine that cannot retrieve: what its answers stand on, or their words."""
+
+    engine: BaseQueryEngine
+
+    def __call__(self, query: str) -> object:
+        return self.engine.query(query)
+
+
 def as_retriever(given: object) -> Any:
     """What to ask: a retriever of the framework, or anything with a `retrieve` like it."""
     if isinstance(given, BaseRetriever):
         return given
     if isinstance(given, BaseIndex):
         return given.as_retriever()
+    if isinstance(given, BaseQueryEngine) and type(given).retrieve is BaseQueryEngine.retrieve:
+        return FunctionRetriever(_Answers(given))
     if callable(getattr(given, "retrieve", None)) and not isinstance(given, type):
         return given
     if callable(given) and not isinstance(given, type):
@@ -198,7 +211,44 @@ def as_retriever(given: object) -> Any:
 
 
 def prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) -> Any:
-    """The retriever, or a copy that returns `limit` hits, or that carries the exchange."""
+    """A copy of the retriever that returns `limit` hits, or carries the exchange, and keeps every hit."""
+    made = _prepared(retriever, limit, upstream, seen)
+    if isinstance(made, BaseRetriever) and hasattr(made, "__dict__"):
+        made = copy.copy(made) if made is retriever else made
+        vars(made)["_handle_recursive_retrieval"] = _EveryHit(made)
+        vars(made)["_ahandle_recursive_retrieval"] = _EveryHitLater(made)
+    return made
+
+
+class _EveryHit:
+    """In place of a retriever's `_handle_recursive_retrieval`, which keeps the first hit of each id.
+
+    All are kept, so that the best is, and that others are told; and texts and rows are read as those of a function.
+    """
+
+    def __init__(self, retriever: BaseRetriever) -> None:
+        self.retriever = retriever
+
+    def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:
+        """The hits, and in place of those that stand for a retriever what that finds."""
+        hits, handle = unpack(nodes), type(self.retriever)._handle_recursive_retrieval
+        if not any(isinstance(hit.node, IndexNode) for hit in hits):
+            return hits
+        return [one for hit in hits for one in handle(self.retriever, query_bundle, [hit])]
+
+
+class _EveryHitLater(_EveryHit):
+    """The same where it is awaited."""
+
+    async def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:  # type: ignore[override]
+        """As of the other."""
+        hits, handle = unpack(nodes), type(self.retriever)._ahandle_recursive_retrieval
+        if not any(isinstance(hit.node, IndexNode) for hit in hits):
+            return hits
+        return [one for hit in hits for one in await handle(self.retriever, query_bundle, [hit])]
+
+
+def _prepared(retriever: Any, limit: int | None, upstream: Upstream, seen: Seen) -> Any:
     if isinstance(retriever, OwnRetriever):
         return retriever.for_call(limit, upstream)
     if is_knowledge(retriever):

@@ -1,0 +1,16 @@
+"""No hit is lost in silence, in LangChain."""
+
+from langchain_core.documents import Document
+
+from langchain_phasegraph import CalibratedFusionRetriever
+from phasegraph.testing.loss_suite import LossSuite
+
+
+class TestLosses(LossSuite):
+    retriever = CalibratedFusionRetriever
+
+    def document(self, name, text, **metadata):
+        return Document(page_content=text, id=name, metadata=metadata)
+
+    def asked(self, retriever):
+        return [(one.id, one.page_content) for one in retriever.invoke("q")]
