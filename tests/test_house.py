@@ -23,8 +23,8 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "_names", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors", "confidence",
-    "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "tracing", "sources",
+    "_typing", "_names", "_kept", "errors", "_validation", "ranking", "lexical", "calibration", "fusion", "priors",
+    "confidence", "acceptance", "selection", "serialization", "result", "rescoring", "pipeline", "tracing", "sources",
     "retrieval", "graph", "neo4j",
     "evaluation", "tuning", "testing", "serving", "cli",
 ]  # fmt: skip
