@@ -4,6 +4,7 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 DRIVER6 := .venv-driver6
 DOCS := .venv-docs
+COMPARE := .venv-compare
 DRIVER6_PINS := .cache/driver6-constraints.txt
 PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-index-retrievers-phasegraph
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
@@ -52,6 +53,10 @@ test: $(VENV)/.ready-test  ## Every test that needs no root, in WORKERS processe
 test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an empty environment for every Python there is
 	PHASEGRAPH_ALL_PYTHONS=1 PHASEGRAPH_REQUIRE_WHEELS=1 $(BIN)/python -m pytest tests/wheels
 
+$(COMPARE)/.ready: $(SOURCES)
+	$(call install_into,$(COMPARE),constraints.txt,$(PACKAGES) --group compare)
+	@touch $@
+
 # LlamaIndex's Neo4j store admits no driver 6 beside it; it goes in without its dependencies, to write the graphs that
 # are read here.
 $(DRIVER6)/.ready: $(SOURCES)
@@ -92,4 +97,4 @@ docs: site $(VENV)/.ready-test  ## The site, and every program, command and link
 	$(BIN)/python -m pytest tests/test_docs.py
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) $(DRIVER6) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
