@@ -193,3 +193,71 @@ class LlamaIndex:
 
 
 OURS = {"langchain": LangChain, "llamaindex": LlamaIndex}
+
+
+class EnsembleOf:
+    """LangChain's EnsembleRetriever over the same sources; a retriever of LangChain returns no scores."""
+
+    name = "LangChain Ensemble"
+
+    def __init__(self, names: Sequence[str] = NAMES, plan: FaultPlan | None = None, seconds: float = 0.0, **more: Any):
+        from langchain_classic.retrievers import EnsembleRetriever
+        from langchain_core.retrievers import BaseRetriever
+
+        class Listed(BaseRetriever):
+            search: Any
+
+            def _get_relevant_documents(self, query: str, *, run_manager: Any) -> Any:
+                return _without_scores(self.search(query))
+
+        self.retriever = EnsembleRetriever(
+            retrievers=[Listed(search=Searching(name, document, plan, seconds)) for name in names]
+        )
+
+    def ask(self, query: str) -> Answered:
+        found = self.retriever.invoke(query)
+        return Answered(tuple((str(one.id), one.page_content) for one in found), b"", None, {})
+
+
+def _without_scores(answer: Any) -> Any:
+    if isinstance(answer, list) and answer and all(isinstance(one, tuple) and len(one) == 2 for one in answer):
+        return [one for one, _ in answer]
+    return (one for one, _ in answer) if isinstance(answer, Iterator) else answer
+
+
+class QueryFusionOf:
+    """LlamaIndex's QueryFusionRetriever over the same sources, by reciprocal ranks."""
+
+    name = "LlamaIndex QueryFusion"
+
+    def __init__(self, names: Sequence[str] = NAMES, plan: FaultPlan | None = None, seconds: float = 0.0, **more: Any):
+        from llama_index.core.base.base_retriever import BaseRetriever
+        from llama_index.core.llms import MockLLM
+        from llama_index.core.retrievers import QueryFusionRetriever
+        from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
+        from llama_index.core.schema import NodeWithScore
+
+        class Listed(BaseRetriever):
+            def __init__(self, search: Any) -> None:
+                super().__init__()
+                self.search = search
+
+            def _retrieve(self, query_bundle: Any) -> Any:
+                answer = self.search(query_bundle.query_str)
+                if not isinstance(answer, list) or not all(isinstance(one, tuple) and len(one) == 2 for one in answer):
+                    return answer
+                return [NodeWithScore(node=one, score=score) for one, score in answer]
+
+        self.retriever = QueryFusionRetriever(
+            [Listed(Searching(name, node, plan, seconds)) for name in names],
+            llm=MockLLM(),
+            mode=FUSION_MODES.RECIPROCAL_RANK,
+            similarity_top_k=10,
+            num_queries=1,
+            use_async=False,
+        )
+
+    def ask(self, query: str) -> Answered:
+        found = self.retriever.retrieve(query)
+        bits = np.array([np.nan if one.score is None else one.score for one in found]).tobytes()
+        return Answered(tuple((one.node_id, one.text) for one in found), bits, None, {})
