@@ -205,7 +205,8 @@ class QueryFusion(Fuser):
         self.mode = mode
         self.name = f"LlamaIndex QueryFusion, {mode}"
         ignored = "" if mode in ("relative_score", "dist_based_score") else " (taken, and ignored in this mode)"
-        self.adapter = f"`QueryFusionRetriever(mode={mode!r}, num_queries=1, use_async=False)`, `retriever_weights` as weights{ignored}"
+        options = f"mode={mode!r}, num_queries=1, use_async=False"
+        self.adapter = f"`QueryFusionRetriever({options})`, `retriever_weights` as weights{ignored}"
 
     def fuse(self, lists: Lists, weights: Sequence[float] | None = None, k: int = ALL) -> Fused:
         from llama_index.core.llms import MockLLM
