@@ -10,7 +10,7 @@ PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-inde
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j docs site clean help
+.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -39,6 +39,12 @@ $(VENV)/.ready-test: $(SOURCES)
 $(VENV)/.ready-lint: $(SOURCES)
 	$(call install,demo test matrix lint)
 	@touch $@ $(VENV)/.ready-demo $(VENV)/.ready-test
+
+# $(1): environment, $(2): run. OPTIONS go to the run: make fuzz OPTIONS="--seconds 60"; then its figures are not kept.
+define reliability
+	$(1)/bin/python tools/reliability/$(2).py $(or $(OPTIONS),--json docs/reliability/$(2).json); \
+		code=$$?; $(if $(OPTIONS),,$(1)/bin/python tools/reliability/page.py;) exit $$code
+endef
 
 $(VENV)/.ready-bench: $(SOURCES)
 	$(call install,demo test matrix bench)
@@ -95,6 +101,20 @@ site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an er
 
 docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
 	$(BIN)/python -m pytest tests/test_docs.py
+chaos: $(VENV)/.ready-test  ## Faults in both real retrievers, every answer held against the oracle
+	$(call reliability,$(VENV),chaos)
+
+soak: $(VENV)/.ready-test  ## What stays of 100,000 questions in each framework
+	$(call reliability,$(VENV),soak)
+
+fuzz: $(VENV)/.ready-test  ## 200,000 damaged state files and hostile words
+	$(call reliability,$(VENV),fuzz)
+
+determinism: $(VENV)/.ready-test  ## One digest over hash seeds, processes, orders, asked and awaited
+	$(call reliability,$(VENV),determinism)
+
+compare: $(COMPARE)/.ready  ## The laws over LangChain, LlamaIndex, Haystack, ranx and qdrant-client, too
+	$(call reliability,$(COMPARE),compare)
 
 clean:  ## Remove the environment and everything made
 	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts

@@ -459,6 +459,7 @@ def main() -> None:
         "cases": given.cases,
         "laws": {name: str(law.__doc__) for name, law in LAWS.items()},
         "conditional": CONDITIONAL,
+        "order": [fuser.name for fuser in fusers()],
         "table": table,
         "chaos": found,
         "versions": versions(

@@ -65,10 +65,12 @@ RANKINGS = [
     Ranking("vector", [f"p{row}" for row in range(3, 12)], np.linspace(0.9, 0.1, 9)),
 ]
 HOSTILE = (
-    "", " ", "\0", "\ud800", "\ufeff", "\u202e", "e" + "\u0301" * 400, "\u0f71\u0f72\u0f74" * 60, "١٢٣", "𝒜", "İ", "ﷺ",
-    "ß" * 50, "'; DROP TABLE x; --", "`) DETACH DELETE (n", "\\u0060", "{{7*7}}", "${jndi:ldap://x}", "<script>",
-    "__import__('os').abort()", "../../../etc/passwd", "/dev/zero", "C:\\con", "a" * 2000, "! / : [ ( \" ~ AND *",
-    "\x1b[31m", "\r\n", "-0", "1e999", "nan", "NaN", "Infinity", "-1", "9" * 400, "true", "None", "\u2028", "🏳️‍🌈", "\u200d",
+    "", " ", "\0", "\ud800", "\ufeff", "\u202e", "e" + "\u0301" * 400, "\u0f71\u0f72\u0f74" * 60, "١٢٣", "𝒜",
+    "İ", "ﷺ", "ß" * 50, "'; DROP TABLE x; --", "`) DETACH DELETE (n", "\\u0060", "{{7*7}}", "${jndi:ldap://x}",
+    "<script>", "__import__('os').abort()", "../../../etc/passwd", "/dev/zero", "C:\\con", "a" * 2000,
+    "! / : [ ( \" ~ AND *",
+    "\x1b[31m", "\r\n", "-0", "1e999", "nan", "NaN", "Infinity", "-1", "9" * 400, "true", "None", "\u2028",
+    "🏳️‍🌈", "\u200d",
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, -(2**63), 2**200, 0.0, -0.0, 1e308, -1e308, 5e-324, 1e-300, [], {}, [[]],

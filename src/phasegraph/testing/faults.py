@@ -143,9 +143,9 @@ FAULTS: Mapping[str, Fault] = MappingProxyType(
 )
 """Every fault by name; called with the healthy ranking and the seconds a hang lasts, it returns the answer.
 
-Besides those that fail and those that are harmless: ``empty`` finds nothing, ``hang`` is late, ``unusable`` has no score
-that is a number (the source counts as partial, and as degraded), ``huge`` adds 10,000 worse hits (harmless where the
-ranking fills the limit by itself).
+Besides those that fail and those that are harmless: ``empty`` finds nothing, ``hang`` is late, ``unusable`` has no
+score that is a number (the source counts as partial, and as degraded), ``huge`` adds 10,000 worse hits (harmless where
+the ranking fills the limit by itself).
 """
 FATAL: Mapping[str, Fault] = MappingProxyType({"exits": _exits})
 """What passes through a call in place of an answer; no part of a plan that does not name it."""
