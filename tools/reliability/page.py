@@ -151,8 +151,8 @@ def page(folder: Path = FIGURES) -> str:
     parts = [
         "# Reliability: what is promised, and the last figures",
         "Written by `python tools/reliability/page.py` from `docs/reliability/*.json`, which the runs leave: "
-        "`make chaos`, `make soak`, `make fuzz`, `make determinism`, `make compare`. Each says its verdict in its "
-        "last line and ends with 1 where a promise is broken. The figures here are those of the command that is named, which may be a "
+        "`make chaos`, `make soak`, `make fuzz`, `make determinism`, `make compare`. Each says its verdict in "
+        "its last line and ends with 1 where a promise is broken. The figures here are those of the command that is named, which may be a "
         "smaller run than the target makes.",
     ]
     for name in RUNS:
