@@ -409,9 +409,9 @@ def _leave_one_out(worth: Callable[[Sequence[int]], FloatArray], count: int) -> 
 
 
 def publish(values: FloatArray) -> FloatArray:
-    """``(1 + f / (1 + |f|)) / 2``: strictly increasing, from the whole line into [0, 1]."""
-    shares = 1.0 + values / (1.0 + np.abs(values))
-    return 0.5 * shares
+    """``(1 + f / (1 + |f|)) / 2``, from the whole line into [0, 1]; each step rounds so that none of it falls."""
+    rest = 0.5 / (1.0 + np.abs(values))
+    return np.where(values >= 0.0, 1.0 - rest, rest)
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
