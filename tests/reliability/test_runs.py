@@ -55,12 +55,12 @@ def test_chaos_sees_what_is_wrong(tool):
         RuntimeError("leaked"),
         fusers.Answered((("b", "text of b"),), b"1", frozenset({"graph"}), {"vector": 2}),
     ):
-        tally.see("question 1", 0.0, found)
+        tally.see("question 1", 0.0, 0.1, found)
     assert {name: tally.counts[name] for name in chaos.WRONG if tally.counts[name]} == {
         "leaked": 1, "different": 1, "falsely_reported": 1, "miscounted": 1,
     }  # fmt: skip
     tally = chaos.Tally({}, plan)
-    tally.see("question 1", 0.0, good)
+    tally.see("question 1", 0.0, 0.1, good)
     assert tally.counts["all_failed_not_raised"] == 1
 
 

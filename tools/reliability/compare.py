@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from chaos import NO_FAULT, WRONG, Tally, one_by_one, oracle
+from chaos import DEADLINE, HANG, NO_FAULT, SEEN, WRONG, Tally, one_by_one, oracle
 from fusers import OURS, EnsembleOf, QueryFusionOf, question
 from peers import ALL, Fused, Fuser, Hit, OursLangChain, fusers
 from runs import Stalls, arguments, bar, finish, percentiles, quiet, versions
@@ -408,7 +408,6 @@ PEER_KINDS = {
         if one not in {"text score", *NO_FAULT}
     ],
 }
-DEADLINE, HANG = 0.5, 0.9
 
 
 def chaos(queries: int, seed: int) -> dict[str, Any]:
@@ -417,13 +416,14 @@ def chaos(queries: int, seed: int) -> dict[str, Any]:
     both = [*PEER_KINDS[QueryFusionOf]]
     for fuser, kinds in ((OURS["langchain"], both), (OURS["llamaindex"], both), *PEER_KINDS.items()):
         plan = FaultPlan(0.2, kinds, seed)
-        tally = Tally(oracle(fuser), plan)
+        expected = oracle(fuser)
         struck = fuser(plan=plan, seconds=HANG, timeout=DEADLINE)
         asked = [question(number) for number in range(queries)]
         with Stalls() as stalls:
+            tally = Tally(expected, plan, stalls)
             for outcome in bar(one_by_one(struck, asked), f"chaos, {fuser.name}", queries):
                 tally.see(*outcome)
-        names = ("queries", "answered", "degraded", "all_failed", "exits", *WRONG)
+        names = (*SEEN, *WRONG)
         rows[fuser.name] = {
             **{name: tally.counts[name] for name in names},
             "kinds": len(kinds),

@@ -91,12 +91,15 @@ class Answered:
         Sources that the answer says were lost; None where it cannot say.
     dropped : mapping of str to int
         Hits that the answer says were dropped.
+    late : frozenset of str
+        Sources of which it says that they did not answer in time.
     """
 
     passages: tuple[tuple[str, str], ...]
     bits: bytes
     degraded: frozenset[str] | None
     dropped: Mapping[str, int]
+    late: frozenset[str] = frozenset()
 
 
 _results: contextvars.ContextVar[list[Any]] = contextvars.ContextVar("results")
@@ -113,7 +116,8 @@ def _answered(passages: Sequence[tuple[str, str]], results: list[Any]) -> Answer
     if bool(degraded) is not result.degraded:
         raise AssertionError(f"degraded is {result.degraded}, and {sorted(degraded)} are reported")
     dropped = {one.source: one.dropped for one in result.reports if one.dropped}
-    return Answered(tuple(passages), bits, degraded, dropped)
+    late = frozenset(one.source for one in result.reports if one.status == "timeout")
+    return Answered(tuple(passages), bits, degraded, dropped, late)
 
 
 @cache

@@ -77,11 +77,15 @@ def quiet() -> Iterator[None]:
     log.setLevel(level)
 
 
+_STALL = 0.05
+
+
 class Stalls:
-    """The longest stall of a plain timer of 5 ms in this process: what the machine, and not the library, held up."""
+    """When a plain timer of 5 ms in this process was 50 ms late or more: what the machine, not the library, held up."""
 
     def __init__(self) -> None:
         self.longest = 0.0
+        self._found: list[tuple[float, float]] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -89,7 +93,14 @@ class Stalls:
         while not self._over.is_set():
             begun = time.perf_counter()
             time.sleep(0.005)
-            self.longest = max(self.longest, time.perf_counter() - begun - 0.005)
+            late = time.perf_counter() - begun - 0.005
+            self.longest = max(self.longest, late)
+            if late >= _STALL:
+                self._found.append((begun, begun + late))
+
+    def during(self, begun: float, ended: float) -> float:
+        """Seconds of stalls within this time."""
+        return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in self._found)
 
     def __enter__(self) -> Stalls:
         self._thread.start()
