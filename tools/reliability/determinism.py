@@ -1,4 +1,4 @@
-"""One digest everywhere: ``python tools/reliability/determinism.py [--questions 1000] [--seeds 20] [--json FILE]``.
+"""One digest everywhere: ``python tools/reliability/determinism.py [--questions 250] [--seeds 20] [--json FILE]``.
 
 The same questions in processes of their own, each with another PYTHONHASHSEED, the sources in each of their six orders,
 asked and awaited, in both frameworks: ids, texts, scores, fused values and contributions of all answers have one
@@ -74,7 +74,7 @@ def main() -> None:
     if len(sys.argv) == 4 and sys.argv[1] == "--child":
         print(json.dumps(child(int(sys.argv[2]), sys.argv[3] == "1")))
         return
-    given = arguments(__doc__, questions=1000, seeds=20)
+    given = arguments(__doc__, questions=250, seeds=20)
     found: dict[str, set[str]] = {}
     for seed in bar(range(given.seeds), "hash seeds", given.seeds):
         command = [sys.executable, __file__, "--child", str(given.questions), str(seed % 2)]

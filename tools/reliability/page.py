@@ -22,11 +22,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def chaos(found: dict[str, Any]) -> list[str]:
     """What chaos.py found."""
     columns = ["", "queries", "faults", "kinds", "answered", "of these degraded", "every source failed", "exits",
-               "held up by the machine", "leaked", "unlike the oracle", "unreported", "reported falsely", "hits miscounted",
+               "held up by the machine", "leaked", "unlike the oracle", "unreported", "reported falsely",
+                "hits miscounted",
                "p50 ms", "p99 ms", "p99 over the deadline, ms", "longest stall beside, ms"]  # fmt: skip
     rows = [
         [name, one["queries"], one["faults"], one["kinds"], one["answered"], one["degraded"], one["all_failed"],
-         one["exits"], one["held_up"], one["leaked"], one["different"], one["unreported"], one["falsely_reported"], one["miscounted"],
+         one["exits"], one["held_up"], one["leaked"], one["different"], one["unreported"], one["falsely_reported"],
+         one["miscounted"],
          one["ms"]["p50"], one["ms"]["p99"], one["over_deadline_ms"].get("p99", "–"), one["longest_stall_ms"]]
         for name, one in sorted(found["modes"].items())
     ]  # fmt: skip
@@ -35,8 +37,9 @@ def chaos(found: dict[str, Any]) -> list[str]:
         + ", ".join(found["kinds"])
         + ". *Oracle*: the answer, passages and bits, of a retriever built without the sources that failed. Where "
         "every source failed, AllSourcesFailed is raised with every cause; where one asks for SystemExit, that passes. "
-        f"Deadline {found['deadline_ms']:g} ms; a hang lasts longer. *Held up*: a plain timer in the process stood still "
-        "for 200 ms or more within the call; which source was late is taken as reported there, and all else must hold.",
+        f"Deadline {found['deadline_ms']:g} ms; a hang lasts longer. *Held up*: a plain timer in the process stood "
+        "still for 200 ms or more within the call; which source was late is taken as reported there, and all else must "
+        "hold.",
         table(columns, rows),
     ]
 
@@ -153,8 +156,8 @@ def page(folder: Path = FIGURES) -> str:
         "# Reliability: what is promised, and the last figures",
         "Written by `python tools/reliability/page.py` from `docs/reliability/*.json`, which the runs leave: "
         "`make chaos`, `make soak`, `make fuzz`, `make determinism`, `make compare`. Each says its verdict in "
-        "its last line and ends with 1 where a promise is broken. The figures here are those of the command that is named, which may be a "
-        "smaller run than the target makes.",
+        "its last line and ends with 1 where a promise is broken. The figures here are those of the command that is "
+        "named, which may be a smaller run than the target makes.",
     ]
     for name in RUNS:
         title, told = TITLES[name]
