@@ -4,12 +4,13 @@ BIN := $(VENV)/bin
 WORKERS ?= 2
 DRIVER6 := .venv-driver6
 DOCS := .venv-docs
+COMPARE := .venv-compare
 DRIVER6_PINS := .cache/driver6-constraints.txt
 PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-index-retrievers-phasegraph
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j docs site clean help
+.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -39,6 +40,12 @@ $(VENV)/.ready-lint: $(SOURCES)
 	$(call install,demo test matrix lint)
 	@touch $@ $(VENV)/.ready-demo $(VENV)/.ready-test
 
+# $(1): environment, $(2): run. OPTIONS go to the run: make fuzz OPTIONS="--seconds 60"; then its figures are not kept.
+define reliability
+	$(1)/bin/python tools/reliability/$(2).py $(or $(OPTIONS),--json docs/reliability/$(2).json); \
+		code=$$?; $(if $(OPTIONS),,$(1)/bin/python tools/reliability/page.py;) exit $$code
+endef
+
 $(VENV)/.ready-bench: $(SOURCES)
 	$(call install,demo test matrix bench)
 	@touch $@
@@ -51,6 +58,10 @@ test: $(VENV)/.ready-test  ## Every test that needs no root, in WORKERS processe
 
 test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an empty environment for every Python there is
 	PHASEGRAPH_ALL_PYTHONS=1 PHASEGRAPH_REQUIRE_WHEELS=1 $(BIN)/python -m pytest tests/wheels
+
+$(COMPARE)/.ready: $(SOURCES)
+	$(call install_into,$(COMPARE),constraints.txt,$(PACKAGES) --group compare)
+	@touch $@
 
 # LlamaIndex's Neo4j store admits no driver 6 beside it; it goes in without its dependencies, to write the graphs that
 # are read here.
@@ -90,6 +101,20 @@ site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an er
 
 docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
 	$(BIN)/python -m pytest tests/test_docs.py
+chaos: $(VENV)/.ready-test  ## Faults in both real retrievers, every answer held against the oracle
+	$(call reliability,$(VENV),chaos)
+
+soak: $(VENV)/.ready-test  ## What stays of 100,000 questions in each framework
+	$(call reliability,$(VENV),soak)
+
+fuzz: $(VENV)/.ready-test  ## 200,000 damaged state files and hostile words
+	$(call reliability,$(VENV),fuzz)
+
+determinism: $(VENV)/.ready-test  ## One digest over hash seeds, processes, orders, asked and awaited
+	$(call reliability,$(VENV),determinism)
+
+compare: $(COMPARE)/.ready  ## The laws over LangChain, LlamaIndex, Haystack, ranx and qdrant-client, too
+	$(call reliability,$(COMPARE),compare)
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) $(DRIVER6) $(DOCS) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts

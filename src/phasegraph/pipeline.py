@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from phasegraph._kept import kept_while_short
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import KnownFields, check_choice, check_count, check_flag, check_mapping, check_number
 from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy
@@ -408,9 +409,9 @@ def _leave_one_out(worth: Callable[[Sequence[int]], FloatArray], count: int) -> 
 
 
 def publish(values: FloatArray) -> FloatArray:
-    """``(1 + f / (1 + |f|)) / 2``: strictly increasing, from the whole line into [0, 1]."""
-    shares = 1.0 + values / (1.0 + np.abs(values))
-    return 0.5 * shares
+    """``(1 + f / (1 + |f|)) / 2``, from the whole line into [0, 1]; each step rounds so that none of it falls."""
+    rest = 0.5 / (1.0 + np.abs(values))
+    return np.where(values >= 0.0, 1.0 - rest, rest)
 
 
 def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
@@ -496,8 +497,8 @@ class Shortlist:
             contributions=contributed,
             calibrated=calibrated,
             weights=self.weights,
-            bonuses=_repeated(0.0, len(rows)) if bonuses is None else bonuses[rows],
-            priors=_repeated(1.0, len(rows)) if factors is None else factors[rows],
+            bonuses=_repeated(len(rows), 0.0) if bonuses is None else bonuses[rows],
+            priors=_repeated(len(rows), 1.0) if factors is None else factors[rows],
             rows=rows,
             candidates=self.candidates,
             accepted=_accepted(len(rows)),
@@ -635,15 +636,15 @@ _PARTS: Mapping[str, Any] = MappingProxyType(
 _PLAIN = ("pool_cap_mode", "rule", "weighting", "consensus_bonus", "consensus_bounded", "k", "strict")
 
 
-@lru_cache(maxsize=64)
-def _repeated(value: float, count: int) -> FloatArray:
+@kept_while_short
+def _repeated(count: int, value: float) -> FloatArray:
     """(count,) read-only array of one value."""
     made = np.full(count, value)
     made.setflags(write=False)
     return made
 
 
-@lru_cache(maxsize=64)
+@kept_while_short
 def _accepted(count: int) -> BoolArray:
     """(count,) read-only array of true."""
     made = np.ones(count, dtype=np.bool_)

@@ -1,9 +1,8 @@
 """Soak asking sources at any size: ``python tools/benchmarks/soak_sources.py [--queries 10000] [--json FILE]``.
 
-S1/S2: three sources, each with 20 % faults: nothing leaks, nothing healthy is lost, every answer equals the oracle.
-S3: memory stays.
 S4: threads and tasks: no answer differs from that of one thread. S5: a source that hangs for ever: the call is back
 within its deadline and 50 ms, the workers stuck are bounded, and it recovers. Overhead: two sources that do nothing.
+Faults and memory, in the frameworks' own retrievers: ``make chaos`` and ``make soak``.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import resource
 import sys
 import threading
@@ -22,11 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.errors import AllSourcesFailed
 from phasegraph.ranking import Ranking
 from phasegraph.sources import BreakerSettings, Gathered, Gatherer, SourceSettings
 from phasegraph.sources.workers import pool
-from phasegraph.testing import FAILING, FAULTS, FaultPlan, FaultySource
 
 NAMES = ("graph", "lexical", "vector")
 DEADLINE = 0.02
@@ -58,61 +54,6 @@ def content(found: Gathered) -> list[tuple[object, ...]]:
 def percentiles(seconds: list[float], scale: float = 1000.0) -> dict[str, float]:
     named = zip(("p50", "p90", "p99", "max"), np.percentile(seconds, [50, 90, 99, 100]), strict=True)
     return {name: round(float(value) * scale, 3) for name, value in named}
-
-
-def faults(queries: int) -> dict[str, object]:
-    """S1 and S2."""
-    plans = {name: FaultPlan(0.2, list(FAULTS), seed=1) for name in NAMES}
-    settings = {name: SourceSettings(timeout=DEADLINE, circuit_breaker=None) for name in NAMES}
-    gatherer = Gatherer(settings, timeout=1.0)
-    sources = {name: FaultySource(SOURCES[name], name, plans[name], hang_seconds=0.05) for name in NAMES}
-    tally = dict.fromkeys(("leaked", "lost", "different", "false_reports", "missed_reports", "all_failed"), 0)
-    taken, expected_all_failed = [], 0
-    for number in range(queries):
-        query = f"question {number}"
-        struck = {name: plans[name].strikes(name, query) for name in NAMES}
-        gone = {name for name, kind in struck.items() if kind in FAILING or kind == "hang"}
-        left = {name: SOURCES[name] for name in NAMES if name not in gone and struck[name] != "empty"}
-        expected_all_failed += len(gone) == len(NAMES)
-        start = time.perf_counter()
-        try:
-            found = gatherer.gather(sources, query)
-        except AllSourcesFailed:
-            tally["all_failed"] += 1
-            tally["leaked"] += len(gone) != len(NAMES)
-            continue
-        except Exception:  # noqa: BLE001 - counted
-            tally["leaked"] += 1
-            continue
-        finally:
-            taken.append(time.perf_counter() - start)
-        reported = {one.source for one in found.reports if one.degraded}
-        tally["false_reports"] += len(reported - gone)
-        tally["missed_reports"] += len(gone - reported)
-        tally["lost"] += len(set(left) - {one.source for one in found.rankings})
-        tally["different"] += content(found) != (content(gatherer.gather(left, query)) if left else [])
-    return {
-        "queries": queries,
-        **tally,
-        "expected_all_failed": expected_all_failed,
-        "deadline_ms": DEADLINE * 1000,
-        "ms": percentiles(taken),
-        "per_second": round(queries / sum(taken)),
-    }
-
-
-def clean(queries: int) -> dict[str, object]:
-    """S3: memory (resident kilobytes), file descriptors and threads after a tenth and after all of them."""
-    gatherer = Gatherer(dict.fromkeys(NAMES, SourceSettings()))
-    measured = []
-    for count in (queries, 9 * queries):
-        for _ in range(count):
-            gatherer.gather(SOURCES, "q")
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        measured.append(
-            (pages * resource.getpagesize() // 1024, len(os.listdir("/proc/self/fd")), threading.active_count())
-        )
-    return {"queries": 10 * queries, "early": measured[0], "late": measured[1]}
 
 
 def concurrency(per_thread: int) -> dict[str, object]:
@@ -234,8 +175,6 @@ def main() -> None:
     n = arguments.queries
     table: dict[str, object] = {
         "overhead": overhead(max(200, n // 5)),
-        "S1_S2": faults(n),
-        "S3": clean(n),
         "S4": concurrency(max(50, n // 2)),
         "S5": hang(max(100, n // 10)),
         "threads_left": pool().threads,

@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from phasegraph._forking import LOADING
+from phasegraph._kept import kept_while_short
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.ranking import Ranking, tied_ranks
@@ -75,10 +76,11 @@ def normal_quantile(levels: FloatArray, /) -> FloatArray:
 @lru_cache(maxsize=256)
 def order_statistic(rank: int, size: int, /) -> float:
     """Expected value of the `rank`-th largest (from 1) of `size` standard normal draws: Blom's approximation, 1958."""
-    return float(order_statistics(rank, size)[rank - 1])
+    tail = (np.array([rank], dtype=np.float64) - 0.375) / (max(size, rank) + 0.25)
+    return -float(normal_quantile(tail)[0])
 
 
-@lru_cache(maxsize=256)
+@kept_while_short
 def order_statistics(count: int, size: int, /) -> FloatArray:
     """Expected values of the `count` largest of `size` standard normal draws, largest first (read-only)."""
     tail = (np.arange(1, count + 1, dtype=np.float64) - 0.375) / (max(size, count) + 0.25)
@@ -208,7 +210,7 @@ def _standardised_by_order(scores: FloatArray, size: int) -> FloatArray | None:
     return values if math.isfinite(values[0]) and math.isfinite(values[-1]) else None  # they fall between
 
 
-@lru_cache(maxsize=256)
+@kept_while_short
 def _expected(count: int, size: int) -> tuple[FloatArray, float, float]:
     """The expected order statistics about their mean, the square of their length, and their mean."""
     expected = order_statistics(count, size)

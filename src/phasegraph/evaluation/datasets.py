@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time
+from tokenize import TokenError
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -165,7 +166,7 @@ def _array(file: Path, kind: str, what: str, dimensions: tuple[int, ...]) -> Any
         raise wrong(file, None, "the file must exist; there is none")
     try:
         array = npy_format.open_memmap(file, mode="r")
-    except (ValueError, OSError, EOFError) as error:
+    except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
         raise wrong(file, None, f"must be a complete .npy array of numbers; {error}") from error
     if array.ndim not in dimensions or array.dtype.kind != kind or 0 in array.shape[1:]:
         raise wrong(file, None, f"must hold {what}; got {array.shape} {array.dtype}")

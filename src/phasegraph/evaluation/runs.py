@@ -195,14 +195,14 @@ def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tu
             raise wrong(file, line, f"a qrels line must be 'query 0 id grade'; got {text!r}")
         query, passage = columns[0], columns[2]
         try:
-            grade = int(columns[3])
-        except ValueError as error:
+            grade = float(int(columns[3]))
+        except (ValueError, OverflowError) as error:
             raise wrong(file, line, f"a grade must be a whole number; got {columns[3]!r}") from error
         _check_known(file, line, passage, known)
         of_query = grades.setdefault(query, {})
         if passage in of_query:
             raise wrong(file, line, f"an id must be judged once per query; {passage!r} repeats in {query!r}")
-        of_query[passage] = float(grade)
+        of_query[passage] = grade
     if not grades:
         raise wrong(file, None, "qrels must hold at least one line; the file is empty")
     return tuple(

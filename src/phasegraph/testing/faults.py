@@ -17,6 +17,7 @@ from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Source, Upstream
 
 Fault = Callable[[Ranking, float], object]
+_HUGE = 10_000
 
 
 class InjectedError(RuntimeError):
@@ -62,6 +63,22 @@ def _wrong_name(ranking: Ranking, seconds: float) -> object:
     return Ranking(f"not {ranking.source}", ranking.ids, ranking.scores)
 
 
+def _stops(ranking: Ranking, seconds: float) -> object:
+    raise StopIteration(ranking)
+
+
+def _recurses(ranking: Ranking, seconds: float) -> object:
+    return _recurses(ranking, seconds)
+
+
+def _wrong_types(ranking: Ranking, seconds: float) -> object:
+    return [3, object()]
+
+
+def _exits(ranking: Ranking, seconds: float) -> object:
+    raise SystemExit(3)
+
+
 def _empty(ranking: Ranking, seconds: float) -> object:
     return Ranking.from_hits(ranking.source, (), ())
 
@@ -78,6 +95,15 @@ def _duplicates(ranking: Ranking, seconds: float) -> object:
     return _pairs(ranking) + [(ids, score - 1.0) for ids, score in _pairs(ranking)]
 
 
+def _huge(ranking: Ranking, seconds: float) -> object:
+    lowest = float(ranking.scores[-1]) if len(ranking) else 0.0
+    return _pairs(ranking) + [(f"injected-{row}", lowest - 1.0 - row) for row in range(_HUGE)]
+
+
+def _unusable(ranking: Ranking, seconds: float) -> object:
+    return [(ids, float("nan")) for ids in ranking.ids]
+
+
 def _reversed(ranking: Ranking, seconds: float) -> object:
     return _pairs(ranking)[::-1]
 
@@ -89,10 +115,13 @@ FAILING: Mapping[str, Fault] = MappingProxyType(
         "none": _returns(None),
         "number": _returns(42),
         "text": _returns("a passage"),
+        "wrong types": _wrong_types,
         "wrong arity": _wrong_arity,
         "breaks midway": _breaks_midway,
         "coroutine": _coroutine,
         "wrong name": _wrong_name,
+        "stops": _stops,
+        "recurses": _recurses,
     }
 )
 """Faults after which a source counts as failed."""
@@ -100,6 +129,7 @@ HARMLESS: Mapping[str, Fault] = MappingProxyType(
     {
         "nan": _extra(float("nan")),
         "infinite": _extra(float("inf")),
+        "minus infinite": _extra(float("-inf")),
         "none score": _extra(None),
         "text score": _extra("high"),
         "true score": _extra(True),
@@ -108,8 +138,22 @@ HARMLESS: Mapping[str, Fault] = MappingProxyType(
     }
 )
 """Faults that must leave the ranking as it would have been."""
-FAULTS: Mapping[str, Fault] = MappingProxyType({**FAILING, **HARMLESS, "empty": _empty, "hang": _hang})
-"""Every fault by name; called with the healthy ranking and the seconds a hang lasts, it returns the answer."""
+FAULTS: Mapping[str, Fault] = MappingProxyType(
+    {**FAILING, **HARMLESS, "empty": _empty, "hang": _hang, "unusable": _unusable, "huge": _huge}
+)
+"""Every fault by name; called with the healthy ranking and the seconds a hang lasts, it returns the answer.
+
+Besides those that fail and those that are harmless: ``empty`` finds nothing, ``hang`` is late, ``unusable`` has no
+score that is a number (the source counts as partial, and as degraded), ``huge`` adds 10,000 worse hits (harmless where
+the ranking fills the limit by itself).
+"""
+FATAL: Mapping[str, Fault] = MappingProxyType({"exits": _exits})
+"""What passes through a call in place of an answer; no part of a plan that does not name it."""
+
+
+def broken(kind: str, ranking: Ranking, seconds: float, /) -> object:
+    """What a source answers that the fault strikes, where it would have answered `ranking`."""
+    return (FAULTS.get(kind) or FATAL[kind])(ranking, seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +165,7 @@ class FaultPlan:
     rate : float
         Share of (source, query) pairs that are struck, in [0, 1].
     kinds : sequence of str, optional
-        Names of :data:`FAULTS`; default all.
+        Names of :data:`FAULTS` (default all) or :data:`FATAL`.
     seed : int, default 0
         Another seed, another plan.
 
@@ -144,9 +188,9 @@ class FaultPlan:
     def __post_init__(self) -> None:
         if not 0.0 <= self.rate <= 1.0:
             raise InvalidInputError(f"FaultPlan.rate must be in [0, 1]; got {self.rate!r}")
-        unknown = [kind for kind in self.kinds if kind not in FAULTS]
-        if unknown or not self.kinds:
-            raise InvalidInputError(f"FaultPlan.kinds must be among {list(FAULTS)}; got {list(self.kinds)}")
+        known = [*FAULTS, *FATAL]
+        if not self.kinds or not set(self.kinds) <= set(known):
+            raise InvalidInputError(f"FaultPlan.kinds must be among {known}; got {list(self.kinds)}")
 
     def strikes(self, source: str, query: str) -> str | None:
         """Name of the fault for this pair, or None."""
@@ -188,5 +232,4 @@ class FaultySource:
         """The wrapped source's answer, broken where the plan strikes."""
         ranking = self.source.search(query, limit, upstream)
         kind = self.plan.strikes(self.name, query)
-        broken = ranking if kind is None else FAULTS[kind](ranking, self.hang_seconds)
-        return broken  # type: ignore[return-value]
+        return ranking if kind is None else broken(kind, ranking, self.hang_seconds)  # type: ignore[return-value]

@@ -70,6 +70,12 @@ def _replaced(
     return [*rankings[:place], new, *rankings[place + 1 :]]
 
 
+def _above(ranking: Ranking) -> float:
+    """A score as far above the best as the worst is below it, or the largest float."""
+    best, worst = float(ranking.scores[0]), float(ranking.scores[-1])
+    return min(best + (best - worst), float(np.finfo(np.float64).max))
+
+
 def single_source(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
     """I1: one source alone keeps its order, ties included."""
     for ranking in rankings:
@@ -137,7 +143,7 @@ def monotonicity(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
         if len(ranking) < 5 or ranking.rank_only or ranking.scores[0] == ranking.scores[-1]:
             continue
         lifted = ranking.scores.copy()
-        lifted[-1] = ranking.scores[0] + (ranking.scores[0] - ranking.scores[-1])
+        lifted[-1] = _above(ranking)
         after = _all(free, _replaced(rankings, place, ranking.ids, lifted)).ids
         moved = ranking.ids[-1]
         _demand(after.index(moved) <= before.index(moved), f"{moved!r} fell when {ranking.source!r} raised it")
@@ -151,8 +157,8 @@ def extra_evidence(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> Non
         new = next((one for one in before if one not in ranking.positions), None)
         if new is None or len(ranking) < 5 or ranking.rank_only or ranking.scores[0] == ranking.scores[-1]:
             continue
-        best = 2.0 * ranking.scores[0] - ranking.scores[-1]
-        after = _all(free, _replaced(rankings, place, [new, *ranking.ids], [best, *ranking.scores])).ids
+        best = [_above(ranking), *ranking.scores]
+        after = _all(free, _replaced(rankings, place, [new, *ranking.ids], best)).ids
         _demand(after.index(new) <= before.index(new), f"{new!r} fell when {ranking.source!r} returned it too")
 
 
@@ -178,12 +184,15 @@ def replayed(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
 
 
 def affine(pipeline: FusionPipeline, rankings: Sequence[Ranking]) -> None:
-    """I10 and I11: ``2 s + 3`` of a source without a stated background changes nothing."""
+    """I10 and I11: ``2 s + 3`` of a source without a stated background changes nothing, where floats can hold it."""
     plain, changed = [], []
     for one in rankings:
-        fixed = one.background is not None or one.rank_only
+        with np.errstate(over="ignore"):
+            scores = 2.0 * one.scores + 3.0
+            kept = np.allclose((scores - 3.0) / 2.0, one.scores, rtol=1e-9, atol=0.0)
+        fixed = one.background is not None or one.rank_only or not kept
         plain.append(one if fixed else Ranking(one.source, one.ids, one.scores))
-        changed.append(one if fixed else Ranking(one.source, one.ids, 2.0 * one.scores + 3.0))
+        changed.append(one if fixed else Ranking(one.source, one.ids, scores))
     _close(_all(pipeline, plain), _all(pipeline, changed), "scores doubled and shifted by 3")
 
 

@@ -28,6 +28,7 @@ from llama_index.core.schema import (
     RelatedNodeInfo,
     TextNode,
 )
+from llama_index.core.settings import Settings
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
@@ -110,10 +111,18 @@ class Embedder:
 
     @classmethod
     def of(cls, embed_model: object) -> Embedder | None:
-        """None for None; InvalidTypeError for what is no embedding model."""
-        if embed_model is not None and not isinstance(embed_model, BaseEmbedding):
+        """None for None; InvalidTypeError for what is no embedding model.
+
+        As the framework's indexes do, it gives a model that nobody listens to the callback manager of the settings: one
+        of its own would keep the events of all calls.
+        """
+        if embed_model is None:
+            return None
+        if not isinstance(embed_model, BaseEmbedding):
             raise InvalidTypeError(f"embed_model must be a BaseEmbedding or None; got {type(embed_model).__name__}")
-        return None if embed_model is None else cls(embed_model)
+        if not embed_model.callback_manager.handlers:
+            embed_model.callback_manager = Settings.callback_manager
+        return cls(embed_model)
 
     def texts(self, texts: list[str]) -> list[list[float]]:
         """Embeddings of passages."""

@@ -18,6 +18,7 @@ from llama_index.core.indices.base import BaseIndex
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle
+from llama_index.core.settings import Settings
 from llama_index.core.vector_stores import simple
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import (
@@ -97,10 +98,15 @@ class Exchange:
 class OwnRetriever(BaseRetriever):
     """A retriever of ours: a source asks a shallow copy of it, which carries the :class:`Exchange`.
 
-    Pickled, or copied deeply, it leaves its callback manager behind: that belongs to the process.
+    Pickled, or copied deeply, it leaves its callback manager behind: that belongs to the process. One that is given
+    none takes that of the settings, as the framework's indexes do: a manager keeps the events of all calls that are
+    within a trace of another manager, for good.
     """
 
     exchange: Exchange | None = None
+
+    def __init__(self, callback_manager: CallbackManager | None = None, *more: Any) -> None:
+        super().__init__(Settings.callback_manager if callback_manager is None else callback_manager, *more)
 
     def whole_filters(self) -> MetadataFilters | None:
         """What every node must match."""
@@ -145,7 +151,7 @@ class OwnRetriever(BaseRetriever):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
-        self.callback_manager = CallbackManager()
+        self.callback_manager = Settings.callback_manager
 
 
 class FunctionRetriever(OwnRetriever):

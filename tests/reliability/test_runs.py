@@ -1,0 +1,101 @@
+"""The runs of tools/reliability, small: they pass, they can fail, and the page says what their figures say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "tools" / "reliability"
+
+
+def run(name, *options, figures):
+    command = [sys.executable, str(TOOLS / f"{name}.py"), *options, "--json", str(figures)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    return done, json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {}
+
+
+@pytest.fixture
+def tool(monkeypatch):
+    monkeypatch.syspath_prepend(str(TOOLS))
+    return importlib.import_module
+
+
+def test_the_page_says_what_the_figures_say(tool):
+    page = tool("page")
+    assert page.PAGE.read_text(encoding="utf-8") == page.page()
+
+
+def test_the_page_says_of_a_run_that_it_left_no_figures(tool, tmp_path):
+    assert tool("page").page(tmp_path).count("has left no figures yet") == 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_chaos_finds_every_answer_equal_to_the_oracle(tmp_path):
+    done, figures = run("chaos", "--queries", "120", figures=tmp_path / "f.json")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert done.stdout.splitlines()[-1] == "chaos: every promise held"
+    assert len(figures["modes"]) == 6
+    assert all(one["degraded"] > 20 and one["faults"] > 40 for one in figures["modes"].values())
+
+
+def test_chaos_sees_what_is_wrong(tool):
+    chaos, fusers = tool("chaos"), tool("fusers")
+    plan = chaos.FaultPlan(1.0, ["raise"])
+    good = fusers.Answered((("a", "text of a"),), b"1", frozenset(), {})
+    tally = chaos.Tally({(fusers.NAMES, fusers.seed_of("question 1")): good}, chaos.FaultPlan(0.0))
+    for found in (
+        good,
+        RuntimeError("leaked"),
+        fusers.Answered((("b", "text of b"),), b"1", frozenset({"graph"}), {"vector": 2}),
+    ):
+        tally.see("question 1", 0.0, 0.1, found)
+    assert {name: tally.counts[name] for name in chaos.WRONG if tally.counts[name]} == {
+        "leaked": 1, "different": 1, "falsely_reported": 1, "miscounted": 1,
+    }  # fmt: skip
+    tally = chaos.Tally({}, plan)
+    tally.see("question 1", 0.0, 0.1, good)
+    assert tally.counts["all_failed_not_raised"] == 1
+
+
+def test_a_broken_promise_ends_with_1(tool, tmp_path, capsys):
+    runs = tool("runs")
+    given = type("Given", (), {"json": tmp_path / "f.json", "queries": 3})()
+    with pytest.raises(SystemExit) as ended:
+        runs.finish("chaos", given, {}, ["something"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "chaos: 1 promises broken"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_one_digest_over_hash_seeds_orders_frameworks_asked_and_awaited(tmp_path):
+    done, figures = run("determinism", "--questions", "20", "--seeds", "4", figures=tmp_path / "f.json")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert {name: len(found) for name, found in figures["digests"].items()} == {"with faults": 1, "without faults": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_soak_counts_what_stays(tmp_path):
+    """Too short to judge memory; threads, descriptors and tasks are as many."""
+    _, figures = run("soak", "--queries", "200", "--lists", "2", figures=tmp_path / "f.json")
+    assert not [one for one in figures["broken"] if "memory" not in one]
+    assert all(one["queries"] == 200 for one in figures["frameworks"].values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_fuzz_runs_every_kind(tmp_path):
+    done, figures = run("fuzz", "--cases", "300", figures=tmp_path / "f.json")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert len(figures["kinds"]) == 12
+    assert figures["code_run"] == 0
+    refused = {name: one.get("refused", 0) for name, one in figures["kinds"].items()}
+    assert sum(count > 0 for count in refused.values()) >= 10, refused

@@ -1,0 +1,50 @@
+"""What the library keeps between calls is bounded: by entries, and by bytes where an entry may be long."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from phasegraph import FusionPipeline, Ranking, fit_reference_ecdf
+from phasegraph.calibration.background import order_statistic, order_statistics
+
+
+def _kept_after(call, lengths):
+    """Bytes that calls with lists of these lengths leave behind."""
+    for length in lengths[:1]:
+        call(length)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for length in lengths[1:]:
+            call(length)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+IDS = [f"p{row}" for row in range(60_000)]
+PIPELINES = {
+    "default": FusionPipeline(),
+    "fitted": FusionPipeline(calibrators={"vector": fit_reference_ecdf(np.linspace(0.0, 1.0, 101))}),
+    "paper": FusionPipeline.phasegraph(),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PIPELINES))
+def test_long_lists_of_many_lengths_leave_nothing_behind(name):
+    def decide(length):
+        PIPELINES[name].decide([Ranking("vector", IDS[:length], np.linspace(1.0, 0.0, length))], k=5)
+
+    assert _kept_after(decide, [50_000 - row for row in range(12)]) < 200_000
+
+
+def test_order_statistics_are_the_same_kept_or_not_and_one_at_a_time():
+    assert order_statistics(5, 100) is order_statistics(5, 100)
+    assert order_statistics(5000, 9000) is not order_statistics(5000, 9000)
+    for count, size in ((1, 1), (21, 1_000_000), (5000, 9000)):
+        assert order_statistic(count, size) == order_statistics(count, size)[-1]

@@ -1,0 +1,203 @@
+"""Faults in the real retrievers: ``python tools/reliability/chaos.py [--queries 10000] [--json FILE]``.
+
+Three sources, each struck in a fifth of the queries by a fault of 22 and more kinds, in LangChain's
+PhaseGraphRetriever and in LlamaIndex's CalibratedFusionRetriever, asked in three modes: one after another (sync), 16
+at once on one event loop (async), 8 at once in threads. Every answer must equal, to the bit and with its passages, that
+of a retriever that was built without the sources that failed; what was lost is reported and nothing else; nothing is
+raised but AllSourcesFailed where every source failed, and SystemExit where a source asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from typing import Any
+
+from fusers import NAMES, OURS, QUESTIONS, Answered, question, seed_of
+from runs import Stalls, arguments, bar, finish, percentiles, quiet
+
+from phasegraph import AllSourcesFailed
+from phasegraph.testing import FAILING, FATAL, FAULTS, HARMLESS, FaultPlan
+
+RATE = 0.2
+DEADLINE, HANG = 1.0, 1.6
+NO_FAULT = {"text", "wrong name"}  # one text is an answer in both frameworks; rankings have no name there
+KINDS = tuple(kind for kind in (*FAULTS, *FATAL) if kind not in NO_FAULT)
+ONE_DROPPED = set(HARMLESS) - {"duplicates", "reversed"}
+HELD_UP = 0.2  # seconds of stalls within a call, from which on the machine decides what is in time
+AT_ONCE, THREADS = 16, 8
+Outcome = tuple[str, float, float, Answered | BaseException]
+"""Query, when it was asked and answered, and what came."""
+
+
+def oracle(fuser: Callable[..., Any]) -> dict[tuple[tuple[str, ...], int], Answered]:
+    """The answers of healthy retrievers, by the sources they were built with and by question."""
+    spelled: dict[int, str] = {}
+    for number in range(100 * QUESTIONS):
+        spelled.setdefault(seed_of(question(number)), question(number))
+    subsets = [names for size in range(1, len(NAMES) + 1) for names in combinations(NAMES, size)]
+    built = {names: fuser(names, timeout=30.0) for names in subsets}
+    return {(names, seed): one.ask(query) for names, one in built.items() for seed, query in spelled.items()}
+
+
+def one_by_one(fuser: Any, queries: list[str]) -> Iterator[Outcome]:
+    for query in queries:
+        begun = time.perf_counter()
+        try:
+            found: Answered | BaseException = fuser.ask(query)
+        except BaseException as error:  # noqa: BLE001 - counted
+            found = error
+        yield query, begun, time.perf_counter(), found
+
+
+def on_one_loop(fuser: Any, queries: list[str]) -> Iterator[Outcome]:
+    async def ask(query: str, places: asyncio.Semaphore) -> Outcome:
+        async with places:
+            begun = time.perf_counter()
+            try:
+                found: Answered | BaseException = await fuser.aask(query)
+            except BaseException as error:  # noqa: BLE001 - counted
+                found = error
+            return query, begun, time.perf_counter(), found
+
+    async def several(part: list[str]) -> tuple[list[Outcome], int]:
+        places = asyncio.Semaphore(AT_ONCE)
+        found = await asyncio.gather(*(ask(query, places) for query in part))
+        return found, len(asyncio.all_tasks()) - 1
+
+    for start in range(0, len(queries), 500):
+        found, left = asyncio.run(several(queries[start : start + 500]))
+        if left:
+            raise AssertionError(f"{left} tasks are left on the loop")
+        yield from found
+
+
+def in_threads(fuser: Any, queries: list[str]) -> Iterator[Outcome]:
+    with ThreadPoolExecutor(THREADS) as threads:
+        yield from threads.map(lambda query: next(one_by_one(fuser, [query])), queries)
+
+
+MODES = {"sync": one_by_one, "async": on_one_loop, "threads": in_threads}
+
+
+class Tally:
+    """Counts what one mode of one framework gave."""
+
+    def __init__(
+        self, expected: dict[tuple[tuple[str, ...], int], Answered], plan: FaultPlan, stalls: Stalls | None = None
+    ) -> None:
+        self.expected = expected
+        self.plan = plan
+        self.stalls = stalls
+        self.counts: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.examples: list[str] = []
+        self.seconds: list[float] = []
+        self.hung: list[float] = []
+
+    def wrong(self, what: str, query: str, said: object) -> None:
+        self.counts[what] += 1
+        if len(self.examples) < 20:
+            struck = {name: self.plan.strikes(name, query) for name in NAMES}
+            self.examples.append(f"{what}: {query!r} struck by {struck}: {said!r:.300}")
+
+    def see(self, query: str, begun: float, ended: float, found: Answered | BaseException) -> None:
+        struck = {name: kind for name in NAMES if (kind := self.plan.strikes(name, query)) is not None}
+        self.kinds.update(struck.values())
+        late = {name for name, kind in struck.items() if kind == "hang"}
+        failed = {name for name, kind in struck.items() if kind in FAILING} | late
+        lost = failed | {name for name, kind in struck.items() if kind == "unusable"}
+        self.counts["queries"] += 1
+        (self.hung if late else self.seconds).append(ended - begun)
+        if set(struck.values()) & set(FATAL):
+            self.counts["exits"] += 1
+            if not isinstance(found, SystemExit):
+                self.wrong("exit_swallowed", query, found)
+            return
+        told = _lost_in_time(found)
+        if told is not None and told ^ late and self._held_up(begun, ended):
+            # The machine stood still: what was late, or was not, is taken as it was told; all else must hold.
+            self.counts["held_up"] += 1
+            failed, lost = (failed - late) | told, (lost - late) | told
+        if len(failed) == len(NAMES):
+            self.counts["all_failed"] += 1
+            if not isinstance(found, AllSourcesFailed) or set(found.causes) != failed:
+                self.wrong("all_failed_not_raised", query, found)
+        elif isinstance(found, BaseException):
+            self.wrong("leaked", query, found)
+        else:
+            left = tuple(name for name in NAMES if name not in lost and struck.get(name) != "empty")
+            self._answer(query, struck, lost, left, found)
+
+    def _held_up(self, begun: float, ended: float) -> bool:
+        return self.stalls is not None and self.stalls.during(begun, ended) >= HELD_UP
+
+    def _answer(
+        self, query: str, struck: dict[str, str], lost: set[str], left: tuple[str, ...], found: Answered
+    ) -> None:
+        self.counts["answered"] += 1
+        self.counts["degraded"] += bool(lost)
+        expected = self.expected[left, seed_of(query)] if left else None
+        if (found.passages, found.bits) != ((expected.passages, expected.bits) if expected else ((), b"")):
+            self.wrong("different", query, found.passages[:3])
+        missing, false = lost - set(found.degraded or ()), set(found.degraded or ()) - lost
+        if missing:
+            self.wrong("unreported", query, sorted(missing))
+        if false:
+            self.wrong("falsely_reported", query, sorted(false))
+        dropped = {name: 1 for name, kind in struck.items() if kind in ONE_DROPPED and name not in lost}
+        told = {name: count for name, count in found.dropped.items() if name not in lost}
+        if told != dropped:
+            self.wrong("miscounted", query, told)
+
+
+def _lost_in_time(found: Answered | BaseException) -> set[str] | None:
+    """The sources that are said to have been late; None where nothing is said."""
+    if isinstance(found, AllSourcesFailed):
+        return {name for name, cause in found.causes.items() if isinstance(cause, TimeoutError)}
+    return set(found.late) if isinstance(found, Answered) and found.degraded is not None else None
+
+
+SEEN = ("queries", "answered", "degraded", "all_failed", "exits", "held_up")
+WRONG = (
+    "leaked", "different", "unreported", "falsely_reported", "miscounted", "exit_swallowed", "all_failed_not_raised",
+)  # fmt: skip
+
+
+def main() -> None:
+    given = arguments(__doc__, queries=10_000, seed=1)
+    plan = FaultPlan(RATE, KINDS, given.seed)
+    queries = [question(number) for number in range(given.queries)]
+    rows, broken = {}, []
+    with quiet():
+        for framework, fuser in OURS.items():
+            expected = oracle(fuser)
+            struck = fuser(plan=plan, seconds=HANG, timeout=DEADLINE)
+            for mode, run in MODES.items():
+                begun = time.perf_counter()
+                with Stalls() as stalls:
+                    tally = Tally(expected, plan, stalls)
+                    for outcome in bar(run(struck, queries), f"{framework}, {mode}", len(queries)):
+                        tally.see(*outcome)
+                row = {name: tally.counts[name] for name in (*SEEN, *WRONG)}
+                rows[f"{framework}, {mode}"] = {
+                    **row,
+                    "faults": sum(tally.kinds.values()),
+                    "kinds": len(tally.kinds),
+                    "ms": percentiles(tally.seconds),
+                    "over_deadline_ms": percentiles([one - DEADLINE for one in tally.hung]),
+                    "longest_stall_ms": round(stalls.longest * 1000, 1),
+                    "seconds": round(time.perf_counter() - begun, 1),
+                    "examples": tally.examples,
+                }
+                broken += [f"{framework}, {mode}: {row[name]} {name}" for name in WRONG if row[name]]
+    figures = {"rate": RATE, "kinds": list(KINDS), "deadline_ms": DEADLINE * 1000, "modes": rows}
+    finish("chaos", given, figures, broken)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Write the page of promises from the figures that the runs left: ``python tools/reliability/page.py``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES, PAGE = ROOT / "docs" / "reliability", ROOT / "docs" / "reliability.md"
+RUNS = ("chaos", "soak", "fuzz", "determinism", "compare")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def chaos(found: dict[str, Any]) -> list[str]:
+    """What chaos.py found."""
+    columns = ["", "queries", "faults", "kinds", "answered", "of these degraded", "every source failed", "exits",
+               "held up by the machine", "leaked", "unlike the oracle", "unreported", "reported falsely",
+                "hits miscounted",
+               "p50 ms", "p99 ms", "p99 over the deadline, ms", "longest stall beside, ms"]  # fmt: skip
+    rows = [
+        [name, one["queries"], one["faults"], one["kinds"], one["answered"], one["degraded"], one["all_failed"],
+         one["exits"], one["held_up"], one["leaked"], one["different"], one["unreported"], one["falsely_reported"],
+         one["miscounted"],
+         one["ms"]["p50"], one["ms"]["p99"], one["over_deadline_ms"].get("p99", "–"), one["longest_stall_ms"]]
+        for name, one in sorted(found["modes"].items())
+    ]  # fmt: skip
+    return [
+        "Three sources, a fifth of all (source, query) pairs struck: "
+        + ", ".join(found["kinds"])
+        + ". *Oracle*: the answer, passages and bits, of a retriever built without the sources that failed. Where "
+        "every source failed, AllSourcesFailed is raised with every cause; where one asks for SystemExit, that passes. "
+        f"Deadline {found['deadline_ms']:g} ms; a hang lasts longer. *Held up*: a plain timer in the process stood "
+        "still for 200 ms or more within the call; which source was late is taken as reported there, and all else must "
+        "hold.",
+        table(columns, rows),
+    ]
+
+
+def soak(found: dict[str, Any]) -> list[str]:
+    """What soak.py found."""
+    columns = ["", "calls", "resident MB after a tenth", "at the end", "growth", "threads", "descriptors", "tasks"]
+
+    def row(name: str, calls: int, one: dict[str, Any]) -> list[object]:
+        early, late = one["early"], one["late"]
+        pairs = [f"{early[kind]} → {late[kind]}" for kind in ("threads", "descriptors", "tasks")]
+        return [name, calls, early["resident_kb"] // 1024, late["resident_kb"] // 1024, one["growth"], *pairs]
+
+    rows = []
+    for name, one in sorted(found["frameworks"].items()):
+        longest = one["long_lists"]["longest"]
+        rows.append(row(f"{name}, questions", one["queries"], one))
+        rows.append(row(f"{name}, lists of up to {longest:,} hits", one["long_lists"]["lists"], one["long_lists"]))
+    return [
+        f"Promise: resident memory at the end at most {found['most_growth']} times that after a tenth; threads, file "
+        "descriptors and tasks as many. Questions all differ, every fourth is awaited, every twentieth has a filter.",
+        table(columns, rows),
+    ]
+
+
+def fuzz(found: dict[str, Any]) -> list[str]:
+    """What fuzz.py found."""
+    rows = []
+    for name, one in sorted(found["kinds"].items()):
+        wrong = sum(count for outcome, count in one.items() if outcome not in ("success", "refused"))
+        rows.append([name, sum(one.values()), one.get("success", 0), one.get("refused", 0), wrong])
+    return [
+        f"{found['cases_run']:,} cases; code that ran: {found['code_run']}. *Refused*: an error of the library's own. "
+        "*Wrong*: any other error, the end of the process, or 20 seconds.",
+        table(["", "cases", "loaded and used", "refused", "wrong"], rows),
+    ]
+
+
+def determinism(found: dict[str, Any]) -> list[str]:
+    """What determinism.py found."""
+    rows = [[name, len(said), f"`{said[0][:16]}…`"] for name, said in sorted(found["digests"].items())]
+    return [
+        "Processes with other hash seeds, all six orders of the sources, asked and awaited, in both frameworks: ids, "
+        "texts, scores, fused values and contributions have one SHA-256.",
+        table(["", "different digests", "SHA-256"], rows),
+    ]
+
+
+def compare(found: dict[str, Any]) -> list[str]:
+    """What compare.py found."""
+    names = list(found["laws"])
+    fusers = list(found["order"])
+
+    def cell(fuser: str, law: str) -> str:
+        row = found["table"][fuser]["laws"][law]
+        if "not_applicable" in row:
+            return "n/a"
+        return "holds" if not row["broken"] else f"**{row['broken']}**"
+
+    laws = [[law, found["laws"][law], *(cell(fuser, law) for fuser in fusers)] for law in names]
+    sums = []
+    for what, test in (("hold", "holds"), ("do not apply", "n/a")):
+        sums.append(["", f"*laws that {what}*", *(sum(cell(one, law) == test for law in names) for one in fusers)])
+    adapters = [f"- **{one}**: {found['table'][one]['adapter']}." for one in fusers]
+    reasons: dict[str, list[str]] = {}
+    for one in fusers:
+        for law in names:
+            why = found["table"][one]["laws"][law].get("not_applicable")
+            if why:
+                reasons.setdefault(f"{law}, {why}", []).append(one)
+    missing = [f"- {why}: {', '.join(those)}." for why, those in reasons.items()]
+    conditional = [f"- {law} of ours {said}." for law, said in found["conditional"].items()]
+    told = {"phasegraph, LangChain", "phasegraph, LlamaIndex"}
+    columns = ["", "queries", "kinds", "answerable", "lost to a leaked error", "unlike the oracle",
+               "said to be degraded", "unreported"]  # fmt: skip
+    faults = [
+        [name, one["queries"], one["kinds"], one["queries"] - one["all_failed"] - one["exits"], one["leaked"],
+         one["different"], one["degraded"] if name in told else "it cannot say",
+         one["unreported"] if name in told else "–"]
+        for name, one in sorted(found["chaos"].items(), reverse=True)
+    ]  # fmt: skip
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(found["versions"].items()))
+    return [
+        f"{found['cases']} random cases with a fixed seed: two or three lists of 5 to 12 hits, half of them with many "
+        "ties. A number says in how many cases the law is broken; raising an error on valid input breaks it. "
+        f"{versions}.",
+        table(["", "law", *fusers], [*laws, *sums]),
+        "How each is asked:",
+        "\n".join(adapters),
+        "What does not apply, and why:",
+        "\n".join(missing),
+        "What ours promises on conditions only, measured here without them:",
+        "\n".join(conditional),
+        "### Chaos over those that ask sources",
+        "The same faults, one query after another, as far as a source of the framework can have them. Two sources that "
+        "answer are lost to a caller where the third one's error leaks; *unlike the oracle*: an answer came, and not "
+        "that of a retriever of the same class built without the sources that failed.",
+        table(columns, faults),
+    ]
+
+
+TITLES = {
+    "chaos": ("A source that fails costs nothing but itself", chaos),
+    "soak": ("Nothing stays of a call", soak),
+    "fuzz": ("Damaged state and hostile words are refused", fuzz),
+    "determinism": ("The same answer, to the bit", determinism),
+    "compare": ("The laws, over others too", compare),
+}
+
+
+def page(folder: Path = FIGURES) -> str:
+    """The page as Markdown."""
+    parts = [
+        "# Reliability: what is promised, and the last figures",
+        "Written by `python tools/reliability/page.py` from `docs/reliability/*.json`, which the runs leave: "
+        "`make chaos`, `make soak`, `make fuzz`, `make determinism`, `make compare`. Each says its verdict in "
+        "its last line and ends with 1 where a promise is broken. The figures here are those of the command that is "
+        "named, which may be a smaller run than the target makes.",
+    ]
+    for name in RUNS:
+        title, told = TITLES[name]
+        parts.append(f"## {title}")
+        file = folder / f"{name}.json"
+        if not file.is_file():
+            parts.append(f"`make {name}` has left no figures yet.")
+            continue
+        found = json.loads(file.read_text(encoding="utf-8"))
+        parts.append(f"`{found['command']}`")
+        parts += told(found)
+        broken = found["broken"]
+        said = "\n".join(f"- {one}" for one in broken)
+        parts.append(f"Broken:\n\n{said}" if broken else "Every promise held.")
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    sys.stdout.write(f"{PAGE.relative_to(ROOT)} written\n")

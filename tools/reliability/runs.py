@@ -1,0 +1,134 @@
+"""What every run shares: its arguments, its bar, what a process holds, its figures in a file, and its verdict."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import importlib.metadata
+import json
+import logging
+import os
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+ROOT = Path(__file__).resolve().parents[2]
+FIGURES = ROOT / "docs" / "reliability"
+
+
+def arguments(doc: str | None, **counts: int) -> argparse.Namespace:
+    """The command line of a run: a whole number by name, and where its figures go."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in counts.items():
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    parser.add_argument(
+        "--json", type=Path, help="write the figures to this file (make writes docs/reliability/*.json)"
+    )
+    return parser.parse_args()
+
+
+def bar(items: Iterable[Any], what: str, total: int | None = None) -> Iterable[Any]:
+    """The items, with a bar on standard error."""
+    return tqdm(items, desc=what, total=total, mininterval=1.0, file=sys.stderr, disable=None)
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    """Milliseconds."""
+    if not seconds:
+        return {}
+    named = zip(("p50", "p99", "max"), np.percentile(seconds, [50, 99, 100]), strict=True)
+    return {name: round(float(value) * 1000, 2) for name, value in named}
+
+
+def held() -> dict[str, int]:
+    """Resident kilobytes, threads and file descriptors of this process after a collection, and tasks of this loop."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    try:
+        tasks = len(asyncio.all_tasks())
+    except RuntimeError:
+        tasks = 0
+    return {
+        "resident_kb": pages * os.sysconf("SC_PAGE_SIZE") // 1024,
+        "threads": threading.active_count(),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "tasks": tasks,
+    }
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings and the log of the library, which a run of faults would fill by the thousand."""
+    log = logging.getLogger("phasegraph")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    log.setLevel(level)
+
+
+_STALL = 0.05
+
+
+class Stalls:
+    """When a plain timer of 5 ms in this process was 50 ms late or more: what the machine, not the library, held up."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._found: list[tuple[float, float]] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._over.is_set():
+            begun = time.perf_counter()
+            time.sleep(0.005)
+            late = time.perf_counter() - begun - 0.005
+            self.longest = max(self.longest, late)
+            if late >= _STALL:
+                self._found.append((begun, begun + late))
+
+    def during(self, begun: float, ended: float) -> float:
+        """Seconds of stalls within this time."""
+        return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in self._found)
+
+    def __enter__(self) -> Stalls:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def versions(*names: str) -> dict[str, str]:
+    """Versions of distributions."""
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def finish(name: str, given: argparse.Namespace, figures: Mapping[str, Any], broken: list[str]) -> None:
+    """Write the figures, say the verdict in one last line, and exit with 1 where a promise is broken."""
+    command = " ".join(
+        ["python", f"tools/reliability/{name}.py"]
+        + [f"--{key} {value}" for key, value in vars(given).items() if key != "json"]
+    )
+    document = {"command": command, **figures, "broken": broken}
+    if given.json is not None:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    else:
+        print(json.dumps(document, indent=1, sort_keys=True))
+    for one in broken:
+        print(f"BROKEN: {one}")
+    print(f"{name}: {'every promise held' if not broken else f'{len(broken)} promises broken'}")
+    sys.exit(1 if broken else 0)
