@@ -69,12 +69,15 @@ PUBLIC = {
     "phasegraph.evaluation": "Evaluation evaluate",
     "phasegraph.tracing": "SpansOfResults",
     "langchain_phasegraph": (
-        "CalibratedFusionRetriever EntityGraphRetriever Execution HitFields PhaseGraphRetriever SourceSpec "
-        "extractions_of fuse_lists text_model"
+        "CalibratedFusionRetriever Corrective EntityGraphRetriever Execution HitFields PhaseGraphRetriever Rerank "
+        "SourceSpec chat_router compositional_router dphf extractions_of fuse_lists hyde keyword_router modality_hyde "
+        "multi_query neighbour_entropy_router oracle_router step_back text_model"
     ),
     "llama_index.retrievers.phasegraph": (
-        "CalibratedFusionRetriever EntityGraphRetriever Execution HitFields PhaseGraphPostprocessor "
-        "PhaseGraphRetriever PropertyGraphRecords SourceSpec read_property_graph text_model"
+        "CalibratedFusionRetriever Corrective EntityGraphRetriever Execution HitFields PhaseGraphPostprocessor "
+        "PhaseGraphRetriever PropertyGraphRecords Rerank SourceSpec chat_router compositional_router dphf hyde "
+        "keyword_router modality_hyde multi_query neighbour_entropy_router oracle_router read_property_graph "
+        "selector_router step_back text_model"
     ),
 }
 PRODUCT = sorted(SOURCE.rglob("*.py"))

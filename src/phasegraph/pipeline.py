@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import combinations
@@ -17,7 +18,15 @@ from numpy.typing import ArrayLike
 
 from phasegraph._kept import kept_while_short
 from phasegraph._typing import BoolArray, FloatArray, IntArray
-from phasegraph._validation import KnownFields, check_choice, check_count, check_flag, check_mapping, check_number
+from phasegraph._validation import (
+    KnownFields,
+    check_choice,
+    check_count,
+    check_flag,
+    check_mapping,
+    check_number,
+    check_range,
+)
 from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy
 from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator, ListCalibrator, calibrator_from_dict
 from phasegraph.confidence import Confidence, ConfidenceEvidence, ConfidenceModel, fit_bar, fit_probability
@@ -44,6 +53,7 @@ from phasegraph.priors import (
     prior_from_dict,
 )
 from phasegraph.ranking import (
+    RERANK,
     Candidates,
     PoolCapMode,
     Ranking,
@@ -147,11 +157,15 @@ def check_priors(value: object) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def without_exact_match(candidates: Candidates) -> Candidates:
-    """The candidates, all of them, as the sources proper returned them."""
-    if EXACT_MATCH not in candidates.sources:
+_EXACT, _JUDGED = frozenset({EXACT_MATCH}), frozenset({RERANK})
+_ADDED = _EXACT | _JUDGED
+
+
+def sources_proper(candidates: Candidates, added: frozenset[str] = _ADDED) -> Candidates:
+    """The candidates, all of them, as the sources proper returned them: without exact matches and a reranker."""
+    if added.isdisjoint(candidates.sources):
         return candidates
-    keep = [column for column, name in enumerate(candidates.sources) if name != EXACT_MATCH]
+    keep = [column for column, name in enumerate(candidates.sources) if name not in added]
     return Candidates(
         candidates.ids,
         tuple(candidates.sources[column] for column in keep),
@@ -255,9 +269,9 @@ def without_rescorer(pipeline: FusionPipeline, *, strict: bool = False) -> Fusio
     return replace(pipeline, rescorer=None)
 
 
-def left_out(rescorer: Rescorer | None, candidates: Candidates) -> tuple[str, ...]:
+def left_out(rescorer: Rescorer, candidates: Candidates) -> tuple[str, ...]:
     """A line where a re-scorer is not used, since other sources answered than it was fitted on."""
-    if rescorer is None or candidates.sources == rescorer.sources or not candidates.ids:
+    if candidates.sources == rescorer.sources or not candidates.ids:
         return ()
     fitted, answered = ", ".join(rescorer.sources), ", ".join(candidates.sources)
     return (f"the re-scorer is left out of this answer: it was fitted on {fitted}, and {answered} answered",)
@@ -420,6 +434,53 @@ def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
     return np.where(values >= 0, values * floor, values / floor)
 
 
+def _with_judged(
+    candidates: Candidates, judged: Ranking, fused: FloatArray, calibrator: Calibrator | None
+) -> tuple[Candidates, FloatArray | None]:
+    """The candidates with a reranker's ranking as last column, and (n,) what it says on the scale of the fused values.
+
+    None where it says nothing of any. Without a calibrator of its own its scores take mean and deviation of the fused
+    values of what it judged, which its list is no tail of a collection for. Of equal scores the fused value decides;
+    what it did not judge stands below, in the fused order.
+    """
+    row_of = {identifier: row for row, identifier in enumerate(candidates.ids)}
+    known = judged.without([one for one in judged.ids if one not in row_of])
+    if not len(known):
+        return candidates, None
+    rows = np.array([row_of[one] for one in known.ids], dtype=np.intp)
+    scores, own = known.scores, fused[rows]
+    values: FloatArray | None = None
+    if calibrator is not None:
+        with suppress(InvalidInputError):  # scores that it cannot take are read by their own list
+            values = calibrator(known).values
+    if values is None or not all_true(np.isfinite(values)):
+        small = scores / (float(np.abs(scores).max()) or 1.0)
+        spread = float(small.std())
+        steps = (small - small.mean()) / spread if spread > 0 else np.zeros(len(small))
+        values = own.mean() + (float(own.std()) or 1.0) * steps
+    order = np.lexsort((-own, -scores))
+    out = np.empty(len(fused))
+    out[rows[order]] = _falling(values[order], list(zip(scores[order].tolist(), own[order].tolist(), strict=True)))
+    rest = np.setdiff1d(np.arange(len(fused)), rows)
+    if len(rest):
+        rest = rest[np.argsort(-fused[rest], kind="stable")]
+        below = np.nextafter(out[rows].min(), -np.inf) - (fused[rest[0]] - fused[rest])
+        out[rest] = _falling(below, fused[rest].tolist())
+    joined = Candidates(
+        candidates.ids, (*candidates.sources, RERANK), (*candidates.rankings, known), (*candidates.positions, rows)
+    )
+    return joined, out
+
+
+def _falling(values: FloatArray, keys: Sequence[object]) -> FloatArray:
+    """`values`, each below the one before where its key is another, if only by one bit."""
+    out = values.copy()
+    for row in range(1, len(out)):
+        bound = out[row - 1] if keys[row] == keys[row - 1] else np.nextafter(out[row - 1], -np.inf)
+        out[row] = min(out[row], bound)
+    return out
+
+
 SELECTION_POOL = 50
 
 
@@ -450,6 +511,9 @@ class Shortlist:
         The accepted candidates, best first: k of them, or as many as a selection chooses among.
     outcome : AcceptanceOutcome or None
     confidence : ConfidenceEvidence
+    reranked : (n,) array of float, optional
+        What a reranker says of each candidate on the scale of the fused values; then the last column of `candidates` is
+        its ranking, which `calibrated`, `weights` and `values` do not have.
     """
 
     pipeline: FusionPipeline
@@ -466,6 +530,7 @@ class Shortlist:
     rows: IntArray
     outcome: AcceptanceOutcome | None
     confidence: ConfidenceEvidence
+    reranked: FloatArray | None = None
 
     @property
     def to_embed(self) -> tuple[str, ...]:
@@ -488,7 +553,13 @@ class Shortlist:
         context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
         rows, extras, warned = self._selected(context)
         contributed, calibrated = self._explained(rows)
-        agreed = agreement(without_exact_match(self.candidates).rankings)
+        weights = self.weights
+        if self.reranked is not None:
+            blend, said = context.blend, self.reranked[rows]
+            weights = np.append((1.0 - blend) * weights, blend)
+            contributed = np.column_stack([(1.0 - blend) * contributed, blend * said])
+            calibrated = np.column_stack([calibrated, said])
+        agreed = agreement(sources_proper(self.candidates).rankings)
         bonuses, factors = self.weighed.bonuses, self.weighed.factors
         return Result(
             ids=tuple(map(self.candidates.ids.__getitem__, rows.tolist())),
@@ -496,7 +567,7 @@ class Shortlist:
             fused=self.fused[rows],
             contributions=contributed,
             calibrated=calibrated,
-            weights=self.weights,
+            weights=weights,
             bonuses=_repeated(len(rows), 0.0) if bonuses is None else bonuses[rows],
             priors=_repeated(len(rows), 1.0) if factors is None else factors[rows],
             rows=rows,
@@ -531,6 +602,9 @@ class Shortlist:
                 for one in self.outcome.certificates
                 if not one.valid
             )
+            if self.outcome.failed:
+                raised = self.outcome.reason.partition(": ")[2]
+                warned += (f"on_empty raised {raised}: nothing is accepted",)
             if self.confidence.value is None and self.pipeline.accept is not None and self.pipeline.accept.confidence:
                 done = (
                     "everything was held back" if self.outcome.reason == "low_confidence" else "nothing was held back"
@@ -541,7 +615,8 @@ class Shortlist:
             extras["selection"] = found
             rows = rows[found.rows]
             warned += failed
-        warned += left_out(self.pipeline.rescorer, self.candidates)
+        if self.pipeline.rescorer is not None:
+            warned += left_out(self.pipeline.rescorer, sources_proper(self.candidates, _JUDGED))
         if self.pipeline.strict and warned:
             raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
         if self.weighed.superposition is not None:
@@ -578,7 +653,7 @@ class Shortlist:
             return scaled_relevance(fused), "fused, scaled"
         if self.weighed.superposition is not None:
             return self.weighed.superposition.relevance[self.rows], "superposition"
-        own = without_exact_match(self.candidates)
+        own = sources_proper(self.candidates)
         scores = own.scores[self.rows, 0]
         only = own.rankings[0]
         if len(own.sources) == 1 and not only.rank_only and scores.min() >= 0 and scores.max() <= 1:
@@ -1022,7 +1097,7 @@ class FusionPipeline(KnownFields):
         """
         chosen = self if k is None else replace(self, k=k)
         context = Context() if context is None else context
-        fused = self._to_fuse(rankings, context)
+        fused, judged = self._to_fuse(rankings, context)
         if self.pool_caps:
             fused = apply_caps(fused, self.pool_caps, self.pool_cap_mode)
         readings: tuple[FieldReading, ...] = ()
@@ -1066,37 +1141,50 @@ class FusionPipeline(KnownFields):
             weighed = replace(weighed, bonuses=bonuses)
         if weighed.bonuses is not None:
             total = total + weighed.bonuses
+        reranked: FloatArray | None = None
+        if judged is not None:
+            candidates, reranked = _with_judged(candidates, judged, total, self.calibrators.get(RERANK))
+        if reranked is not None:
+            own = 1.0 - check_range("Context.blend", context.blend, 0.0, 1.0)
+            total = own * total + context.blend * reranked
+            if weighed.bonuses is not None:
+                weighed = replace(weighed, bonuses=own * weighed.bonuses)
         final = total if weighed.factors is None else with_prior(total, weighed.factors)
         outcome = None
         depth = chosen.k if self.selection is None else max(chosen.k, SELECTION_POOL)
         if self.accept is None:
             rows = top_order(final, candidates.ids, depth)
         else:
-            own = without_exact_match(candidates)
-            kept = [column for column, name in enumerate(candidates.sources) if name in own.sources]
+            scored = sources_proper(candidates, _EXACT if RERANK in self.accept.thresholds else _ADDED)
+            kept = [column for column, name in enumerate(candidates.sources) if name in scored.sources]
+            known = values if reranked is None else np.column_stack([values, np.full(len(values), np.nan)])
             outcome = self.accept.decide(
-                own, values[:, kept], publish(final), own.sources, confidence.value, fused=candidates.sources
+                scored, known[:, kept], publish(final), scored.sources, confidence.value, fused=candidates.sources
             )
-            settled = _noted(settled, {one.source: self.accept.note_on(one) for one in own.rankings})
+            settled = _noted(settled, {one.source: self.accept.note_on(one) for one in scored.rankings})
             allowed = np.flatnonzero(outcome.accepted)
             rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
         return Shortlist(
             chosen, candidates, found, context, settled, degraded, weights, values, total, final, weighed, rows,
-            outcome, confidence,
+            outcome, confidence, reranked,
         )  # fmt: skip
 
-    def _to_fuse(self, rankings: Sequence[Ranking], context: Context) -> list[Ranking]:
-        """The rankings that have hits and a weight; an error names what is wrong with any of them."""
+    def _to_fuse(self, rankings: Sequence[Ranking], context: Context) -> tuple[list[Ranking], Ranking | None]:
+        """The rankings that have hits and a weight, and a reranker's; an error names what is wrong with any of them."""
         if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
             raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
         if not isinstance(context, Context):
             raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
         weights, chosen, exact = self.weights, [], self._exact_match
+        judged: Ranking | None = None
         for ranking in rankings:
             if not isinstance(ranking, Ranking):
                 raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
-            if ranking.source == EXACT_MATCH:  # of a result that is replayed
-                if exact is None:
+            if ranking.source in _ADDED:
+                if ranking.source == RERANK:
+                    judged = ranking if ranking.ids else None
+                    continue
+                if exact is None:  # of a result that is replayed
                     raise InvalidInputError(
                         f"a ranking named {EXACT_MATCH!r} is ExactMatchBonus's, which is no prior here"
                     )
@@ -1108,14 +1196,14 @@ class FusionPipeline(KnownFields):
                 )
             if ranking.ids and (weights is None or weights[ranking.source] > 0):
                 chosen.append(ranking)
-        return chosen
+        return chosen, judged
 
     def _weights(self, candidates: Candidates, context: Context) -> FloatArray:
         """(m,) weights over the sources that answered, divided once by their sum in name order.
 
         Under a rule that the literature does not divide, 1 each where they are all equal.
         """
-        own = without_exact_match(candidates)
+        own = sources_proper(candidates)
         if self.weights is None:
             witness = () if context.words is None else context.words.order
             given = WEIGHTINGS[self.weighting](own.rankings, witness).tolist()
@@ -1191,7 +1279,7 @@ class FusionPipeline(KnownFields):
         return Weighed(bonuses, factors, readings, state)
 
     def _consensus(self, candidates: Candidates, fused: FloatArray) -> FloatArray | None:
-        own = without_exact_match(candidates)
+        own = sources_proper(candidates)
         if self.consensus_bonus <= 0 or len(own.sources) < 2:
             return None
         top = float(np.abs(fused).max())

@@ -83,6 +83,8 @@ class Context:
         mapping, and its ``text``, ``page_content`` or ``content``.
     rankings : tuple of Ranking
         The hits that priors read; the pipeline puts in those it fuses.
+    blend : float, default 1
+        How far a ranking named ``rerank`` decides, in [0, 1]: 0 not at all, 1 alone.
     """
 
     query: str = ""
@@ -96,6 +98,7 @@ class Context:
     metadata_of: Callable[[Any], Mapping[str, object]] = field(default=metadata_of_hit, repr=False)
     text_of: Callable[[Any], str] = field(default=text_of_hit, repr=False)
     rankings: tuple[Ranking, ...] = field(default=(), repr=False)
+    blend: float = 1.0
 
     def values(self, identifier: str, key: str) -> Iterator[object]:
         """What the hits of a candidate hold under `key`, in the order of the rankings; ``text`` is their text."""

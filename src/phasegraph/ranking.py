@@ -22,6 +22,8 @@ from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_choice, check_count, check_flag, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
+RERANK = "rerank"
+"""Name of the ranking that a reranker gives of the fused candidates."""
 _NUMERIC = frozenset({float, int, np.float64, np.float32, np.float16, np.int64, np.int32})
 
 

@@ -123,7 +123,8 @@ class Result:
         What the caller should know.
     extras : mapping of str to object
         Where they ran: the outcome of ``acceptance`` and of ``selection``; under ``priors`` how many candidates held
-        the fields that were read; under ``superposition`` that of the results, where a prior works it out.
+        the fields that were read; under ``superposition`` that of the results, where a prior works it out; under
+        ``stages`` what rewriting, routing, reranking and correction did, a report each.
     confidence_evidence : ConfidenceEvidence
         What `confidence` is made of, and why where there is none.
     """

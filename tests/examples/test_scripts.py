@@ -27,6 +27,7 @@ def test_an_agent_asks_the_retriever_and_reads_two_passages_together(name, tmp_p
 
 def test_every_script_is_run_here_or_in_test_demo():
     named = {"demo.py", "langchain_quickstart.py", "llamaindex_quickstart.py", "neo4j_graph.py", *AGENTS}
+    named |= {"langchain_stages.py", "llamaindex_stages.py"}
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
 
 
@@ -40,6 +41,20 @@ def test_a_quickstart_finds_what_the_vectors_miss(path, tmp_path):
     assert len(lines) == 3
     assert "Vertigo (place among the vectors: 7)" in lines[0]
     assert "Alfred Hitchcock (place among the vectors: 5)" in lines[2]
+
+
+@pytest.mark.parametrize("framework", ["langchain", "llamaindex"])
+def test_every_stage_runs_and_costs_the_calls_that_the_guide_says(framework, tmp_path):
+    *shown, chain = run_script(EXAMPLES / f"{framework}_stages.py", {}, tmp_path).splitlines()
+    found = {line.partition(":")[0]: line for line in shown}
+    calls = {"no stage": 0, "HyDE": 1, "step back": 1, "HyDE per modality": 3, "several queries": 1, "DPHF": 1}
+    calls |= {"keyword route": 0, "entropy route": 0, "reranker": 0, "correction": 2}
+    for name, count in calls.items():
+        assert f"model calls: {count})" in found[name]
+    assert not [line for line in shown if "failed" in line or "late" in line]
+    assert found["reranker"].startswith("reranker: Vertigo")
+    assert found["reranker of paths"].startswith("reranker of paths: Alfred Hitchcock")  # the bridge before it
+    assert chain.endswith("born in Leytonstone.")
 
 
 @pytest.mark.timeout(600)

@@ -7,20 +7,48 @@ from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.lists import fuse_lists
 from langchain_phasegraph.llm import extractions_of, text_model
 from langchain_phasegraph.retriever import PhaseGraphRetriever
-from phasegraph.retrieval import Execution, HitFields, SourceSpec
+from phasegraph.retrieval import (
+    Corrective,
+    Execution,
+    HitFields,
+    Rerank,
+    SourceSpec,
+    chat_router,
+    compositional_router,
+    dphf,
+    hyde,
+    keyword_router,
+    modality_hyde,
+    multi_query,
+    neighbour_entropy_router,
+    oracle_router,
+    step_back,
+)
 
 CalibratedFusionRetriever = PhaseGraphRetriever
 """The name of the same retriever in LlamaIndex."""
 
 __all__ = [
     "CalibratedFusionRetriever",
+    "Corrective",
     "EntityGraphRetriever",
     "Execution",
     "HitFields",
     "PhaseGraphRetriever",
+    "Rerank",
     "SourceSpec",
+    "chat_router",
+    "compositional_router",
+    "dphf",
     "extractions_of",
     "fuse_lists",
+    "hyde",
+    "keyword_router",
+    "modality_hyde",
+    "multi_query",
+    "neighbour_entropy_router",
+    "oracle_router",
+    "step_back",
     "text_model",
 ]
 

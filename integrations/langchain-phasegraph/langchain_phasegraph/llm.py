@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models import BaseLanguageModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.messages import BaseMessage
 
 import phasegraph
@@ -78,8 +78,28 @@ def text_model(model: BaseLanguageModel[Any]) -> Callable[[str], str]:
     if not isinstance(model, BaseLanguageModel):
         raise InvalidTypeError(f"model must be a LangChain language model; got {type(model).__name__}")
 
-    def complete(prompt: str) -> str:
-        answer = model.invoke(prompt)
-        return str(answer.text) if isinstance(answer, BaseMessage) else str(answer)
+    return TextModel(model)
 
-    return complete
+
+class TextModel:
+    """A language model as a function; with a coroutine method ``acall`` where its class has one of its own."""
+
+    def __init__(self, model: BaseLanguageModel[Any]) -> None:
+        self.model = model
+        bases = (BaseChatModel, BaseLLM)
+        if not any(isinstance(model, base) and type(model)._agenerate is base._agenerate for base in bases):
+            self.acall = self._acall
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TextModel, (self.model,)
+
+    def __call__(self, prompt: str) -> str:
+        """Its answer."""
+        return _text_of(self.model.invoke(prompt))
+
+    async def _acall(self, prompt: str) -> str:
+        return _text_of(await self.model.ainvoke(prompt))
+
+
+def _text_of(answer: Any) -> str:
+    return str(answer.text) if isinstance(answer, BaseMessage) else str(answer)

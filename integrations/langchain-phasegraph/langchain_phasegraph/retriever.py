@@ -29,6 +29,7 @@ from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folde
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
+from langchain_phasegraph.stages import LangChainStages, inherited
 from phasegraph import InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
@@ -102,6 +103,13 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     pipeline : FusionPipeline or path, optional
         How to fuse; a path to a file that :meth:`save` wrote. Not beside `weights`, `accept` or `selection`, which it
         has itself.
+    route : callable, runnable or language model, optional
+        ``route(query)``, or ``route(query, ranking)`` with the first source's ranking (``vector``, else the first by
+        name), gives the sources to ask: a name, names, or weights by name. Default: all. Where it fails, all are asked.
+    rerank : Rerank, cross-encoder, compressor or callable, optional
+        A model that reads the best fused documents beside the query; a bare one decides the order of the best 30.
+    corrective : Corrective, optional
+        Grade the answer, and ask once more with another query where it is poor.
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
         Its time is not part of `timeout`.
@@ -145,6 +153,9 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
     max_query_length: Any = LONGEST_QUERY
     strict: bool = Field(default=False, strict=True)
     pipeline: Any = None
+    route: Any = None
+    rerank: Any = None
+    corrective: Any = None
     on_result: Callable[[Result], Any] | None = None
     score_key: str | None = None
     metadata_key: str | None = None
@@ -165,7 +176,8 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         self._engine = FusionEngine.of(
             specs, k=self.k, weights=self.weights, accept=self.accept, selection=self.selection,
             pipeline=self.pipeline, limit=self.limit, timeout=self.timeout, strict=self.strict,
-            max_query_length=self.max_query_length, access=access_of(self._by_name),
+            max_query_length=self.max_query_length, access=access_of(self._by_name), route=self.route,
+            rerank=self.rerank, corrective=self.corrective, adapter=LangChainStages(specs),
         )  # fmt: skip
         self._callback = ResultCallback(self.on_result)
         own = self._own_filters()
@@ -375,8 +387,13 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        sources = self._bound(config_of(run_manager), filter)
-        result, hits = self._engine.retrieve(query, sources, k=self._wanted(k))
+        config = config_of(run_manager)
+        engine, sources = self._engine, self._bound(config, filter)
+        if engine.staged:
+            with inherited(config):
+                result, hits = engine.retrieve(query, sources, k=self._wanted(k))
+        else:
+            result, hits = engine.retrieve(query, sources, k=self._wanted(k))
         told_within(self._callback, result, run_manager)
         return self._documents(result, hits, upstream is not None)
 
@@ -389,8 +406,13 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         upstream: Upstream | None = None,
         filter: Any = None,  # noqa: A002
     ) -> list[Document]:
-        sources = self._bound(config_of(run_manager), filter)
-        result, hits = await self._engine.aretrieve(query, sources, k=self._wanted(k))
+        config = config_of(run_manager)
+        engine, sources = self._engine, self._bound(config, filter)
+        if engine.staged:
+            with inherited(config):
+                result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
+        else:
+            result, hits = await engine.aretrieve(query, sources, k=self._wanted(k))
         await atold_within(self._callback, result, run_manager)
         return self._documents(result, hits, upstream is not None)
 

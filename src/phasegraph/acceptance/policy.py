@@ -16,7 +16,7 @@ from phasegraph._validation import check_choice, check_count, check_keys, check_
 from phasegraph.acceptance.thresholds import GIVEN, Threshold
 from phasegraph.confidence import Confidence
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.ranking import Candidates, Ranking, by_fields, top_order
+from phasegraph.ranking import RERANK, Candidates, Ranking, by_fields, top_order
 
 Verdicts: TypeAlias = NDArray[np.int8]
 ACCEPT, AMBIGUOUS, REJECT = 1, 0, -1
@@ -54,7 +54,8 @@ class AcceptanceOutcome:
         1 accept, 0 ambiguous, -1 reject; one per candidate.
     reason : str
         ``accepted``, ``no_thresholds``, ``no_candidates``, ``all_below_threshold``, ``kept_best`` (`min_keep`
-        or ``on_empty="best"`` overruled the thresholds), ``callback`` or ``low_confidence``.
+        or ``on_empty="best"`` overruled the thresholds), ``callback``, ``low_confidence``, or ``callback_failed: `` and
+        what `on_empty` raised: nothing is accepted then.
     certificates : tuple of Certificate
         One per threshold that promises something and was used.
     """
@@ -69,9 +70,14 @@ class AcceptanceOutcome:
         return np.asarray(self.verdicts == ACCEPT)
 
     @property
+    def failed(self) -> bool:
+        """Whether `on_empty` raised."""
+        return self.reason.startswith("callback_failed")
+
+    @property
     def abstained(self) -> bool:
         """Whether there were candidates and none was accepted."""
-        return self.reason in ("all_below_threshold", "low_confidence")
+        return self.reason in ("all_below_threshold", "low_confidence") or self.failed
 
 
 def _certificate(
@@ -109,7 +115,8 @@ class AcceptancePolicy:
     Parameters
     ----------
     thresholds : mapping of str to Threshold or float
-        By source, on its own scores. A candidate has the best verdict of the sources that returned it. On a source
+        By source, on its own scores; under ``rerank`` on a reranker's. A candidate has the `verdict` of the sources
+        that returned it. On a source
         that gives distances a number, and a threshold that was not fitted, is the highest distance that is accepted;
         of one with a `lower` bound distances up to that are accepted, and those up to its value ambiguous.
     final : Threshold or float, optional
@@ -120,18 +127,22 @@ class AcceptancePolicy:
         Accept at least this many (or all there are), best first, whatever the thresholds say.
     on_empty : {"abstain", "best"} or callable, default "abstain"
         Where nothing is accepted: nothing, the best one, or the ids that ``on_empty(candidates, scores)``
-        returns.
+        returns; nothing, with a warning in the result, where it raises.
     unknown_source : {"accept", "reject"}, default "accept"
         Verdict of a source that `thresholds` does not name, where it names any.
     confidence : Confidence, optional
         Reject everything where it is too doubtful that the corpus holds an answer; neither `min_keep` nor `on_empty`
         applies then.
+    verdict : {"any", "all", "last_stage"}, default "any"
+        Of the sources that returned a candidate, the best verdict counts, or the lowest; or that of the last stage that
+        scored it: the reranker's where it did, else the best.
 
     Notes
     -----
     The verdict of a candidate is the lowest of the three (per source, common, final), so that raising any
     threshold only removes. Being returned by a source without a threshold accepts by default: the public
-    SSCC code's "any other source, minus infinity".
+    SSCC code's "any other source, minus infinity". Its rule, a threshold by the stage that a score comes from, is
+    ``verdict="last_stage"`` with a threshold under ``rerank`` and one per source.
 
     Examples
     --------
@@ -149,6 +160,7 @@ class AcceptancePolicy:
     on_empty: OnEmpty = "abstain"
     unknown_source: Literal["accept", "reject"] = "accept"
     confidence: Confidence | None = None
+    verdict: Literal["any", "all", "last_stage"] = "any"
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -164,6 +176,7 @@ class AcceptancePolicy:
         if not callable(self.on_empty):
             check_choice("on_empty, where it is not callable,", self.on_empty, ("abstain", "best"))
         check_choice("unknown_source", self.unknown_source, ("accept", "reject"))
+        check_choice("verdict", self.verdict, ("any", "all", "last_stage"))
         if not isinstance(self.confidence, Confidence | None):
             raise InvalidTypeError(f"confidence must be a Confidence or None; got {self.confidence!r:.80}")
 
@@ -255,13 +268,18 @@ class AcceptancePolicy:
     def _by_source(self, candidates: Candidates, raw: FloatArray) -> Verdicts:
         if not self.thresholds:
             return np.full(len(candidates), ACCEPT, dtype=np.int8)
-        best = np.full(len(candidates), REJECT, dtype=np.int8)
+        worst = self.verdict == "all"
+        best = np.full(len(candidates), ACCEPT if worst else REJECT, dtype=np.int8)
         unknown = ACCEPT if self.unknown_source == "accept" else REJECT
+        joined, last = np.minimum if worst else np.maximum, None
         for column, ranking in enumerate(candidates.rankings):
             returned = ~np.isnan(raw[:, column])
             found = _compare(raw[:, column], self.threshold_of(ranking), otherwise=unknown)
-            best = np.where(returned, np.maximum(best, found), best).astype(np.int8)
-        return best
+            if self.verdict == "last_stage" and ranking.source == RERANK:
+                last = returned, found
+            else:
+                best = np.where(returned, joined(best, found), best).astype(np.int8)
+        return best if last is None else np.where(*last, best).astype(np.int8)
 
     def _by_common(self, calibrated: FloatArray, returned: BoolArray) -> Verdicts:
         if not calibrated.size:
@@ -284,7 +302,13 @@ class AcceptancePolicy:
             return out, "kept_best"
         if kept or not callable(self.on_empty):
             return out, plain if kept else "all_below_threshold"
-        rows = _rows_of(candidates, self.on_empty(candidates, scores))
+        try:
+            named = self.on_empty(candidates, scores)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the answer is that of "abstain", and says so
+            return out, f"callback_failed: {type(error).__name__}"
+        rows = _rows_of(candidates, named)
         out[rows] = ACCEPT
         return out, "callback" if len(rows) else "all_below_threshold"
 
@@ -312,6 +336,7 @@ class AcceptancePolicy:
             "on_empty": self.on_empty,
             "unknown_source": self.unknown_source,
             "confidence": None if self.confidence is None else self.confidence.to_dict(),
+            "verdict": self.verdict,
         }
 
     @classmethod

@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from time import monotonic
 from typing import Any, Self, TypeAlias, TypeVar, cast
@@ -27,6 +28,7 @@ from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
 from phasegraph.calibration.background import normal_quantile
 from phasegraph.confidence import LEAST_QUERIES, Confidence
 from phasegraph.errors import (
+    AllSourcesFailed,
     DegradedError,
     InsufficientDataError,
     InvalidInputError,
@@ -36,9 +38,11 @@ from phasegraph.errors import (
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement, without_rescorer
 from phasegraph.priors import Context
-from phasegraph.ranking import Ranking, SourceReport, by_fields
+from phasegraph.ranking import RERANK, Ranking, SourceReport, Status, by_fields, top_order
 from phasegraph.result import Result
 from phasegraph.retrieval.identity import FirstMeetings, join_by_text
+from phasegraph.retrieval.rewriting import Rewriting, combined, read_texts, rewritten
+from phasegraph.retrieval.routing import Routed, read_route
 from phasegraph.retrieval.source_config import (
     SourceSpec,
     check_fingerprints,
@@ -49,10 +53,21 @@ from phasegraph.retrieval.source_config import (
     fingerprints,
     read_pipeline,
 )
-from phasegraph.retrieval.stages import HitAccess, Late, awithin, within
+from phasegraph.retrieval.stages import (
+    HitAccess,
+    Late,
+    Passage,
+    StageAdapter,
+    Stages,
+    awithin,
+    read_grade,
+    read_ranking,
+    within,
+)
+from phasegraph.retrieval.steps import StageReport, StageStatus, Step
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
-from phasegraph.sources.protocol import AnySource, best_hits
+from phasegraph.sources.protocol import AnySource, CallableSource, best_hits
 
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
@@ -134,7 +149,7 @@ class Unheard:
     def __init__(self) -> None:
         self._in_a_row: dict[str, int] = {}
 
-    def see(self, result: Result) -> None:
+    def see(self, result: Result | Shortlist) -> None:
         """Count answers in a row in which a source has less than .05 and no hit that another one has."""
         rankings = result.candidates.rankings
         for ranking, weight in zip(rankings, result.weights.tolist(), strict=True):
@@ -229,6 +244,10 @@ class FusionEngine:
         Of the sources' ids.
     unheard : Unheard
     haste : Haste
+    stages : Stages or None
+        What routes, reranks and corrects.
+    rewritings : mapping of str to Rewriting
+        Of the sources whose queries are rewritten.
 
     Examples
     --------
@@ -251,6 +270,8 @@ class FusionEngine:
     meetings: FirstMeetings = field(default_factory=FirstMeetings, repr=False, compare=False)
     unheard: Unheard = field(default_factory=Unheard, repr=False, compare=False)
     haste: Haste = field(default_factory=Haste, repr=False, compare=False)
+    stages: Stages | None = None
+    rewritings: Mapping[str, Rewriting] = field(default_factory=dict)
 
     __reduce__ = by_fields
 
@@ -269,6 +290,10 @@ class FusionEngine:
         strict: bool = False,
         max_query_length: int | None = LONGEST_QUERY,
         access: HitAccess | None = None,
+        route: Any = None,
+        rerank: Any = None,
+        corrective: Any = None,
+        adapter: StageAdapter | None = None,
     ) -> FusionEngine:
         """The engine of a retriever's arguments, or an error that names the argument."""
         given = {"weights": weights, "accept": accept, "selection": selection}
@@ -284,17 +309,24 @@ class FusionEngine:
         checked = check_weights(weights, specs)
         if checked is not None and pipeline is not None:
             raise InvalidInputError("SourceSpec.weight and pipeline= both say the weights: give one of them")
-        chosen = Chosen(k, checked, _policy(accept, specs), _selection(selection), strict)
+        adapts = StageAdapter() if adapter is None else adapter
+        stages = Stages.of(route, rerank, corrective, adapts)
+        found = {name: spec.rewriting(name, limit, adapts.rewriter) for name, spec in specs.items()}
+        known = specs if rerank is None else (*specs, RERANK)
+        chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict)
         gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
         base = FusionPipeline() if pipeline is None else read_pipeline(pipeline)
         normal_quantile(np.array([0.5]))  # loads now what the first answer would wait for
-        bare = cls(specs, gatherer, base, base, chosen, HitAccess() if access is None else access, ())
+        bare = cls(
+            specs, gatherer, base, base, chosen, HitAccess() if access is None else access, (), stages=stages,
+            rewritings={name: one for name, one in found.items() if one is not None},
+        )  # fmt: skip
         return bare.with_pipeline(base)
 
     def with_pipeline(self, pipeline: FusionPipeline) -> FusionEngine:
         """The same engine, deciding by another pipeline; what the constructor was given stays in force."""
         decides = self.chosen.on(pipeline)
-        check_names(decides, self.specs)
+        check_names(decides, self.specs, reranks=self.stages is not None and self.stages.rerank is not None)
         self.access.check(decides)
         asked = _asked(self.gatherer, decides)
         return replace(
@@ -325,6 +357,8 @@ class FusionEngine:
         -------
         (Result, list of SelectedHit)
         """
+        if self.stages is not None or self.rewritings:
+            return _played(self._flow(query, sources, k, read))
         begun = monotonic()
         found = self.gatherer.gather(sources, query)
         make = partial(self._shortlist, query, found, sources, k, read)
@@ -344,6 +378,8 @@ class FusionEngine:
 
     async def aretrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
         """As :meth:`retrieve`, on the caller's event loop."""
+        if self.stages is not None or self.rewritings:
+            return await _aplayed(self._flow(query, sources, k, read))
         begun = monotonic()
         found = await self.gatherer.agather(sources, query)
         make = partial(self._shortlist, query, found, sources, k, read)
@@ -425,18 +461,299 @@ class FusionEngine:
             raise DegradedError(f"strict=True accepts no degradation; got {IN_HASTE}")
         return replace(result, warnings=(*result.warnings, IN_HASTE))
 
-    def _shortlist(
-        self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
-    ) -> tuple[Shortlist, Sequence[Ranking]]:
+    @property
+    def staged(self) -> bool:
+        """Whether a call does more than ask and decide."""
+        return self.stages is not None or bool(self.rewritings)
+
+    def rewriting(self, sources: Sources, due: float | None) -> Sources:
+        """The sources of one call, those whose queries are rewritten doing that first."""
+        if not self.rewritings:
+            return sources
+        how = self.rewritings
+        return {
+            name: rewritten(name, source, how[name], due) if name in how else source for name, source in sources.items()
+        }
+
+    def _flow(self, query: str, sources: Sources, k: int | None, read: bool) -> Flow[Answer]:
+        """A call with its stages; yields what has to be waited for."""
+        stages = self.stages or _NO_STAGES
+        clock = _Clock(self.gatherer.timeout)
+        sources = self.rewriting(sources, clock.due)
+        told: list[StageReport] = []
+        routed, found = yield from self._routed(query, sources, stages, clock, told)
+        pipeline = self.pipeline
+        given = {} if routed is None else {name: one for name, one in routed.items() if one is not None}
+        if given:
+            pipeline = replace(pipeline, weights=dict.fromkeys(self.specs, 0.0) | given)
+        wanted = None if k == pipeline.k else k
+        make = partial(self._ready, query, found, sources, read, routed, pipeline, wanted)
+        late, guarded = False, self._may_be_late(found, read)
+        try:
+            rankings, context, reports, shortlist = (yield self._in_time(make, clock)) if guarded else make()
+        except Late:
+            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, wanted)
+            context, reports = Context(query=query), shortlist.reports
+        if pipeline.weights is None:
+            self.unheard.see(shortlist)
+        rerank = stages.rerank
+        if rerank is not None and len(shortlist.candidates) and (rerank.blend > 0 or _thresholds(pipeline, RERANK)):
+            passages = self._passages(shortlist, rankings, rerank.depth)
+            judged, report = yield from self._reranked(query, passages, stages, clock, told)
+            remake = partial(
+                shortlist.pipeline.shortlist, rankings if judged is None else [*rankings, judged],
+                replace(context, blend=rerank.blend), reports=(*reports, report), k=wanted,
+            )  # fmt: skip
+            try:
+                shortlist = (yield self._in_time(remake, clock)) if guarded else remake()
+            except Late:
+                late = True
+        result = self._told((yield from self._decided(shortlist, rankings, clock)), late)
+        if stages.corrective is not None:
+            first = result, rankings, reports
+
+            def again(text: str, action: str) -> Flow[Result | None]:
+                return self._asked_again(text, action, first, sources, (pipeline, wanted, read, routed), clock)
+
+            result = yield from self._corrected(query, result, stages, clock, told, again)
+        for name in sources:
+            told[:0] = getattr(sources[name], "reports", ())
+        if self.pipeline.strict and (bad := [one for one in told if one.status != "ok"]):
+            listed = "; ".join(f"{one.stage} {one.status} ({one.reason})" for one in bad)
+            raise DegradedError(f"strict=True accepts no degradation; got {listed}")
+        said = tuple(_said_of(one) for one in told if one.status != "ok")
+        result = replace(result, extras={**result.extras, "stages": tuple(told)}, warnings=(*result.warnings, *said))
+        hits = select_hits(result, self.access.text)
+        result = with_text_warnings(result, hits)
+        for step in (*stages.steps, *(one.step for one in self.rewritings.values())):
+            step.announce()
+        return result, hits
+
+    def _routed(
+        self, query: str, sources: Sources, stages: Stages, clock: _Clock, told: list[StageReport]
+    ) -> Flow[tuple[Routed | None, Gathered]]:
+        """What the router chose, None where all are asked, and what the sources answered."""
+        if stages.route is None:
+            return None, (yield self._gathering(sources, query, clock))
+        step, arguments, answered = stages.route.step, [query], None
+        routed: Routed | None = None
+        if stages.route.reads_ranking:
+            first = "vector" if "vector" in sources else min(sources)
+            needs = {first, *self._needs(first)}
+            try:
+                answered = yield self._gathering({name: sources[name] for name in needs}, query, clock)
+            except AllSourcesFailed:
+                answered = None
+            ranking = None if answered is None else next((r for r in answered.rankings if r.source == first), None)
+            if ranking is None:
+                reason = f"{first!r} gave no ranking to route by"
+                told.append(StageReport("route", "skipped", reason))
+                return None, (yield self._gathering(sources, query, clock))
+            arguments.append(ranking)
+        tried = yield _trying(step, arguments, clock.left(_HALF), lambda answer: self._read_route(answer, sources))
+        routed = tried.value
+        detail = {} if routed is None else {"weights": dict(routed)}
+        told.append(StageReport("route", tried.status, tried.reason, tried.milliseconds, detail=detail))
+        wanted = sources.keys() if routed is None else {name for one in routed for name in (one, *self._needs(one))}
+        asked: dict[str, AnySource] = {name: sources[name] for name in wanted}
+        for one in () if answered is None else answered.rankings:
+            if one.source in asked:  # the answer it gave for the router
+                asked[one.source] = CallableSource(one.source, _Given(one))
+        found = yield self._gathering(asked, query, clock)
+        before = {} if answered is None else {one.source: one for one in answered.reports if one.hits}
+        reports = tuple(before.pop(one.source, one) for one in found.reports)
+        return routed, replace(found, reports=tuple(sorted((*reports, *before.values()), key=_SOURCE_OF)))
+
+    def _read_route(self, answer: object, sources: Sources) -> Routed:
+        found = read_route(sources, answer)
+        weights = self.pipeline.weights
+        if weights is not None and all(one is None for one in found.values()) and not any(map(weights.get, found)):
+            raise InvalidInputError("a router must name a source whose weight is not 0")
+        return found
+
+    def _needs(self, name: str) -> list[str]:
+        """What a source depends on, and what that does."""
+        found = list(self.gatherer.settings[name].depends_on)
+        for one in found:
+            found.extend(other for other in self.gatherer.settings[one].depends_on if other not in found)
+        return found
+
+    def _gathering(self, sources: Sources, query: str, clock: _Clock) -> Request:
+        gatherer, seconds = self.gatherer, clock.left()
+        return (
+            lambda: gatherer.gather(sources, query, seconds=seconds),
+            lambda: gatherer.agather(sources, query, seconds=seconds),
+        )
+
+    def _passages(self, shortlist: Shortlist, rankings: Sequence[Ranking], depth: int) -> list[Passage]:
+        """The best fused candidates as a model reads them."""
+        rerank = (self.stages or _NO_STAGES).rerank
+        ids = [shortlist.candidates.ids[row] for row in top_order(shortlist.final, shortlist.candidates.ids, depth)]
+        return [] if rerank is None else rerank.texts(ids, rankings, self.access)
+
+    def _reranked(
+        self, query: str, passages: Sequence[Passage], stages: Stages, clock: _Clock, told: list[StageReport]
+    ) -> Flow[tuple[Ranking | None, SourceReport]]:
+        """The reranker's ranking, None where it failed, and its report."""
+        step: Any = stages.reranker
+        given = list(passages) if stages.reads_hits else [one.text for one in passages]
+        tried = yield _trying(step, (query, given), clock.left(), lambda answer: read_ranking(passages, answer))
+        judged: Ranking | None = tried.value
+        blend = 1.0 if stages.rerank is None else stages.rerank.blend
+        detail = {} if judged is None else {"judged": len(judged), "of": len(passages), "blend": blend}
+        told.append(StageReport("rerank", tried.status, tried.reason, tried.milliseconds, detail=detail))
+        error = "" if tried.error is None else type(tried.error).__name__
+        return judged, SourceReport(
+            RERANK, _STATUS_OF[tried.status], tried.reason, error, tried.milliseconds,
+            0 if judged is None else len(judged), 0 if judged is None else judged.dropped,
+        )  # fmt: skip
+
+    def _decided(self, shortlist: Shortlist, rankings: Sequence[Ranking], clock: _Clock) -> Flow[Result]:
+        """The result of a shortlist, with embeddings where its selection needs them."""
+        wanted = shortlist.to_embed
+        access, seconds = self.access, clock.left()
+        outcome: Exception | ArrayLike | None = None
+        if wanted:
+            embed = partial(access.vectors, wanted, rankings)
+            try:
+                outcome = yield (
+                    embed if seconds is None else lambda: within(self.haste.bounded(embed), seconds),
+                    lambda: access.avectors(wanted, rankings, seconds),
+                )
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the result says that the selection failed
+                outcome = error
+        decide = partial(shortlist.decide, None if outcome is None else lambda _: _raised(outcome))
+        if shortlist.pipeline.selection is None:
+            return decide()
+        try:
+            result: Result = yield self._in_time(decide, clock)
+        except Late:
+            return self._unselected(shortlist)
+        return result
+
+    def _in_time(self, function: Callable[[], Any], clock: _Clock) -> Request:
+        """A step of deciding that may take long; Late where it takes longer than is left."""
+        left, bounded = clock.left(), self.haste.bounded
+        if left is None:
+            return function, partial(_now, function)
+        return lambda: within(bounded(function), left), lambda: awithin(bounded(function), left)
+
+    def _corrected(
+        self,
+        query: str,
+        result: Result,
+        stages: Stages,
+        clock: _Clock,
+        told: list[StageReport],
+        again: Callable[[str, str], Flow[Result | None]],
+    ) -> Flow[Result]:
+        """The result, or what came of asking once more."""
+        corrective: Any = stages.corrective
+        detail: dict[str, object] = {"action": "kept"}
+        begun = monotonic()
+
+        def tell(status: StageStatus = "ok", reason: str = "") -> None:
+            told.append(StageReport("correct", status, reason, (monotonic() - begun) * 1000.0, detail=detail))
+
+        action = "replaced"
+        if len(result):
+            if stages.grader is None:
+                tell()
+                return result
+            texts = corrective.graded(self.access.texts(result.ids, result.candidates.rankings))
+            tried = yield _trying(stages.grader, (query, texts), clock.left(_HALF), read_grade)
+            if tried.error is not None:
+                tell(tried.status, tried.reason)
+                return result
+            detail["grade"] = tried.value
+            action = corrective.action(tried.value)
+            if action == "kept":
+                tell()
+                return result
+        step: Any = stages.rewriter
+        tried = yield _trying(step, (query,), clock.left(_HALF), read_texts)
+        if tried.error is not None:
+            tell(tried.status, tried.reason)
+            return result
+        detail["texts"] = tuple(tried.value)
+        left = clock.left()
+        if left is not None and left < _LEAST_SECONDS:
+            tell("late", "no time was left to ask again")
+            return result
+        try:
+            second = yield from again(tried.value[0], action)
+        except (AllSourcesFailed, InvalidInputError) as error:
+            tell("failed", type(error).__name__)
+            return result
+        if second is None or not len(second):
+            tell("ok", "the second answer is empty")
+            return result
+        detail["action"] = action
+        tell()
+        return second
+
+    def _asked_again(
+        self,
+        text: str,
+        action: str,
+        first: tuple[Result, Sequence[Ranking], Sequence[SourceReport]],
+        sources: Sources,
+        how: tuple[FusionPipeline, int | None, bool, Routed | None],
+        clock: _Clock,
+    ) -> Flow[Result | None]:
+        """The answer to a rewritten query, alone or over the hits of both."""
+        pipeline, wanted, read, routed = how
+        asked = {one.source: sources[one.source] for one in first[2] if one.source in sources}
+        found = yield self._gathering(asked, text, clock)
+        rankings, context, reports = self._read(text, found, sources, read, routed)
+        if action == "merged":
+            before = {one.source: one for one in first[1]}
+            now = {one.source: one for one in rankings}
+            rankings = [
+                combined(name, [lists[name] for lists in (before, now) if name in lists], "union")
+                for name in sorted(before | now)
+            ]
+        shortlist = pipeline.shortlist(rankings, context, reports=reports, k=wanted)
+        return (yield from self._decided(shortlist, rankings, clock))
+
+    def _read(
+        self, query: str, found: Gathered, sources: Sources, read: bool, routed: Routed | None
+    ) -> tuple[Sequence[Ranking], Context, tuple[SourceReport, ...]]:
+        """What deciding reads: the rankings that are fused, the context, and the reports."""
+        rankings: Sequence[Ranking]
         rankings, parted = self.meetings.part(found.rankings, self.access.text)
         rankings, joined = join_by_text(rankings, self.access.text)
         self.meetings.see(rankings, self.access.text)
         reports = self._noted(found.reports, sources, _both(parted, joined))
+        if routed is not None:
+            rankings = [one for one in rankings if one.source in routed]
         context = self.access.context(query)
         if read or needs_words(self.pipeline, rankings):
             context = replace(context, words=self.access.words(query, rankings))
         if self.pipeline.accept is not None:
             self.watch.see(self.pipeline.accept, rankings)
+        return rankings, context, reports
+
+    def _ready(
+        self,
+        query: str,
+        found: Gathered,
+        sources: Sources,
+        read: bool,
+        routed: Routed | None,
+        pipeline: FusionPipeline,
+        k: int | None,
+    ) -> tuple[Sequence[Ranking], Context, tuple[SourceReport, ...], Shortlist]:
+        """What deciding reads, and the shortlist of it."""
+        rankings, context, reports = self._read(query, found, sources, read, routed)
+        return rankings, context, reports, pipeline.shortlist(rankings, context, reports=reports, k=k)
+
+    def _shortlist(
+        self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
+    ) -> tuple[Shortlist, Sequence[Ranking]]:
+        rankings, context, reports = self._read(query, found, sources, read, None)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
 
@@ -486,6 +803,89 @@ class FusionEngine:
         confidence = fit_confidence(answers, self.pipeline, self.access.words, relevant)
         base = without_rescorer(self.base, strict=self.pipeline.strict)
         return self.with_pipeline(replace(base, calibrators=fitted, min_agreement=floors, confidence=confidence))
+
+
+Request: TypeAlias = tuple[Callable[[], Any], Callable[[], Awaitable[Any]]]
+Flow: TypeAlias = Generator[Request, Any, Item]
+"""A call with stages: it yields what has to be waited for, as a plain function and as one that is awaited."""
+_NO_STAGES = Stages()
+_HALF = 0.5
+_LEAST_SECONDS = 0.01
+"""Below it nobody is asked: sources would be taken for late ones."""
+_STATUS_OF: Mapping[StageStatus, Status] = {"ok": "ok", "failed": "error", "late": "timeout", "skipped": "skipped"}
+_SOURCE_OF = attrgetter("source")
+
+
+class _Clock:
+    """What is left of a call's time."""
+
+    __slots__ = ("due",)
+
+    def __init__(self, seconds: float | None) -> None:
+        self.due = None if seconds is None else monotonic() + seconds
+
+    def left(self, share: float = 1.0) -> float | None:
+        """Seconds, or a share of them; None where there is no end."""
+        return None if self.due is None else max((self.due - monotonic()) * share, 1e-3)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """An answer that is there already, as a source's function."""
+
+    ranking: Ranking
+
+    def __call__(self, query: str, limit: int | None) -> Ranking:
+        return self.ranking
+
+
+async def _now(function: Callable[[], Item]) -> Item:
+    return function()
+
+
+def _trying(step: Step, arguments: Sequence[Any], seconds: float | None, read: Callable[[Any], Any]) -> Request:
+    return lambda: step.run(arguments, seconds, read), lambda: step.arun(arguments, seconds, read)
+
+
+def _played(flow: Flow[Item]) -> Item:
+    """What a flow returns, its requests waited for here."""
+    error: Exception | None = None
+    outcome: Any = None
+    try:
+        while True:
+            request = flow.send(outcome) if error is None else flow.throw(error)
+            try:
+                outcome, error = request[0](), None
+            except Exception as raised:  # noqa: BLE001 - the flow contains it or raises it
+                outcome, error = None, raised
+    except StopIteration as done:
+        made: Item = done.value
+        return made
+
+
+async def _aplayed(flow: Flow[Item]) -> Item:
+    """As :func:`_played`, awaiting."""
+    error: Exception | None = None
+    outcome: Any = None
+    try:
+        while True:
+            request = flow.send(outcome) if error is None else flow.throw(error)
+            try:
+                outcome, error = await request[1](), None
+            except Exception as raised:  # noqa: BLE001 - the flow contains it or raises it
+                outcome, error = None, raised
+    except StopIteration as done:
+        made: Item = done.value
+        return made
+
+
+def _said_of(report: StageReport) -> str:
+    where = f" of {report.source!r}" if report.source else ""
+    return f"{report.stage}{where} {report.status}: {report.reason}"
+
+
+def _thresholds(pipeline: FusionPipeline, name: str) -> bool:
+    return pipeline.accept is not None and name in pipeline.accept.thresholds
 
 
 def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
@@ -690,7 +1090,8 @@ class Calibrating:
             If there are fewer than 20 different queries, or no source can be fitted; nothing is fitted then.
         """
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
-        answers = [(query, gatherer.gather(self._sources(query), query).rankings) for query in asked]
+        rewriting = self._engine.rewriting
+        answers = [(one, gatherer.gather(rewriting(self._sources(one), None), one).rankings) for one in asked]
         self._engine = self._engine.fit(answers, relevant)
         return self
 
@@ -703,7 +1104,8 @@ class Calibrating:
     ) -> Self:
         """As :meth:`calibrate`."""
         asked, gatherer = calibration_queries(queries, relevant, progress), self._engine.gatherer
-        answers = [(query, (await gatherer.agather(self._sources(query), query)).rankings) for query in asked]
+        rewriting = self._engine.rewriting
+        answers = [(one, (await gatherer.agather(rewriting(self._sources(one), None), one)).rankings) for one in asked]
         self._engine = self._engine.fit(answers, relevant)
         return self
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from phasegraph._validation import KnownFields, check_count, check_number
+from phasegraph._validation import KnownFields, check_choice, check_count, check_number
 from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, warn
 from phasegraph.pipeline import FusionPipeline, check_weights_mapping
 from phasegraph.priors import EXACT_MATCH
+from phasegraph.ranking import RERANK
+from phasegraph.retrieval.rewriting import COMBINATIONS, Combine, Rewriting
 from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
 
 FieldOf: TypeAlias = str | Callable[[Any], object]
@@ -128,6 +130,14 @@ class SourceSpec(KnownFields):
         Seconds, from its start.
     depends_on : sequence of str, optional
         Sources whose rankings it wants first. Default: what the retriever itself declares.
+    rewrite : callable, optional
+        ``rewrite(query)`` gives the text to ask in place of the query, or a list of up to 16; plain or a coroutine
+        function, what ``hyde``, ``step_back``, ``modality_hyde`` and ``multi_query`` make, a runnable of LangChain or a
+        query transform of LlamaIndex. It may take half of the source's time; where it fails, the query is asked as it
+        is, and the report says so.
+    combine : {"single", "union", "rrf"}, optional
+        Ask what `rewrite` gives alone; the query too, a hit of several having the score of the first, in the order of
+        the scores; or the query too, by reciprocal rank. Default: what `rewrite` was made for, else ``single``.
     fields : HitFields
     execution : Execution
 
@@ -147,6 +157,8 @@ class SourceSpec(KnownFields):
     limit: int | str | None = "default"
     timeout: float | None = None
     depends_on: Sequence[str] | None = None
+    rewrite: Any = None
+    combine: Combine | None = None
     fields: HitFields = field(default_factory=HitFields)
     execution: Execution = field(default_factory=Execution)
 
@@ -158,12 +170,19 @@ class SourceSpec(KnownFields):
         for name, kind in (("fields", HitFields), ("execution", Execution)):
             if not isinstance(getattr(self, name), kind):
                 raise InvalidTypeError(f"{name} must be {kind.__name__}(...); got {getattr(self, name)!r:.80}")
+        if self.combine is not None:
+            check_choice("combine", self.combine, COMBINATIONS)
+            if self.rewrite is None:
+                raise InvalidInputError("combine= says how rewritten queries are joined: give rewrite= too")
         self.settings(None, ())
 
     def settings(self, limit: int | None, depends_on: Sequence[str]) -> SourceSettings:
-        """The core's settings, with the defaults of the retriever that fuses filled in."""
+        """The core's settings, with the defaults of the retriever that fuses filled in.
+
+        The limit is that of each text that is asked where the query is rewritten, and of no more than those.
+        """
         return SourceSettings(
-            limit=limit if isinstance(self.limit, str) else self.limit,
+            limit=None if self.rewrite is not None else self.limit_or(limit),
             timeout=self.timeout,
             on_error=self.execution.on_error,
             depends_on=tuple(depends_on) if self.depends_on is None else self.depends_on,  # type: ignore[arg-type]
@@ -171,6 +190,16 @@ class SourceSpec(KnownFields):
             circuit_breaker=self.execution.circuit_breaker,
             in_thread=self.execution.in_thread,
         )
+
+    def limit_or(self, limit: int | None) -> int | None:
+        """Hits asked for, `limit` where it says nothing."""
+        return limit if isinstance(self.limit, str) else self.limit
+
+    def rewriting(self, name: str, limit: int | None, adapt: Callable[[Any], Any]) -> Rewriting | None:
+        """How its queries are rewritten, `adapt` making a function of what a framework has for that."""
+        if self.rewrite is None:
+            return None
+        return Rewriting.of(name, adapt(self.rewrite), self.combine, self.limit_or(limit), self.timeout)
 
 
 def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:
@@ -280,9 +309,11 @@ def check_no_exact_match(sources: Collection[str]) -> None:
         raise InvalidInputError(
             f"a source must not be named {EXACT_MATCH!r}: ExactMatchBonus is the source of that name; give it another"
         )
+    if RERANK in sources:
+        raise InvalidInputError(f"a source must not be named {RERANK!r}: rerank= makes one of that name")
 
 
-def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
+def check_names(pipeline: FusionPipeline, sources: Collection[str], *, reranks: bool = False) -> None:
     """Refuse caps, calibrators, thresholds and floors for a source that is not there: they would never act."""
     check_no_exact_match(sources)
     if pipeline.weights is not None and not set(sources) <= set(pipeline.weights):
@@ -293,7 +324,7 @@ def check_names(pipeline: FusionPipeline, sources: Collection[str]) -> None:
     named["accept"] = () if accept is None else accept.thresholds
     named["min_agreement"] = dict.fromkeys(source for pair in pipeline.min_agreement for source in pair)
     for name, given in named.items():
-        unknown = sorted(set(given) - set(sources))
+        unknown = sorted(set(given) - set(sources) - ({RERANK} if reranks else set()))
         if unknown:
             raise InvalidInputError(f"pipeline.{name} must name sources among {sorted(sources)}; got {unknown}")
 

@@ -8,21 +8,51 @@ from llama_index.retrievers.phasegraph.conversion import text_model
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.postprocessor import PhaseGraphPostprocessor
 from llama_index.retrievers.phasegraph.property_graph import PropertyGraphRecords, read_property_graph
-from phasegraph.retrieval import Execution, HitFields, SourceSpec
+from llama_index.retrievers.phasegraph.stages import selector_router
+from phasegraph.retrieval import (
+    Corrective,
+    Execution,
+    HitFields,
+    Rerank,
+    SourceSpec,
+    chat_router,
+    compositional_router,
+    dphf,
+    hyde,
+    keyword_router,
+    modality_hyde,
+    multi_query,
+    neighbour_entropy_router,
+    oracle_router,
+    step_back,
+)
 
 PhaseGraphRetriever = CalibratedFusionRetriever
 """The name of the same retriever in LangChain."""
 
 __all__ = [
     "CalibratedFusionRetriever",
+    "Corrective",
     "EntityGraphRetriever",
     "Execution",
     "HitFields",
     "PhaseGraphPostprocessor",
     "PhaseGraphRetriever",
     "PropertyGraphRecords",
+    "Rerank",
     "SourceSpec",
+    "chat_router",
+    "compositional_router",
+    "dphf",
+    "hyde",
+    "keyword_router",
+    "modality_hyde",
+    "multi_query",
+    "neighbour_entropy_router",
+    "oracle_router",
     "read_property_graph",
+    "selector_router",
+    "step_back",
     "text_model",
 ]
 

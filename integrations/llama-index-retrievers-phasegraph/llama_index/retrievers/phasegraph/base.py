@@ -35,6 +35,7 @@ from llama_index.retrievers.phasegraph.filters import (
     joined,
 )
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
+from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
 from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
@@ -42,6 +43,7 @@ from phasegraph.retrieval import (
     Accept,
     Calibrating,
     CorpusLookup,
+    Corrective,
     FusionEngine,
     ResultCallback,
     SelectedHit,
@@ -118,6 +120,13 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
     pipeline : FusionPipeline or path, optional
         How to fuse; a path to a file that :meth:`save` wrote. Not beside `weights`, `accept` or `selection`, which it
         has itself.
+    route : callable, selector or language model, optional
+        ``route(query)``, or ``route(query, ranking)`` with the first source's ranking (``vector``, else the first by
+        name), gives the sources to ask: a name, names, or weights by name. Default: all. Where it fails, all are asked.
+    rerank : Rerank, postprocessor or callable, optional
+        A model that reads the best fused nodes beside the query; a bare one decides the order of the best 30.
+    corrective : Corrective, optional
+        Grade the answer, and ask once more with another query where it is poor.
     on_result : callable, optional
         Called with the core's ``Result`` of every query; a coroutine function is awaited in asynchronous calls.
         Its time is not part of `timeout`.
@@ -161,6 +170,9 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         max_query_length: int | None = LONGEST_QUERY,
         strict: bool = False,
         pipeline: FusionPipeline | str | os.PathLike[str] | None = None,
+        route: Any = None,
+        rerank: Any = None,
+        corrective: Corrective | None = None,
         on_result: Callable[[Result], Any] | None = None,
         metadata_key: str | None = None,
         callback_manager: CallbackManager | None = None,
@@ -184,6 +196,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             weights=weights, accept=accept, selection=selection, pipeline=pipeline, limit=limit, timeout=timeout,
             strict=strict, max_query_length=max_query_length,
             access=access_of(source.retriever for source in self._by_name.values()),
+            route=route, rerank=rerank, corrective=corrective, adapter=LlamaIndexStages(specs),
         )  # fmt: skip
         self._callback = ResultCallback(on_result)
         self._metadata_key = check_key("metadata_key", metadata_key)

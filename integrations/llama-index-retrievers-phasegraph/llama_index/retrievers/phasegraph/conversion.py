@@ -157,12 +157,26 @@ def access_of(retrievers: Iterable[object] = ()) -> HitAccess:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
 class _TextModel:
-    llm: BaseLLM
+    """A language model as a function; with a coroutine method ``acall`` where its class has one of its own."""
+
+    def __init__(self, llm: BaseLLM) -> None:
+        self.llm = llm
+        order = type(llm).__mro__
+        native, plain = (
+            next(row for row, kind in enumerate(order) if name in vars(kind)) for name in ("acomplete", "complete")
+        )
+        if native <= plain:
+            self.acall = self._acall
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _TextModel, (self.llm,)
 
     def __call__(self, prompt: str) -> str:
         return str(self.llm.complete(prompt).text)
+
+    async def _acall(self, prompt: str) -> str:
+        return str((await self.llm.acomplete(prompt)).text)
 
 
 def text_model(llm: BaseLLM) -> Callable[[str], str]:

@@ -383,24 +383,24 @@ def is_asynchronous(retriever: Any) -> bool:
         return all(map(is_asynchronous, retriever.sub_retrievers))
     if isinstance(retriever, BasePGRetriever):
         store = retriever._graph_store
-        return not isinstance(store, PropertyGraphStore) or _awaits(store, "get", "aget")
-    if isinstance(retriever, VectorIndexRetriever) and not _store_awaits(retriever._vector_store):
+        return not isinstance(store, PropertyGraphStore) or awaits(store, "get", "aget")
+    if isinstance(retriever, VectorIndexRetriever) and not _storeawaits(retriever._vector_store):
         return False
     if isinstance(retriever, BaseRetriever):
-        return _awaits(retriever, "_retrieve", "_aretrieve") and _awaits(retriever, "retrieve", "aretrieve")
+        return awaits(retriever, "_retrieve", "_aretrieve") and awaits(retriever, "retrieve", "aretrieve")
     return inspect.iscoroutinefunction(getattr(retriever, "aretrieve", None))
 
 
-def _awaits(instance: object, sync: str, native: str) -> bool:
+def awaits(instance: object, sync: str, native: str) -> bool:
     """Whether the class that last defined the asynchronous method also stands behind the synchronous one."""
     order = type(instance).__mro__
     defined = {name: next((i for i, kind in enumerate(order) if name in vars(kind)), -1) for name in (sync, native)}
     return 0 <= defined[native] <= defined[sync]
 
 
-def _store_awaits(store: object) -> bool:
+def _storeawaits(store: object) -> bool:
     """Whether a vector store's own coroutine can run: Qdrant has one, but often no client for it."""
-    return _awaits(store, "query", "aquery") and getattr(store, "_aclient", store) is not None
+    return awaits(store, "query", "aquery") and getattr(store, "_aclient", store) is not None
 
 
 def _known(retriever: Any) -> bool | None:
@@ -413,9 +413,41 @@ def _known(retriever: Any) -> bool | None:
     return known_direction(retriever._vector_store) if plain else None
 
 
+class BundleText(str):
+    """The text of a query for which other texts are embedded; it carries the whole bundle through the core.
+
+    It equals no plain text, since it asks for something else.
+    """
+
+    bundle: QueryBundle
+
+    def __new__(cls, bundle: QueryBundle) -> BundleText:  # noqa: D102
+        made = super().__new__(cls, bundle.query_str)
+        made.bundle = bundle
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BundleText) and self._texts == other._texts
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self._texts)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return BundleText, (self.bundle,)
+
+    @property
+    def _texts(self) -> tuple[str, ...]:
+        return (str.__str__(self), *(self.bundle.custom_embedding_strs or ()))
+
+
 def own_bundle(bundle: QueryBundle, query: str) -> QueryBundle:
     """A copy: retrievers write their embedding into the bundle they are given, which belongs to one query."""
-    if query != bundle.query_str:
+    if isinstance(query, BundleText):
+        bundle = query.bundle
+    elif query != bundle.query_str:
         return QueryBundle(query)
     texts = bundle.custom_embedding_strs
     return replace(bundle, custom_embedding_strs=None if texts is None else list(texts))

@@ -1,0 +1,143 @@
+"""What of LangChain can rewrite, route, rerank, grade and correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from langchain_core.cross_encoders import BaseCrossEncoder
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.messages import BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
+
+from langchain_phasegraph.llm import text_model
+from phasegraph import InvalidTypeError, Ranking
+from phasegraph.retrieval import Passage, StageAdapter, is_number
+
+_ROW = "phasegraph_row"
+
+
+@contextmanager
+def inherited(config: RunnableConfig) -> Iterator[None]:
+    """Let models and runnables that stages call, whoever calls them, be children of the run at hand."""
+    manager: Any = config.get("callbacks")
+    if manager is None:
+        yield
+        return
+    token = var_child_runnable_config.set({**config, "callbacks": manager.get_child()})
+    try:
+        yield
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _plain(answer: Any) -> Any:
+    """What a runnable gave; of a message its text."""
+    return str(answer.text) if isinstance(answer, BaseMessage) else answer
+
+
+class RunnableStep:
+    """A runnable as a function of one argument, or of several under names."""
+
+    def __init__(self, runnable: Runnable[Any, Any], names: tuple[str, ...] = ()) -> None:
+        self.runnable, self.names = runnable, names
+        if type(runnable).ainvoke is not Runnable.ainvoke:
+            self.acall = self._acall
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return RunnableStep, (self.runnable, self.names)
+
+    def __call__(self, *given: Any) -> Any:
+        """Its answer."""
+        return _plain(self.runnable.invoke(self._input(given)))
+
+    async def _acall(self, *given: Any) -> Any:
+        return _plain(await self.runnable.ainvoke(self._input(given)))
+
+    def _input(self, given: Sequence[Any]) -> Any:
+        return dict(zip(self.names, given, strict=True)) if self.names else given[0]
+
+
+class CrossEncoderModel:
+    """A cross-encoder as a reranker."""
+
+    def __init__(self, model: BaseCrossEncoder) -> None:
+        self.model = model
+
+    def __call__(self, query: str, texts: Sequence[str]) -> Any:
+        """A score per text."""
+        return self.model.score([(query, text) for text in texts])
+
+
+class CompressorModel:
+    """A document compressor as a reranker: the order of what it keeps, or the scores that it leaves in the metadata."""
+
+    reads_hits = True
+
+    def __init__(self, model: BaseDocumentCompressor) -> None:
+        self.model = model
+        if type(model).acompress_documents is not BaseDocumentCompressor.acompress_documents:
+            self.acall = self._acall
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return CompressorModel, (self.model,)
+
+    def __call__(self, query: str, passages: Sequence[Passage]) -> Ranking:
+        """The ranking of what it keeps."""
+        callbacks = ensure_config().get("callbacks")
+        return _ranked(passages, self.model.compress_documents(_documents(passages), query, callbacks))
+
+    async def _acall(self, query: str, passages: Sequence[Passage]) -> Ranking:
+        callbacks = ensure_config().get("callbacks")
+        return _ranked(passages, await self.model.acompress_documents(_documents(passages), query, callbacks))
+
+
+def _documents(passages: Sequence[Passage]) -> list[Document]:
+    """Copies that say which passage they are: compressors make documents anew, many without an id."""
+    held = [one.hit.metadata if isinstance(one.hit, Document) else {} for one in passages]
+    return [
+        Document(one.text, id=one.id, metadata={**metadata, _ROW: row})
+        for row, (one, metadata) in enumerate(zip(passages, held, strict=True))
+    ]
+
+
+def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
+    if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
+        raise InvalidTypeError(f"a compressor must give documents; got {type(kept).__name__}")
+    rows: dict[int, object] = {}
+    for document in kept:
+        if not isinstance(document, Document):
+            raise InvalidTypeError(f"a compressor must give documents; got {type(document).__name__}")
+        row = document.metadata.get(_ROW)
+        if isinstance(row, int) and 0 <= row < len(passages):
+            rows.setdefault(row, document.metadata.get("relevance_score"))
+    scores = list(rows.values())
+    falling = all(map(is_number, scores)) and scores == sorted(scores, reverse=True)  # type: ignore[type-var]
+    return Ranking.from_hits("rerank", [passages[row].id for row in rows], scores if falling else None)
+
+
+class LangChainStages(StageAdapter):
+    """What of LangChain a stage may be given: language models, runnables, compressors and cross-encoders."""
+
+    def is_model(self, given: Any) -> bool:
+        """Whether it is a chat model or a text model."""
+        return isinstance(given, BaseLanguageModel)
+
+    def text_model(self, given: Any) -> Any:
+        """A function from prompt to text."""
+        return text_model(given)
+
+    def other(self, given: Any, names: tuple[str, ...]) -> Any:
+        """A runnable as a function: of the query, or of a mapping where there are several arguments."""
+        if not isinstance(given, Runnable):
+            return given
+        return RunnableStep(given, names if len(names) > 1 else ())
+
+    def reranker(self, given: Any) -> Any:
+        """A compressor or a cross-encoder besides."""
+        if isinstance(given, BaseDocumentCompressor):
+            return CompressorModel(given)
+        return CrossEncoderModel(given) if isinstance(given, BaseCrossEncoder) else super().reranker(given)

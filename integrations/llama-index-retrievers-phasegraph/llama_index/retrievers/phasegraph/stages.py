@@ -1,0 +1,158 @@
+"""What of LlamaIndex can rewrite, route, rerank, grade and correct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from llama_index.core.base.base_selector import BaseSelector, SelectorResult
+from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.indices.query.query_transform.base import BaseQueryTransform
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.tools.types import ToolMetadata
+
+from llama_index.retrievers.phasegraph.conversion import text_model
+from llama_index.retrievers.phasegraph.retriever_sources import BundleText, awaits
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
+from phasegraph.retrieval import Passage, StageAdapter, is_number
+
+
+class TransformStep:
+    """A query transform as a function; texts to embed that it gives go to the source as they are."""
+
+    def __init__(self, transform: BaseQueryTransform) -> None:
+        self.transform = transform
+
+    def __call__(self, query: str) -> str:
+        """The transformed query."""
+        given = query.bundle if isinstance(query, BundleText) else QueryBundle(query)
+        bundle = self.transform.run(given)
+        if not isinstance(bundle, QueryBundle):
+            raise InvalidTypeError(f"a query transform must give a QueryBundle; got {type(bundle).__name__}")
+        return bundle.query_str if bundle.custom_embedding_strs is None else BundleText(bundle)
+
+
+class PostprocessorModel:
+    """A node postprocessor as a reranker: the scores that it gives, or the order of what it keeps."""
+
+    reads_hits = True
+
+    def __init__(self, model: BaseNodePostprocessor) -> None:
+        self.model = model
+        if awaits(model, "_postprocess_nodes", "_apostprocess_nodes"):
+            self.acall = self._acall
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return PostprocessorModel, (self.model,)
+
+    def __call__(self, query: str, passages: Sequence[Passage]) -> Ranking:
+        """The ranking of what it keeps."""
+        return _ranked(passages, self.model.postprocess_nodes(_nodes(passages), QueryBundle(query)))
+
+    async def _acall(self, query: str, passages: Sequence[Passage]) -> Ranking:
+        return _ranked(passages, await self.model.apostprocess_nodes(_nodes(passages), QueryBundle(query)))
+
+
+def _nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:
+    """Copies under the ids of the candidates, without scores of ours."""
+    held = [one.hit.node if isinstance(one.hit, NodeWithScore) else one.hit for one in passages]
+    return [
+        NodeWithScore(node=_copy(one, node if isinstance(node, BaseNode) else None))
+        for one, node in zip(passages, held, strict=True)
+    ]
+
+
+def _copy(passage: Passage, node: BaseNode | None) -> TextNode:
+    made = TextNode(text=passage.text, id_=passage.id)
+    if node is not None:
+        made.metadata = dict(node.metadata)
+        made.excluded_llm_metadata_keys = sorted(node.metadata)  # its text holds those that are embedded
+        made.excluded_embed_metadata_keys = sorted(node.metadata)
+    return made
+
+
+def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
+    if isinstance(kept, str | bytes | Mapping) or not isinstance(kept, Sequence):
+        raise InvalidTypeError(f"a postprocessor must give nodes; got {type(kept).__name__}")
+    known = {one.id for one in passages}
+    scores: dict[str, float | None] = {}
+    for hit in kept:
+        if not isinstance(hit, NodeWithScore):
+            raise InvalidTypeError(f"a postprocessor must give nodes with scores; got {type(hit).__name__}")
+        if hit.node.node_id in known:
+            scores.setdefault(hit.node.node_id, hit.score)
+    given = list(scores.values())
+    falling = all(map(is_number, given)) and given == sorted(given, reverse=True)  # type: ignore[type-var]
+    return Ranking.from_hits("rerank", list(scores), given if falling else None)
+
+
+class SelectorRouter:
+    """What :func:`selector_router` makes."""
+
+    def __init__(self, selector: BaseSelector, descriptions: Mapping[str, str]) -> None:
+        if not isinstance(selector, BaseSelector):
+            raise InvalidTypeError(f"selector must be a selector of LlamaIndex; got {type(selector).__name__}")
+        if not isinstance(descriptions, Mapping) or not descriptions:
+            raise InvalidInputError("descriptions must say of at least one source what it holds; got none")
+        self.selector, self.descriptions = selector, dict(descriptions)
+        self._choices = [ToolMetadata(description=said, name=name) for name, said in descriptions.items()]
+
+    def __call__(self, query: str) -> list[str]:
+        """The sources that the selector chose."""
+        return self._named(self.selector.select(self._choices, str(query)))
+
+    async def acall(self, query: str) -> list[str]:
+        """As calling it, awaited."""
+        return self._named(await self.selector.aselect(self._choices, str(query)))
+
+    def _named(self, chosen: SelectorResult) -> list[str]:
+        names = list(self.descriptions)
+        found = [one.index for one in chosen.selections]
+        if any(not 0 <= row < len(names) for row in found):
+            raise InvalidInputError(f"a selector must choose among {len(names)} sources")
+        return [names[row] for row in dict.fromkeys(found)]
+
+
+def selector_router(selector: BaseSelector, descriptions: Mapping[str, str]) -> Callable[[str], list[str]]:
+    """Route as a selector of LlamaIndex says; as many calls to a model as that makes, one as a rule.
+
+    Parameters
+    ----------
+    selector : BaseSelector
+        ``LLMSingleSelector``, ``LLMMultiSelector``, ``EmbeddingSingleSelector``, ...
+    descriptions : mapping of str to str
+        Per source, what it holds.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If an argument is none of those.
+    """
+    return SelectorRouter(selector, descriptions)
+
+
+class LlamaIndexStages(StageAdapter):
+    """What of LlamaIndex a stage may be given: language models, query transforms, postprocessors and selectors."""
+
+    def is_model(self, given: Any) -> bool:
+        """Whether it is a language model."""
+        return isinstance(given, BaseLLM)
+
+    def text_model(self, given: Any) -> Any:
+        """A function from prompt to text."""
+        return text_model(given)
+
+    def other(self, given: Any, names: tuple[str, ...]) -> Any:
+        """A query transform as a function."""
+        return TransformStep(given) if isinstance(given, BaseQueryTransform) else given
+
+    def reranker(self, given: Any) -> Any:
+        """A node postprocessor besides."""
+        return PostprocessorModel(given) if isinstance(given, BaseNodePostprocessor) else super().reranker(given)
+
+    def router(self, given: Any) -> Any:
+        """A selector besides, which chooses among the names of the sources."""
+        if isinstance(given, BaseSelector):
+            return SelectorRouter(given, {name: name for name in self.names})
+        return super().router(given)

@@ -1,0 +1,198 @@
+"""What stages promise in any framework, in LlamaIndex; and what is true of LlamaIndex alone."""
+
+import asyncio
+
+import pytest
+from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
+from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+from llama_index.core.indices.query.query_transform import HyDEQueryTransform
+from llama_index.core.llms import CustomLLM
+from llama_index.core.postprocessor import LLMRerank
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.selectors import LLMMultiSelector
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec, selector_router
+from phasegraph.testing.stage_suite import FIRST, SECOND, TEXTS, Letters, StageSuite
+
+
+class Chat(CustomLLM):
+    answer: object
+
+    @property
+    def metadata(self):
+        return LLMMetadata()
+
+    def complete(self, prompt, formatted=False, **kwargs):
+        return CompletionResponse(text=self.answer(prompt))
+
+    def stream_complete(self, prompt, formatted=False, **kwargs):
+        yield self.complete(prompt)
+
+
+class NativeChat(Chat):
+    def complete(self, prompt, formatted=False, **kwargs):
+        return CompletionResponse(text=self.answer(prompt))
+
+    async def acomplete(self, prompt, formatted=False, **kwargs):
+        await asyncio.sleep(0)
+        return self.complete(prompt)
+
+
+class Judge(BaseNodePostprocessor):
+    judge: object
+    keep: int = 99
+
+    def _postprocess_nodes(self, nodes, query_bundle=None):
+        scores = self.judge(query_bundle.query_str, [one.node.get_content() for one in nodes])
+        for one, score in zip(nodes, scores, strict=True):
+            one.score = score
+            one.node.metadata["seen"] = True
+        return sorted(nodes, key=lambda one: -one.score)[: self.keep]
+
+
+class NativeJudge(Judge):
+    async def _apostprocess_nodes(self, nodes, query_bundle=None):
+        await asyncio.sleep(0)
+        return self._postprocess_nodes(nodes, query_bundle)
+
+    def _postprocess_nodes(self, nodes, query_bundle=None):
+        return super()._postprocess_nodes(nodes, query_bundle)
+
+
+class Reorder(BaseNodePostprocessor):
+    """Gives no scores, only an order."""
+
+    judge: object
+
+    def _postprocess_nodes(self, nodes, query_bundle=None):
+        scores = self.judge(query_bundle.query_str, [one.node.get_content() for one in nodes])
+        return [nodes[row] for row in sorted(range(len(nodes)), key=lambda row: -scores[row])]
+
+
+class TestLlamaIndexStages(StageSuite):
+    retriever = CalibratedFusionRetriever
+
+    def hits(self, scores):
+        return [
+            NodeWithScore(node=TextNode(text=TEXTS.get(name, name), id_=name), score=score)
+            for name, score in scores.items()
+        ]
+
+    def source(self, scores, seen=None):
+        return self.source_of(lambda query: scores, seen)
+
+    def source_of(self, lists, seen=None):
+        def search(query, limit=None):
+            if seen is not None:
+                seen.append(query)
+            return sorted(self.hits(lists(query)), key=lambda hit: -hit.score)[:limit]
+
+        return search
+
+    def ask(self, retriever, query="q"):
+        return [hit.node_id for hit in retriever.retrieve(query)]
+
+    async def aask(self, retriever, query="q"):
+        return [hit.node_id for hit in await retriever.aretrieve(query)]
+
+    def chat(self, answer, *, native=False):
+        return (NativeChat if native else Chat)(answer=answer)
+
+    def reranking(self, judge):
+        return [Judge(judge=judge), NativeJudge(judge=judge), Reorder(judge=judge)]
+
+    def in_a_chain(self, retriever, query):
+        synthesizer = get_response_synthesizer(llm=self.chat(lambda prompt: "It is so."), response_mode="compact")
+        engine = RetrieverQueryEngine(retriever, response_synthesizer=synthesizer)
+        found = [hit.node_id for hit in engine.query(query).source_nodes]
+        assert [hit.node_id for hit in asyncio.run(engine.aquery(query)).source_nodes] == found
+        return found
+
+
+SUITE = TestLlamaIndexStages()
+
+
+class Letter(MockEmbedding):
+    """Embeds a text by its first letter, and notes what it embeds."""
+
+    asked: list = []  # noqa: RUF012
+
+    def _get_query_embedding(self, query):
+        self.asked.append(query)
+        return [float(query.startswith(letter)) for letter in "abcdef"]
+
+    _get_text_embedding = _get_query_embedding
+
+    async def _aget_query_embedding(self, query):
+        return self._get_query_embedding(query)
+
+
+@pytest.mark.parametrize("original", [False, True])
+def test_the_texts_that_a_query_transform_wants_embedded_reach_the_index(original):
+    model = Letter(embed_dim=6)
+    nodes = [TextNode(text=text, id_=name) for name, text in TEXTS.items()]
+    index = VectorStoreIndex(nodes, embed_model=model)
+    transform = HyDEQueryTransform(llm=SUITE.chat(lambda prompt: "fig, I think"), include_original=original)
+    expected = index.as_retriever(similarity_top_k=6).retrieve(transform.run("apple?"))
+    model.asked.clear()
+    retriever = CalibratedFusionRetriever(vector=SourceSpec(retriever=index, rewrite=transform))
+    assert SUITE.both(retriever, "apple?")[0] == expected[0].node_id
+    assert set(model.asked) == ({"fig, I think", "apple?"} if original else {"fig, I think"})
+    raw = {one.id: one for one in map(retriever.explain("apple?").evidence, [hit.node_id for hit in expected])}
+    assert all(raw[hit.node_id].sources[0].raw == pytest.approx(hit.score) for hit in expected)
+    both = SourceSpec(retriever=index, rewrite=transform, combine="union", limit=1)
+    assert "a" in SUITE.both(CalibratedFusionRetriever(vector=both), "apple?")
+    assert original or set(SUITE.both(CalibratedFusionRetriever(vector=both), "apple?")) == {"a", "f"}
+
+
+def test_a_postprocessor_that_drops_puts_the_rest_behind_and_its_nodes_are_copies():
+    nodes = SUITE.hits(FIRST)
+    retriever = SUITE.made(vector=lambda query: nodes, rerank=Judge(judge=Letters("fedcba"), keep=2))
+    plain = list(SUITE.made().explain("q").ids)
+    assert SUITE.both(retriever) == ["f", "e", *(one for one in plain if one not in "ef")]
+    assert all("seen" not in hit.node.metadata for hit in nodes)
+    assert [hit.score for hit in nodes] == list(FIRST.values())
+
+
+def test_the_frameworks_own_reranker_over_a_language_model():
+    def answer(prompt):
+        return "Doc: 2, Relevance: 9\nDoc: 1, Relevance: 4"
+
+    found = SUITE.ask(SUITE.made(rerank=LLMRerank(llm=SUITE.chat(answer), top_n=2)))
+    plain = list(SUITE.made().explain("q").ids)
+    assert found == [plain[1], plain[0], *plain[2:]]
+
+
+class Second(BaseSelector):
+    def _select(self, choices, query):
+        return SelectorResult(selections=[SingleSelection(index=1, reason=choices[1].description)])
+
+    async def _aselect(self, choices, query):
+        return self._select(choices, query)
+
+    def _get_prompts(self):
+        return {}
+
+    def _update_prompts(self, prompts_dict):
+        pass
+
+
+def test_a_selector_routes():
+    described = {"graph": "who knows whom", "vector": "texts"}
+    assert set(SUITE.both(SUITE.made(route=selector_router(Second(), described)))) == set(FIRST)
+    assert set(SUITE.both(SUITE.made(route=Second()))) == set(FIRST)  # choices are the names: graph, vector
+    chosen = SUITE.chat(lambda prompt: '[{"choice": 1, "reason": "people"}]')
+    multi = LLMMultiSelector.from_defaults(llm=chosen)
+    assert set(SUITE.both(SUITE.made(route=selector_router(multi, described)))) == set(SECOND)
+
+
+def test_a_model_of_no_kind_is_an_error_that_names_the_argument():
+    for argument in ({"rerank": 3}, {"route": 7}, {"corrective": 1}):
+        with pytest.raises(TypeError, match=r"rerank|router|corrective"):
+            SUITE.made(**argument)
+    with pytest.raises(TypeError, match="selector must be"):
+        selector_router(Letters("a"), {"vector": "texts"})

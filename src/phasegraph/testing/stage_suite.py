@@ -1,0 +1,493 @@
+# ruff: noqa: D102 - the tests' names are their sentences
+"""What stages promise in any framework, as tests to inherit; needs pytest."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple
+
+import pytest
+
+from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.errors import DegradedError, InvalidInputError, PhasegraphWarning
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
+from phasegraph.result import Result
+from phasegraph.retrieval import (
+    Corrective,
+    Rerank,
+    SourceSpec,
+    chat_router,
+    dphf,
+    hyde,
+    keyword_router,
+    modality_hyde,
+    multi_query,
+    neighbour_entropy_router,
+    step_back,
+)
+
+TEXTS = {"a": "apple", "b": "banana", "c": "cherry", "d": "date", "e": "elder", "f": "fig"}
+FIRST = {"a": 0.9, "b": 0.8, "c": 0.5, "d": 0.3, "e": 0.2}
+SECOND = {"c": 7.0, "f": 6.0, "a": 5.0, "b": 2.0, "d": 1.0}
+CALLS = 200
+
+
+class Letters(NamedTuple):
+    """Scores a text by its place in an order of first letters: a reranker whose order is known."""
+
+    order: str
+
+    def __call__(self, query: str, texts: list[str]) -> list[float]:
+        return [-float(self.order.index(text[0])) for text in texts]
+
+
+def same(query: str) -> str:
+    """The query."""
+    return query
+
+
+def _raiser(error: BaseException) -> Callable[..., Any]:
+    def stage(*arguments: Any) -> Any:
+        raise error
+
+    return stage
+
+
+def _giver(answer: Any) -> Callable[..., Any]:
+    return lambda *arguments: answer
+
+
+FAULTS: dict[str, Callable[..., Any]] = {
+    "raises": _raiser(ValueError("secret")),
+    "raises StopIteration": _raiser(StopIteration()),
+    "raises SystemExit": _raiser(SystemExit(3)),
+    "raises GeneratorExit": _raiser(GeneratorExit()),
+    "raises CancelledError": _raiser(asyncio.CancelledError()),
+    "raises TimeoutError": _raiser(TimeoutError()),
+    "gives None": _giver(None),
+    "gives an object": _giver(object()),
+    "gives bytes": _giver(b"what"),
+    "gives numbers by name": _giver({"?": float("nan")}),
+    "gives NaN": _giver([float("nan")] * 50),
+    "gives too few": _giver([]),
+    "gives None many times": _giver([None] * 50),
+    "gives without end": lambda *arguments: itertools.repeat(1.0),
+    "gives itself": lambda *arguments: FAULTS,
+}
+
+
+async def _awaited(stage: Any, arguments: tuple[Any, ...]) -> Any:
+    return stage(*arguments)
+
+
+def as_coroutine(stage: Any) -> Callable[..., Any]:
+    """The same fault as a coroutine function."""
+
+    async def awaited(*arguments: Any) -> Any:
+        return await _awaited(stage, arguments)
+
+    return awaited
+
+
+class StageSuite:
+    """Derive it, and say what makes a framework's retriever, its language model and its hits."""
+
+    retriever: Callable[..., Any]
+
+    def source(self, scores: dict[str, float], seen: list[Any] | None = None) -> Any:
+        """A source that gives hits of these scores and notes its queries."""
+        raise NotImplementedError
+
+    def hits(self, scores: dict[str, float]) -> Any:
+        """Hits of the framework's own class."""
+        raise NotImplementedError
+
+    def ask(self, retriever: Any, query: str = "q") -> list[str]:
+        raise NotImplementedError
+
+    async def aask(self, retriever: Any, query: str = "q") -> list[str]:
+        raise NotImplementedError
+
+    def chat(self, answer: Callable[[str], str], *, native: bool = False) -> Any:
+        """A language model of the framework's own base class that answers so; with an own coroutine, or without."""
+        raise NotImplementedError
+
+    def reranking(self, judge: Any) -> list[Any]:
+        """Models of each of the framework's kinds that rerank so."""
+        raise NotImplementedError
+
+    def in_a_chain(self, retriever: Any, query: str) -> list[str]:
+        """The ids that come out of a real chain or query engine around the retriever."""
+        raise NotImplementedError
+
+    def made(self, **more: Any) -> Any:
+        given = {"vector": self.source(FIRST), "graph": self.source(SECOND), **more}
+        return self.retriever(**given)
+
+    def stage(self, name: str, function: Any) -> dict[str, Any]:
+        """Arguments that make `function` a stage."""
+        if name == "rewrite":
+            return {"vector": SourceSpec(retriever=self.source(FIRST), rewrite=function)}
+        if name in ("route", "rerank"):
+            return {name: function}
+        if name == "grade":
+            return {"corrective": Corrective(function, same)}
+        return {"corrective": Corrective(_giver(1), function)}
+
+    def both(self, retriever: Any, query: str = "q") -> list[str]:
+        found = self.ask(retriever, query)
+        assert asyncio.run(self.aask(retriever, query)) == found
+        return found
+
+    @pytest.fixture
+    def quiet(self) -> Iterator[None]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PhasegraphWarning)
+            yield
+
+    # -- faults
+
+    @pytest.mark.parametrize("fault", sorted(FAULTS))
+    @pytest.mark.parametrize("name", ["rewrite", "route", "rerank", "grade", "correct"])
+    def test_a_stage_that_fails_costs_no_answer(self, name: str, fault: str, quiet: None) -> None:
+        expected = self.ask(self.made())
+        kinds = [FAULTS[fault], as_coroutine(FAULTS[fault])]
+        calls = 0
+        while calls < CALLS:
+            for function in kinds:
+                retriever = self.made(**self.stage(name, function))
+                for _ in range(6):  # a step is left out after 10 failures in a row
+                    assert self.ask(retriever) == expected
+                    calls += 1
+
+                async def several(retriever: Any = retriever) -> list[list[str]]:
+                    return [await self.aask(retriever) for _ in range(6)]
+
+                assert asyncio.run(several()) == [expected] * 6
+                calls += 6
+        told = self.told(self.made(**self.stage(name, FAULTS[fault])))
+        assert any(status != "ok" for _, status in told), told
+
+    @pytest.mark.parametrize(
+        ("error", "native"), [(ValueError(), False), (ValueError(), True), (SystemExit(), False), (KeyError("q"), True)]
+    )  # a SystemExit in a task that LangChain's model makes itself ends the event loop, before any of ours sees it
+    def test_a_language_model_that_fails_costs_no_answer(self, error: BaseException, native: bool, quiet: None) -> None:
+        model = self.chat(_raiser(error), native=native)
+        expected = self.ask(self.made())
+        for made in (hyde(model), step_back(model), modality_hyde(model), multi_query(model)):
+            spec = SourceSpec(retriever=self.source(FIRST), rewrite=made)
+            assert self.both(self.made(vector=spec)) == expected
+        for given in ({"route": model}, {"corrective": Corrective(model, model)}):
+            assert self.both(self.made(**given)) == expected
+
+    @pytest.mark.parametrize("name", ["rewrite", "route", "rerank", "grade", "correct"])
+    def test_a_stage_that_hangs_costs_no_answer_and_no_more_than_the_timeout(self, name: str, quiet: None) -> None:
+        over = threading.Event()
+        expected = self.ask(self.made())
+
+        async def hang(*arguments: Any) -> None:
+            await asyncio.sleep(60)
+
+        try:
+            for function in (lambda *arguments: over.wait(60), hang):
+                retriever = self.made(**self.stage(name, function), timeout=0.4)
+                taken = []
+                for _ in range(CALLS // 4):
+                    begun = time.monotonic()
+                    assert self.ask(retriever) == expected
+                    taken.append(time.monotonic() - begun)
+
+                async def several(retriever: Any = retriever) -> None:
+                    for _ in range(CALLS // 4):
+                        assert await self.aask(retriever) == expected
+
+                asyncio.run(several())
+                assert sorted(taken)[-5] < 0.4 + 0.2  # of ten that hang; other processes may hold some of them up
+        finally:
+            over.set()
+
+    def told(self, retriever: Any) -> list[tuple[str, str]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PhasegraphWarning)
+            return [(one.stage, one.status) for one in retriever.explain("q").extras["stages"]]
+
+    def test_a_failure_is_reported_and_warned_about_once_without_the_query_or_foreign_text(self) -> None:
+        retriever = self.made(rerank=FAULTS["raises"])
+        failed = r"rerank failed \(ValueError\): the order is the fused one"
+        with pytest.warns(PhasegraphWarning, match=failed) as caught:
+            result = [retriever.explain("a very private query") for _ in range(3)][-1]
+        assert len([one for one in caught if "rerank" in str(one.message)]) == 1
+        (report,) = [one for one in result.reports if one.source == "rerank"]
+        assert (report.status, report.reason, report.error_class) == ("error", "ValueError", "ValueError")
+        assert result.degraded
+        shown = " ".join([*result.warnings, *map(repr, result.extras["stages"]), *map(repr, result.reports)])
+        assert "private" not in shown
+        assert "secret" not in shown
+
+    @pytest.mark.parametrize("name", ["rewrite", "route", "rerank", "grade", "correct"])
+    def test_strict_refuses_an_answer_of_which_a_stage_failed(self, name: str, quiet: None) -> None:
+        raw = FusionPipeline.named("comb_sum")
+        retriever = self.made(**self.stage(name, FAULTS["raises"]), strict=True, pipeline=raw)
+        with pytest.raises(DegradedError, match=r"rerank|rewrite|route|correct"):
+            self.ask(retriever)
+
+    # -- rewriting
+
+    @pytest.mark.parametrize("combine", ["single", "union", "rrf"])
+    def test_identity_rewriting_is_bit_equal_to_none(self, combine: Any) -> None:
+        plain = self.made().explain("q")
+        for rewrite in (same, as_coroutine(same), lambda query: [query], lambda query: [query, query]):
+            spec = SourceSpec(retriever=self.source(FIRST), rewrite=rewrite, combine=combine)
+            bits(self.made(vector=spec).explain("q"), plain)
+
+    def test_a_rewritten_query_is_what_the_source_is_asked_and_no_other(self) -> None:
+        seen: list[Any] = []
+        other: list[Any] = []
+        spec = SourceSpec(retriever=self.source(FIRST, seen), rewrite=hyde(self.chat(lambda prompt: "A text.")))
+        retriever = self.made(vector=spec, graph=self.source(SECOND, other))
+        self.both(retriever)
+        assert (set(seen), set(other)) == ({"A text."}, {"q"})
+        (told,) = retriever.explain("q").extras["stages"]
+        assert (told.source, told.detail["texts"]) == ("vector", ("A text.",))
+
+    @pytest.mark.parametrize("native", [False, True])
+    def test_the_ready_made_rewriters_ask_what_they_say(self, native: bool, quiet: None) -> None:
+        asked: list[str] = []
+
+        def answer(prompt: str) -> str:
+            asked.append(prompt)
+            return "\n".join(f"{n}. version {n}" for n in range(1, 5))
+
+        model = self.chat(answer, native=native)
+        whole = "1. version 1\n2. version 2\n3. version 3\n4. version 4"
+        for made, texts, calls in (
+            (hyde(model), {whole}, 1),
+            (hyde(model, combine="union"), {"q", whole}, 1),
+            (step_back(model), {"q", whole}, 1),
+            (modality_hyde(model), {"q", whole}, 3),
+            (multi_query(model, 2), {"q", "version 1", "version 2"}, 1),
+        ):
+            seen: list[Any] = []
+            asked.clear()
+            retriever = self.made(vector=SourceSpec(retriever=self.source(FIRST, seen), rewrite=made))
+            self.both(retriever)
+            assert set(seen) == texts
+            assert len(asked) == 2 * calls
+            assert all("q" in prompt for prompt in asked)
+
+    def test_a_step_back_is_asked_for_half_as_many_and_the_union_kept(self) -> None:
+        def lists(query: str) -> dict[str, float]:
+            return {"a": 0.9, "b": 0.8, "c": 0.1} if query == "q" else {"e": 0.7, "b": 0.95, "f": 0.6}
+
+        spec = SourceSpec(retriever=self.source_of(lists), rewrite=step_back(lambda prompt: "wider"), limit=4)
+        result = self.retriever(vector=spec).explain("q")
+        (ranking,) = result.candidates.rankings
+        assert ranking.ids == ("a", "b", "e", "c")  # b with the score it has for the query, f beyond half of 4
+        assert ranking.scores.tolist() == [0.9, 0.8, 0.7, 0.1]
+
+    def source_of(self, lists: Callable[[str], dict[str, float]]) -> Any:
+        """A source whose scores depend on the query."""
+        raise NotImplementedError
+
+    def test_dphf_is_reciprocal_rank_of_the_query_and_its_hypothesis(self) -> None:
+        dense = {"a": 0.62, "b": 0.55, "c": 0.41, "d": 0.40, "e": 0.12}
+        hypothetical = {"c": 0.31, "f": 0.02, "b": 0.004, "g": 0.001}
+
+        def lists(query: str) -> dict[str, float]:
+            return dense if query == "q" else hypothetical
+
+        source = self.source_of(lists)
+        golden = {
+            "c": 0.032266,
+            "b": 0.032002,
+            "a": 0.016393,
+            "f": 0.016129,
+            "d": 0.015625,
+            "g": 0.015625,
+            "e": 0.015385,
+        }
+        rewriter = hyde(self.chat(lambda prompt: "A hypothesis."))
+        result = self.retriever(**dphf(source, rewriter)).explain("q")
+        assert dict(zip(result.ids, result.fused.round(6).tolist(), strict=True)) == golden
+        within = SourceSpec(retriever=source, rewrite=rewriter, combine="rrf")
+        (ranking,) = self.retriever(vector=within).explain("q").candidates.rankings
+        assert dict(zip(ranking.ids, ranking.scores.round(6).tolist(), strict=True)) == golden
+
+    # -- reranking
+
+    @pytest.mark.parametrize("kind", range(4))
+    def test_every_kind_of_model_decides_the_order(self, kind: int) -> None:
+        models = self.reranking(Letters("fedcba"))
+        if kind >= len(models):
+            pytest.skip("no such kind here")
+        assert self.both(self.made(rerank=models[kind])) == list("fedcba")
+
+    def test_blend_0_is_bit_equal_to_no_stage_and_1_is_the_rerankers_order(self) -> None:
+        plain = self.made().explain("q")
+        bits(self.made(rerank=Rerank(Letters("fedcba"), blend=0.0)).explain("q"), plain)
+        for judge in (Letters("fedcba"), as_coroutine(Letters("fedcba")), Rerank(Letters("fedcba"), blend=1.0)):
+            assert self.both(self.made(rerank=judge)) == list("fedcba")
+        orders = [tuple(self.ask(self.made(rerank=Rerank(Letters("fedcba"), blend=one / 20)))) for one in range(21)]
+        assert orders[0] == plain.ids
+        assert len(set(orders)) > 2  # between the two the values mix
+
+    def test_what_the_reranker_did_not_read_follows_in_fused_order(self) -> None:
+        plain = list(self.made().explain("q").ids)
+        found = self.ask(self.made(rerank=Rerank(Letters("fedcba"), depth=3)))
+        assert found == [*sorted(plain[:3], reverse=True), *plain[3:]]
+
+    def test_equal_scores_leave_the_fused_order(self) -> None:
+        plain = list(self.made().explain("q").ids)
+        assert self.ask(self.made(rerank=lambda query, texts: [1.0] * len(texts))) == plain
+
+    def test_its_scores_stand_in_the_evidence_and_thresholds_read_them(self) -> None:
+        accept = AcceptancePolicy({"rerank": -1.5}, verdict="last_stage")
+        result = self.made(rerank=Letters("fedcba"), accept=accept).explain("q")
+        assert result.ids == ("f", "e")
+        (said,) = [one for one in result.evidence("e").sources if one.source == "rerank"]
+        assert (said.rank, said.raw) == (2.0, -1.0)
+        with pytest.raises(InvalidInputError, match="accept"):
+            self.made(accept={"rerank": 0.5})
+
+    # -- routing
+
+    def test_a_route_says_who_is_asked_and_with_what_weight(self) -> None:
+        seen: list[Any] = []
+        only = self.made(route=keyword_router({"code": "graph"}, default=["vector"]), graph=self.source(SECOND, seen))
+        assert self.both(only, "q") == list(FIRST)
+        assert not seen
+        assert set(self.both(only, "the code")) == set(SECOND)
+        assert seen
+        weighed = self.made(route=lambda query: {"vector": 3.0, "graph": 1.0}).explain("q")
+        bits(weighed, self.made(weights={"vector": 3.0, "graph": 1.0}).explain("q"))
+        (told,) = weighed.extras["stages"]
+        assert told.detail["weights"] == {"vector": 3.0, "graph": 1.0}
+
+    def test_a_router_may_read_the_first_sources_ranking_which_is_asked_once(self) -> None:
+        seen: list[Any] = []
+        read: list[Ranking] = []
+
+        def router(query: str, ranking: Ranking) -> list[str]:
+            read.append(ranking)
+            return ["vector", "graph"]
+
+        retriever = self.made(vector=self.source(FIRST, seen), route=router)
+        bits(retriever.explain("q"), self.made().explain("q"))
+        assert (len(seen), read[0].ids) == (1, tuple(FIRST))
+        sharp = neighbour_entropy_router("vector", ["vector", "graph"], "graph")
+        assert set(self.both(self.made(route=sharp))) == set(FIRST)  # .99 nats of five neighbours
+
+    def test_a_language_model_routes(self) -> None:
+        model = self.chat(lambda prompt: "I would take Graph.")
+        for route in (model, chat_router(model, {"vector": "texts", "graph": "who knows whom"})):
+            assert set(self.both(self.made(route=route))) == set(SECOND)
+
+    def test_a_route_to_nobody_known_asks_all(self, quiet: None) -> None:
+        answers: list[Any] = ["nobody", [], {}, {"vector": -1.0}, {"vector": 0.0}]
+        for answer in answers:
+            result = self.made(route=_giver(answer)).explain("q")
+            assert result.ids == self.made().explain("q").ids
+            assert result.extras["stages"][0].status == "failed"
+
+    # -- correction
+
+    @pytest.mark.parametrize(
+        ("verdict", "action"),
+        [("80", "kept"), ("60 of 100", "kept"), ("about 40", "kept"), ("24.9", "replaced"), ("-7", "replaced"),
+         ("excellent", "kept"), ("1000", "kept"), (30, "kept"), (3, "replaced")],
+    )  # fmt: skip
+    def test_below_the_band_the_query_is_rewritten_and_asked_once_more(self, verdict: Any, action: str) -> None:
+        def lists(query: str) -> dict[str, float]:
+            return FIRST if query == "q" else SECOND
+
+        graded: list[Any] = []
+
+        def grade(query: str, texts: list[str]) -> Any:
+            graded.append((query, texts))
+            return verdict
+
+        retriever = self.retriever(vector=self.source_of(lists), corrective=Corrective(grade, lambda query: "better"))
+        expected = FIRST if action == "kept" else SECOND
+        assert self.both(retriever) == list(expected)
+        (told,) = retriever.explain("q").extras["stages"]
+        assert (told.status, told.detail["action"]) == ("ok", action)
+        assert 1.0 <= told.detail["grade"] <= 100.0
+        assert graded[0][0] == "q"
+        assert len(graded[0][1]) == 3
+
+    def test_between_the_bands_the_hits_of_both_may_be_merged(self) -> None:
+        def lists(query: str) -> dict[str, float]:
+            return {"a": 0.9, "b": 0.8} if query == "q" else {"c": 0.85, "b": 0.95}
+
+        corrective = Corrective(lambda query, texts: 40, lambda query: "better", between="merge")
+        retriever = self.retriever(vector=self.source_of(lists), corrective=corrective)
+        assert self.both(retriever) == ["a", "c", "b"]
+
+    def test_where_nothing_is_accepted_the_query_is_rewritten_without_a_grade(self) -> None:
+        def lists(query: str) -> dict[str, float]:
+            return {"a": 0.2, "b": 0.1} if query == "q" else {"c": 0.9, "b": 0.8}
+
+        corrective = Corrective(None, lambda query: "better")
+        retriever = self.retriever(vector=self.source_of(lists), accept={"vector": 0.5}, corrective=corrective)
+        assert self.both(retriever) == ["c", "b"]
+        model = self.chat(lambda prompt: "12" if "Rate" in prompt else "better")
+        graded = self.retriever(vector=self.source_of(lists), corrective=Corrective(model, model))
+        assert self.both(graded) == ["c", "b"]
+
+    # -- composition
+
+    def test_stages_work_inside_a_real_chain(self) -> None:
+        model = self.chat(lambda prompt: "90" if "Rate" in prompt else "vector, graph")
+        retriever = self.made(
+            vector=SourceSpec(retriever=self.source(FIRST), rewrite=hyde(model)), route=model,
+            rerank=Letters("fedcba"), corrective=Corrective(model, model),
+        )  # fmt: skip
+        assert self.in_a_chain(retriever, "q") == list("fedcba")
+        assert [one.stage for one in retriever.explain("q").extras["stages"]] == [
+            "rewrite",
+            "route",
+            "rerank",
+            "correct",
+        ]
+
+    def test_a_retriever_with_stages_is_copied_and_pickled(self) -> None:
+        retriever = self.retriever(
+            vector=SourceSpec(retriever=_Listed(self), rewrite=multi_query(str.lower, 2)),
+            route=keyword_router({"code": "vector"}, default="vector"),
+            rerank=Rerank(Letters("fedcba")), corrective=Corrective(_grade, str.lower),
+        )  # fmt: skip
+        expected = self.ask(retriever)
+        for made in (copy.deepcopy(retriever), ForkingPickler.loads(bytes(ForkingPickler.dumps(retriever)))):
+            assert self.ask(made) == expected == list("edcba")
+
+
+def _grade(query: str, texts: list[str]) -> int:
+    return 90
+
+
+class _Listed:
+    """A source that can be pickled."""
+
+    def __init__(self, suite: StageSuite) -> None:
+        self.kind = type(suite)
+
+    def __call__(self, query: str) -> Any:
+        return self.kind().hits(FIRST)
+
+
+def bits(found: Result, expected: Result) -> None:
+    """Whether two results are the same to the bit, stages and times apart."""
+    assert found.ids == expected.ids
+    for name in ("scores", "fused", "contributions", "calibrated", "weights", "bonuses", "priors"):
+        assert getattr(found, name).tobytes() == getattr(expected, name).tobytes(), name
+    assert found.candidates.sources == expected.candidates.sources
+    assert found.warnings == expected.warnings
+    assert found.confidence == expected.confidence

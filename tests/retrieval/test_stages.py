@@ -1,0 +1,337 @@
+"""Steps and stages of the core: time, breakers, paths for a reranker, and nothing more where none is used."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from phasegraph import CallableSource, InvalidInputError, PhasegraphWarning, Ranking
+from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.graph import GraphSource, build_graph
+from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec
+from phasegraph.retrieval.rewriting import combined, read_texts
+from phasegraph.retrieval.stages import bridge_to, read_grade
+from phasegraph.retrieval.steps import OverModel, Step, filled
+from phasegraph.sources import AsyncCallableSource
+
+
+def same(answer: Any) -> Any:
+    return answer
+
+
+# -- steps
+
+
+def test_a_step_is_left_out_after_ten_failures_in_a_row_and_warned_about_once() -> None:
+    calls = []
+
+    def broken(number: int) -> None:
+        calls.append(number)
+        raise ValueError
+
+    step = Step("it", broken, "nothing is done")
+    found = [step.run((row,), None, same) for row in range(15)]
+    assert [one.status for one in found] == ["failed"] * 10 + ["skipped"] * 5
+    assert len(calls) == 10
+    with pytest.warns(PhasegraphWarning, match=r"it failed \(ValueError\): nothing is done"):
+        step.announce()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step.announce()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
+def test_what_ends_a_program_passes_through(error: BaseException) -> None:
+    def fatal() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        Step("it", fatal, "").run((), None, same)
+
+    async def awaited() -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        asyncio.run(Step("it", awaited, "").arun((), None, same))
+
+
+def test_a_cancelled_caller_is_cancelled_and_the_steps_task_with_it() -> None:
+    ended = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(True)
+
+    async def main() -> None:
+        task = asyncio.create_task(Step("it", slow, "").arun((), None, same))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert ended == [True]
+
+
+def test_a_step_does_not_block_the_event_loop() -> None:
+    async def main() -> int:
+        beats = 0
+
+        async def beat() -> None:
+            nonlocal beats
+            while True:
+                await asyncio.sleep(0.01)
+                beats += 1
+
+        heart = asyncio.create_task(beat())
+        await Step("it", lambda: time.sleep(0.3), "").arun((), None, same)
+        heart.cancel()
+        return beats
+
+    assert asyncio.run(main()) >= 10
+
+
+def test_a_prompt_is_filled_once() -> None:
+    assert filled("{query}|{passages}", query="{passages}", passages="{query}") == "{passages}|{query}"
+    with pytest.raises(InvalidInputError, match="prompt to text"):
+        OverModel(3).complete("q")
+
+
+# -- reading
+
+
+def test_what_a_rewriter_gives_is_read_or_refused() -> None:
+    assert read_texts("a") == ["a"]
+    assert read_texts(("a", "b")) == ["a", "b"]
+    for answer in (None, [], [""], " ", ["a", 3], {"a"}, b"a", ["a"] * 17):
+        with pytest.raises(InvalidInputError):
+            read_texts(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "grade"), [("0", 1), ("100.5", 100), ("no number", 100), ("between 30 and 40", 30), (61, 61), (0.5, 1)]
+)
+def test_a_grade_is_the_first_number_clamped_and_100_where_there_is_none(answer: Any, grade: float) -> None:
+    assert read_grade(answer) == grade
+
+
+@pytest.mark.parametrize("bands", [(25, 60), (101, 25), (60, 0), (60,), "ab", (60, None)])
+def test_bands_that_do_not_fall_are_refused(bands: Any) -> None:
+    with pytest.raises(InvalidInputError, match="bands"):
+        Corrective(same, same, bands=bands)
+
+
+def test_rank_only_lists_join_by_rank_and_a_union_counts_what_was_dropped() -> None:
+    first, second = Ranking.from_hits("v", ["a", "b"], None), Ranking.from_hits("v", ["c", "a"], None)
+    found = combined("v", [first, second], "union")
+    assert (found.ids, found.rank_only) == (("a", "c", "b"), True)
+    dropped = Ranking.from_hits("v", ["x", "y"], [1.0, float("nan")])
+    assert combined("v", [dropped, dropped.without({"x"})], "union").dropped == 2
+
+
+# -- the engine
+
+
+def engine(**more: Any) -> FusionEngine:
+    specs: Mapping[str, SourceSpec] = more.pop("specs", dict.fromkeys("gv", SourceSpec(retriever=None)))
+    return FusionEngine.of(specs, **more)
+
+
+SOURCES = {
+    "v": CallableSource("v", lambda query, limit: [("a", 0.9), ("b", 0.8), ("c", 0.1)]),
+    "g": AsyncCallableSource("g", lambda query, limit: _later([("c", 5.0), ("d", 1.0)])),
+}
+
+
+async def _later(answer: Any) -> Any:
+    return answer
+
+
+@pytest.fixture
+def ends() -> Iterator[threading.Event]:
+    over = threading.Event()
+    yield over
+    over.set()
+
+
+def test_a_hanging_stage_leaves_the_rest_their_time(ends: threading.Event) -> None:
+    """A router and a rewriter that hang, one after the other, and a reranker: the sources still answer."""
+
+    def hang(*arguments: Any) -> None:
+        ends.wait(30)
+
+    spec = SourceSpec(retriever=None, rewrite=hang)
+    made = engine(specs={"g": spec, "v": spec}, route=hang, rerank=hang, timeout=0.6)
+    with pytest.warns(PhasegraphWarning):
+        found = made.retrieve("q", SOURCES)[0]
+
+    def seconds() -> float:
+        begun = time.monotonic()
+        made.retrieve("q", SOURCES)
+        return time.monotonic() - begun
+
+    assert min(seconds() for _ in range(3)) < 0.6 + 0.05  # other processes may hold a call up
+    assert found.ids == engine().retrieve("q", SOURCES)[0].ids
+    told = [(one.stage, one.status) for one in found.extras["stages"]]  # type: ignore[attr-defined]
+    assert sorted(told) == [("rerank", "late"), ("rewrite", "late"), ("rewrite", "late"), ("route", "late")]
+    assert any("asked as it is" in note for one in found.reports for note in one.notes)
+
+
+def test_routed_sources_bring_along_what_they_depend_on_and_only_they_are_fused() -> None:
+    specs = {"g": SourceSpec(retriever=None, depends_on=("v",)), "v": SourceSpec(retriever=None)}
+    found = engine(specs=specs, route=lambda query: "g").retrieve("q", SOURCES)[0]
+    assert found.candidates.sources == ("g",)
+    assert [one.source for one in found.reports] == ["g", "v"]
+
+
+def test_a_route_within_weights_of_zero_asks_all(recwarn: pytest.WarningsRecorder) -> None:
+    found = engine(weights={"g": 0.0, "v": 1.0}, route=lambda query: "v").retrieve("q", {"v": SOURCES["v"]})[0]
+    assert found.ids == ("a", "b", "c")
+
+
+def test_accepting_by_a_reranker_reads_its_scores_even_at_blend_0() -> None:
+    accept = AcceptancePolicy({"rerank": 0.5}, verdict="last_stage")
+    made = engine(rerank=Rerank(lambda query, texts: [0.9, 0.1, 0.8, 0.2], blend=0.0), accept=accept)
+    plain = engine().retrieve("q", SOURCES)[0].ids
+    assert made.retrieve("q", SOURCES)[0].ids == (plain[0], plain[2])
+
+
+def test_only_a_retriever_that_reranks_has_thresholds_on_that() -> None:
+    with pytest.raises(InvalidInputError, match="rerank"):
+        engine(accept={"rerank": 0.5})
+    with pytest.raises(InvalidInputError, match="must not be named 'rerank'"):
+        engine(specs={"rerank": SourceSpec(retriever=None)})
+    with pytest.raises(InvalidInputError, match="combine"):
+        SourceSpec(retriever=None, combine="rrf")
+
+
+def test_nothing_found_is_neither_reranked_nor_graded() -> None:
+    calls: list[str] = []
+    made = engine(
+        specs={"v": SourceSpec(retriever=None)},
+        rerank=lambda query, texts: calls.append("rerank"),
+        corrective=Corrective(lambda query, texts: calls.append("grade"), lambda query: "again"),
+    )
+    found = made.retrieve("q", {"v": CallableSource("v", lambda query, limit: [])})[0]
+    assert (found.reason, calls) == ("nothing_found", [])
+    assert [one.stage for one in found.extras["stages"]] == ["correct"]  # type: ignore[attr-defined]
+
+
+def test_a_second_answer_that_fails_leaves_the_first() -> None:
+    def once(query: str, limit: int | None) -> list[tuple[str, float]]:
+        if query != "q":
+            raise OSError
+        return [("a", 1.0)]
+
+    made = engine(
+        specs={"v": SourceSpec(retriever=None)}, corrective=Corrective(lambda query, texts: 1, lambda query: "?")
+    )
+    with pytest.warns(PhasegraphWarning, match="failed"):
+        found = made.retrieve("q", {"v": CallableSource("v", once)})[0]
+    assert found.ids == ("a",)
+    (told,) = found.extras["stages"]  # type: ignore[misc, attr-defined]
+    assert (told.status, told.reason) == ("failed", "AllSourcesFailed")
+
+
+def test_sources_are_not_asked_again_without_time(ends: threading.Event) -> None:
+    asked: list[str] = []
+
+    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
+        asked.append(query)
+        return [("a", 1.0)]
+
+    made = engine(
+        specs={"v": SourceSpec(retriever=None)},
+        timeout=0.2,
+        rerank=lambda query, texts: ends.wait(30),
+        corrective=Corrective(None, lambda query: "?"),
+        accept={"v": 2.0},
+    )
+    with pytest.warns(PhasegraphWarning):
+        found = made.retrieve("q", {"v": CallableSource("v", search)})[0]
+    assert (asked, found.reason) == (["q"], "all_rejected")
+    assert found.extras["stages"][-1].status == "late"  # type: ignore[index]
+
+
+def test_calibrating_asks_what_will_be_asked() -> None:
+    asked: list[str] = []
+
+    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
+        asked.append(query)
+        return [(f"p{row}", 1.0 / (row + 1 + len(asked))) for row in range(10)]
+
+    from phasegraph.retrieval import Calibrating
+
+    class Retriever(Calibrating):
+        def __init__(self) -> None:
+            spec = SourceSpec(retriever=None, rewrite=lambda query: f"{query}!", limit=7)
+            self._engine = engine(specs={"v": spec})
+
+        def _sources(self, query: str) -> Any:
+            return {"v": CallableSource("v", search)}
+
+    Retriever().calibrate([f"q{n}" for n in range(20)], progress=False)
+    assert asked[:2] == ["q0!", "q1!"]
+
+
+def test_an_engine_with_stages_is_copied_with_breakers_of_its_own() -> None:
+    made = engine(rerank=lambda query, texts: 1 / 0, route=lambda query: "v")
+    for _ in range(12):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made.retrieve("q", SOURCES)
+    again = copy.deepcopy(made)
+    with pytest.warns(PhasegraphWarning):
+        told = again.retrieve("q", SOURCES)[0].extras["stages"]
+    assert [one.status for one in told] == ["ok", "failed"]  # type: ignore[attr-defined]
+
+
+# -- a path before a passage
+
+
+FILMS = {
+    "film": ("Vertigo", "Vertigo is a film by Alfred Hitchcock."),
+    "man": ("Alfred Hitchcock", "Alfred Hitchcock was born in Leytonstone."),
+    "place": ("Leytonstone", "Leytonstone is a part of London."),
+    "other": ("Paris", "Paris is a city."),
+}
+
+
+def test_a_reranker_of_paths_reads_the_bridge_before_the_last_hop() -> None:
+    read: list[str] = []
+
+    def judge(query: str, texts: list[str]) -> list[float]:
+        read.extend(texts)
+        return [float("Hitchcock" in text) + float("London" in text) for text in texts]
+
+    graph = GraphSource(
+        build_graph([{"id": name, "title": title, "text": text} for name, (title, text) in FILMS.items()])
+    )
+    seeds = Ranking("vector", ["film", "man", "place", "other"], [0.9, 0.3, 0.2, 0.1], payloads=FILMS)
+    sources = {"vector": CallableSource("vector", lambda query, limit: seeds), "graph": graph}
+    specs = {"vector": SourceSpec(retriever=None), "graph": SourceSpec(retriever=None, depends_on=("vector",))}
+    access = HitAccess(text=lambda hit: " ".join(hit) if isinstance(hit, tuple) else "")
+
+    def asked(of: Any) -> tuple[str, ...]:
+        made = engine(specs=specs, rerank=Rerank(judge, of=of), access=access)
+        return made.retrieve("Where was the director of Vertigo born?", sources)[0].ids
+
+    asked("passage")
+    assert "Leytonstone Leytonstone is a part of London." in read
+    read.clear()
+    found = asked("path")
+    (last,) = [text for text in read if text.endswith("is a part of London.")]
+    assert last != "Leytonstone Leytonstone is a part of London."
+    assert "Hitchcock" in last.split("\n\n")[0]  # the bridge's text stands first
+    assert found[0] == "place"
+    assert bridge_to("nobody", [seeds]) == []
