@@ -200,6 +200,15 @@ def test_what_is_no_filter_fails_instead_of_being_passed_over(kind, wrong):
         bare(RETRIEVERS[kind]()).invoke(QUERY, {"configurable": {"phasegraph_filter": wrong}})
 
 
+async def test_it_holds_for_what_a_callback_of_the_retriever_asks():
+    seen, other = [], fused()
+    retriever = fused(on_result=lambda result: seen.append(tenants(other.invoke(QUERY))))
+    retriever.invoke(QUERY, RED)
+    await retriever.ainvoke(QUERY, RED)
+    bare(retriever).invoke(QUERY, BLUE)
+    assert seen == [{"red"}, {"red"}, {"blue"}]
+
+
 def test_calibrating_within_a_run_looks_at_nothing_else():
     seen = []
 
