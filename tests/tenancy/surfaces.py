@@ -143,6 +143,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "selection",
                 "limit",
                 "timeout",
+                "max_query_length",
                 "strict",
                 "verbose",
                 "unknown",
@@ -220,6 +221,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
     # Modules, by what they do with what they see of a call; `test_surfaces.py` reads the sources.
     "modules that warn": dict.fromkeys(
         (
+            "phasegraph/_files",
             "phasegraph/errors",
             "langchain_phasegraph/conversion",
             "langchain_phasegraph/entity_graph",
@@ -238,7 +240,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         ),
         "warnings",
     ),
-    "modules that log": {"phasegraph/errors": "logs"},
+    "modules that log": dict.fromkeys(("phasegraph/errors", "phasegraph/sources/workers"), "logs"),
     "modules that note": dict.fromkeys(
         (
             "llama_index/retrievers/phasegraph/retriever_sources",
