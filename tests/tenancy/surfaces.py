@@ -19,6 +19,7 @@ SURFACES: Mapping[str, str] = {
     "exceptions": "messages, notes, causes and tracebacks of what is raised",
     "hooks": "what on_result is given",
     "traces": "callbacks of LangChain; events, spans and callback payloads of LlamaIndex",
+    "spans": "OpenTelemetry spans of results",
     "reprs": "repr and str of retrievers, results and reports",
     "pickles": "the bytes of a pickled Result, which hold whatever can be reached from it",
     "files": "the file that save writes after calibrating",
@@ -27,7 +28,9 @@ SURFACES: Mapping[str, str] = {
 
 SETTING, TENANT = "a setting", "what tells tenants apart"
 OPERATOR = "the whole corpus, for its owner: builds, changes, opens or keeps it"
-NEITHER = (SETTING, TENANT, OPERATOR)
+INSIDE = "numbers and rows of what it is handed: it shows nothing itself"
+SERVED = "what a folder's server answers, which tests/serving tests with two tenants"
+NEITHER = (SETTING, TENANT, OPERATOR, INSIDE, SERVED)
 
 LISTED: Mapping[str, Mapping[str, str]] = {
     "Result": {
@@ -140,6 +143,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "selection",
                 "limit",
                 "timeout",
+                "max_query_length",
                 "strict",
                 "verbose",
                 "unknown",
@@ -147,9 +151,77 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             SETTING,
         ),
     },
+    "modules and rooms": {
+        **dict.fromkeys(
+            (
+                "phasegraph/acceptance",
+                "phasegraph/calibration",
+                "phasegraph/confidence",
+                "phasegraph/fusion",
+                "phasegraph/lexical",
+                "phasegraph/priors",
+                "phasegraph/rescoring",
+                "phasegraph/selection",
+                "phasegraph/graph",
+                "phasegraph/retrieval/nearest",
+                "phasegraph/retrieval/faiss_rows",
+                "phasegraph/retrieval/plain_hits",
+                "phasegraph/retrieval/source_config",
+                "phasegraph/retrieval/stages",
+                "phasegraph/sources/settings",
+                "phasegraph/sources/workers",
+                "phasegraph/sources/protocol",
+            ),
+            INSIDE,
+        ),
+        **dict.fromkeys(
+            (
+                "phasegraph/cli",
+                "phasegraph/evaluation",
+                "phasegraph/tuning",
+                "phasegraph/testing",
+                "langchain_phasegraph/contents",
+                "langchain_phasegraph/corpus",
+                "langchain_phasegraph/llm",
+                "llama_index/retrievers/phasegraph/corpus",
+                "llama_index/retrievers/phasegraph/property_graph",
+            ),
+            OPERATOR,
+        ),
+        **dict.fromkeys(("phasegraph/neo4j", "phasegraph/sources/gatherer", "phasegraph/ranking"), "candidates"),
+        **dict.fromkeys(("phasegraph/result", "phasegraph/retrieval/provenance"), "evidence"),
+        **dict.fromkeys(("phasegraph/pipeline", "phasegraph/serialization"), "files"),
+        **dict.fromkeys(("phasegraph/retrieval/kept", "phasegraph/retrieval/recent"), "caches"),
+        **dict.fromkeys(
+            ("phasegraph/retrieval/deletions", "phasegraph/retrieval/identity", "phasegraph/retrieval/reading"),
+            "reports",
+        ),
+        "phasegraph/errors": "exceptions",
+        "phasegraph/retrieval/engine": "hooks",
+        "phasegraph/tracing": "spans",
+        "phasegraph/serving": SERVED,
+        **dict.fromkeys(
+            (
+                "langchain_phasegraph/base",
+                "langchain_phasegraph/retriever",
+                "langchain_phasegraph/entity_graph",
+                "langchain_phasegraph/lists",
+                "langchain_phasegraph/sources",
+                "langchain_phasegraph/conversion",
+                "llama_index/retrievers/phasegraph/base",
+                "llama_index/retrievers/phasegraph/entity_graph",
+                "llama_index/retrievers/phasegraph/retriever_sources",
+                "llama_index/retrievers/phasegraph/conversion",
+                "llama_index/retrievers/phasegraph/postprocessor",
+            ),
+            "hits",
+        ),
+        **dict.fromkeys(("langchain_phasegraph/filters", "llama_index/retrievers/phasegraph/filters"), TENANT),
+    },
     # Modules, by what they do with what they see of a call; `test_surfaces.py` reads the sources.
     "modules that warn": dict.fromkeys(
         (
+            "phasegraph/_files",
             "phasegraph/errors",
             "langchain_phasegraph/conversion",
             "langchain_phasegraph/entity_graph",
@@ -168,7 +240,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         ),
         "warnings",
     ),
-    "modules that log": {"phasegraph/errors": "logs"},
+    "modules that log": dict.fromkeys(("phasegraph/errors", "phasegraph/sources/workers"), "logs"),
     "modules that note": dict.fromkeys(
         (
             "llama_index/retrievers/phasegraph/retriever_sources",

@@ -55,6 +55,20 @@ def test_every_method_and_argument_of_a_retriever_is_listed():
     assert arguments == set(LISTED["arguments of retrievers"])
 
 
+def test_every_module_and_room_is_listed():
+    """A room (a folder of the core) is one; the rooms that an answer passes through are listed module by module."""
+    found = set()
+    for package in (ROOT / "src", *(ROOT / "integrations").iterdir()):
+        for file in package.rglob("*.py"):
+            parts = file.relative_to(package).with_suffix("").parts
+            if parts[0] in ("phasegraph", "langchain_phasegraph", "llama_index") and not parts[-1].startswith("_"):
+                room = parts[0] == "phasegraph" and len(parts) > 2 and parts[1] not in ("retrieval", "sources")
+                found.add("/".join(parts[:2] if room else parts))
+    assert found == set(LISTED["modules and rooms"]), (
+        "list it in surfaces.py, and see that its surface's test looks at it"
+    )
+
+
 def called(node: ast.AST) -> str:
     return ast.unparse(node.func) if isinstance(node, ast.Call) else ""
 
@@ -78,8 +92,8 @@ SAYS = {
     "modules that note": notes,
     "modules that remember calls": remembers,
 }
-APART = ("evaluation", "cli", "testing", "tuning", "distributed", "experimental")
-"""Rooms that no answer to a tenant passes through."""
+APART = ("evaluation", "cli", "testing", "tuning", "distributed", "experimental", "serving")
+"""Rooms that no answer of a retriever passes through; the server of folders has tests of its own."""
 
 
 @pytest.mark.parametrize("kind", sorted(SAYS))

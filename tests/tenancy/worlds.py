@@ -32,12 +32,16 @@ from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import PrivateAttr
 
 import langchain_phasegraph
 import llama_index.retrievers.phasegraph as llama_phasegraph
 from phasegraph import PhasegraphError, PhasegraphWarning, Result
 from phasegraph.retrieval import HitFields, SourceSpec
+from phasegraph.tracing import SpansOfResults
 
 ROWS = 8
 FOREIGN = re.compile(r"xb-\d|indigo|bluesecret|aquamarine", re.IGNORECASE)
@@ -247,7 +251,7 @@ class World:
         said: dict[str, list[str]] = {
             name: [] for name in (
                 "hits", "evidence", "candidates", "reports", "verdicts", "warnings", "logs", "exceptions", "hooks",
-                "traces", "reprs", "pickles", "files", "caches",
+                "traces", "spans", "reprs", "pickles", "files", "caches",
             )
         }  # fmt: skip
         lines = Lines(said["logs"])
@@ -285,6 +289,7 @@ class World:
                 count += 1
                 said["hits"].append(without(query, json.dumps([dumped(one) for one in hits], default=repr)))
                 said["hooks"] += [without(query, of_result(one)) for one in self.hooked]
+                said["spans"] += [without(query, of_spans(one)) for one in self.hooked]
                 said["traces"].append(without(query, "\n".join(told)))
                 said["evidence"].append(without(query, repr([whys(one) for one in hits])))
                 assert hits or "ünï" in query, (name, query)
@@ -458,6 +463,14 @@ def of_verdicts(result: Result) -> str:
 def of_result(result: Result) -> str:
     parts = (of_candidates(result), of_verdicts(result), repr(result.reports), repr(result), repr(dict(result.extras)))
     return "\n".join((*parts, *(repr(result.evidence(one)) for one in result.ids)))
+
+
+def of_spans(result: Result) -> str:
+    """What OpenTelemetry is told of a result."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    SpansOfResults(tracer_provider=provider)(result)
+    return "\n".join(span.to_json() for span in exporter.get_finished_spans())
 
 
 def everything_of(message: object) -> str:

@@ -14,7 +14,7 @@ from langchain_core.runnables.config import ensure_config, patch_config, set_con
 from langchain_core.runnables.utils import coro_with_context
 from pydantic import BeforeValidator, ConfigDict, ValidationError
 
-from langchain_phasegraph.filters import check_filter, filter_of, with_filter
+from langchain_phasegraph.filters import FILTER, check_filter, filter_of, with_filter
 from phasegraph import InvalidInputError, PhasegraphError, Result
 from phasegraph.retrieval import ResultCallback, check_count, parameters_of, shown, unexpected_argument
 
@@ -101,7 +101,10 @@ class CheckedRetriever(BaseRetriever):
 
 def _in_force(config: RunnableConfig | None) -> RunnableConfig:
     """What is configurable in a call: as its own configuration says, or the run's around it; filters of both hold."""
-    found = with_filter(ensure_config(config), filter_of(ensure_config())).get("configurable")
+    merged = ensure_config(config)
+    if config is not None and ("configurable" in config or FILTER in config):  # which takes the place of the run's
+        merged = with_filter(merged, filter_of(ensure_config()))
+    found = merged.get("configurable")
     return {"configurable": found} if found else {}
 
 

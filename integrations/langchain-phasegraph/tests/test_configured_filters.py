@@ -200,6 +200,28 @@ def test_what_is_no_filter_fails_instead_of_being_passed_over(kind, wrong):
         bare(RETRIEVERS[kind]()).invoke(QUERY, {"configurable": {"phasegraph_filter": wrong}})
 
 
+@pytest.mark.parametrize("kind", ["fused", "walk"])
+@pytest.mark.parametrize(
+    "own", [{}, {"configurable": {}}, {"configurable": {"phasegraph_filter": None}}, {"tags": ["x"]}]
+)
+def test_no_configuration_of_a_call_takes_the_filter_around_it_away(kind, own):
+    retriever = RETRIEVERS[kind]()
+    assert tenants(RunnableLambda(lambda query: retriever.invoke(query, own)).invoke(QUERY, RED)) == {"red"}
+    outside = {"phasegraph_filter": {"tenant": "blue"}}  # LangChain counts a key that it does not know as configurable
+    assert tenants(retriever.invoke(QUERY, outside)) == {"blue"}
+    with pytest.raises(InvalidInputError, match="filters must agree"):
+        RunnableLambda(lambda query: retriever.invoke(query, outside)).invoke(QUERY, RED)
+
+
+async def test_it_holds_for_what_a_callback_of_the_retriever_asks():
+    seen, other = [], fused()
+    retriever = fused(on_result=lambda result: seen.append(tenants(other.invoke(QUERY))))
+    retriever.invoke(QUERY, RED)
+    await retriever.ainvoke(QUERY, RED)
+    bare(retriever).invoke(QUERY, BLUE)
+    assert seen == [{"red"}, {"red"}, {"blue"}]
+
+
 def test_calibrating_within_a_run_looks_at_nothing_else():
     seen = []
 
