@@ -35,6 +35,18 @@ def all_true(flags: BoolArray) -> bool:
 def moderate(values: FloatArray) -> FloatArray:
     """The values, times a power of two where their squares or sums would overflow or vanish.
 
+    Parameters
+    ----------
+    values : array of float
+        Finite.
+
+    Returns
+    -------
+    array of float
+        Of the same shape and order.
+
+    Examples
+    --------
     >>> moderate(np.array([1.0, 2.0])), bool(np.isfinite(moderate(np.array([1e308, -1e308])).std()))
     (array([1., 2.]), True)
     """

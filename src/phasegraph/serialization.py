@@ -243,7 +243,16 @@ def bundle_kind(directory: str | os.PathLike[str]) -> str:
 
 
 def mapped_in(arrays: Iterable[Any]) -> tuple[Any, ...]:
-    """The mapped arrays behind some, for :func:`check_mapped`."""
+    """The mapped arrays behind some, for :func:`check_mapped`.
+
+    Parameters
+    ----------
+    arrays : iterable of array or None
+
+    Returns
+    -------
+    tuple of memmap
+    """
     found = []
     for array in arrays:
         held = array
@@ -259,6 +268,10 @@ def check_mapped(mapped: Iterable[Any]) -> None:
 
     Looking at what is gone would end the process (SIGBUS). A file that is cut off in the very moment of a look cannot
     be helped; one that is deleted or replaced stays whole for those who have mapped it.
+
+    Parameters
+    ----------
+    mapped : iterable of memmap
     """
     for one in mapped:
         if one._mmap.size() < len(one._mmap):
