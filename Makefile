@@ -101,6 +101,7 @@ site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an er
 
 docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
 	$(BIN)/python -m pytest tests/test_docs.py
+
 chaos: $(VENV)/.ready-test  ## Faults in both real retrievers, every answer held against the oracle
 	$(call reliability,$(VENV),chaos)
 

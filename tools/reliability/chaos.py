@@ -113,12 +113,15 @@ class Tally:
         lost = failed | {name for name, kind in struck.items() if kind == "unusable"}
         self.counts["queries"] += 1
         (self.hung if late else self.seconds).append(ended - begun)
+        told = _lost_in_time(found)
         if set(struck.values()) & set(FATAL):
             self.counts["exits"] += 1
-            if not isinstance(found, SystemExit):
+            if isinstance(found, SystemExit):
+                return
+            exits = {name for name, kind in struck.items() if kind in FATAL}
+            if told is None or not exits <= told or not self._held_up(begun, ended):
                 self.wrong("exit_swallowed", query, found)
-            return
-        told = _lost_in_time(found)
+                return
         if told is not None and told ^ late and self._held_up(begun, ended):
             # The machine stood still: what was late, or was not, is taken as it was told; all else must hold.
             self.counts["held_up"] += 1

@@ -37,9 +37,9 @@ def chaos(found: dict[str, Any]) -> list[str]:
         + ", ".join(found["kinds"])
         + ". *Oracle*: the answer, passages and bits, of a retriever built without the sources that failed. Where "
         "every source failed, AllSourcesFailed is raised with every cause; where one asks for SystemExit, that passes. "
-        f"Deadline {found['deadline_ms']:g} ms; a hang lasts longer. *Held up*: a plain timer in the process stood "
-        "still for 200 ms or more within the call; which source was late is taken as reported there, and all else must "
-        "hold.",
+        f"Deadline {found['deadline_ms']:g} ms; a hang lasts longer. *Held up*: within the call a plain timer in "
+        "the process was late by 200 ms or more in all; which source was late is taken as reported there, and all else "
+        "must hold.",
         table(columns, rows),
     ]
 

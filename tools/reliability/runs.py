@@ -77,11 +77,11 @@ def quiet() -> Iterator[None]:
     log.setLevel(level)
 
 
-_STALL = 0.05
+_STALL = 0.02
 
 
 class Stalls:
-    """When a plain timer of 5 ms in this process was 50 ms late or more: what the machine, not the library, held up."""
+    """When a plain timer of 5 ms in this process was 20 ms late or more: what the machine, not the library, held up."""
 
     def __init__(self) -> None:
         self.longest = 0.0
