@@ -167,9 +167,9 @@ class Inspector:
             self._asked.move_to_end(text)
             return found
 
-    def _gather(self, question: str) -> Asked:
+    def _gather(self, question: str, *, paths: bool = True) -> Asked:
         found = self._gatherer.gather(self.sources, question)
-        rankings = tuple(map(self._with_records, found.rankings))
+        rankings = tuple(self._with_records(one, paths) for one in found.rankings)
         words = read_hits(question, rankings, self._content)
         context = Context(
             query=question, now=time.time(), words=words, embeddings=self._embeddings,
@@ -177,9 +177,10 @@ class Inspector:
         )  # fmt: skip
         return Asked(question, rankings, found.reports, context)
 
-    def _with_records(self, ranking: Ranking) -> Ranking:
+    def _with_records(self, ranking: Ranking, paths: bool) -> Ranking:
+        """With the passages for payloads; paths are worked out now: they hold the whole walk until then."""
         records = [self.index.records.get(name) for name in ranking.ids]
-        return replace(ranking, payloads=Payloads(ranking.ids, records, ranking.payloads))
+        return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
 
     def _content(self, name: str) -> str:
         title, text = self.read(name)
@@ -338,13 +339,10 @@ class Inspector:
         """Ask the judged questions, once; their rankings are kept without paths."""
         with self._judging:
             if self._judged is None:
-                self._judged = [(query, self._lean(query.text)) for query in progress(self.judged, "judged questions")]
-
-    def _lean(self, question: str) -> Asked:
-        asked = self._gather(question)
-        for one in asked.rankings:
-            one.payloads.evidence = {}  # type: ignore[attr-defined]  # paths hold the whole walk
-        return asked
+                self._judged = [
+                    (query, self._gather(query.text, paths=False))
+                    for query in progress(self.judged, "judged questions")
+                ]
 
     def flips(self, settings: object, before: object) -> dict[str, Any]:
         """Judged questions that gain or lose a gold passage among their k by the settings, against those before.

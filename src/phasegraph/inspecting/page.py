@@ -23,8 +23,8 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """What the served page may load: its own parts, and nothing from elsewhere."""
-# What could end a script's element, or a line of it; JSON has other words for them.
-_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
+_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&"}
+"""What could end a script's element, in JSON's other words."""
 
 
 @lru_cache(maxsize=8)
@@ -39,7 +39,7 @@ def embedded_json(data: object) -> str:
     >>> embedded_json({"text": "</script><!-- \u2028"})
     '{"text": "\\u003c/script\\u003e\\u003c!-- \\u2028"}'
     """
-    return json.dumps(data, ensure_ascii=False, allow_nan=False).translate(_ESCAPES)
+    return json.dumps(data, allow_nan=False).translate(_ESCAPES)
 
 
 def served_page() -> str:

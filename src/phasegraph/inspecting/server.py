@@ -5,10 +5,11 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import re
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from phasegraph._validation import check_keys
 from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphError
@@ -123,12 +124,14 @@ def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = 
     Raises
     ------
     InvalidInputError
-        If `host` is not loopback's and there is no token.
+        If `host` is not loopback's and there is no token, or the token is short or not plain ASCII.
     MissingDependencyError
         If Starlette is not installed.
     """
     if host not in LOOPBACK and not token:
         raise InvalidInputError(f"a token must be given to listen on {host!r}: whoever reaches it could ask")
+    if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
+        raise InvalidInputError("the token must have 8 characters or more, printable ASCII without spaces")
     return Guard(_app(inspector), host, token)
 
 
@@ -163,7 +166,9 @@ def _app(inspector: Inspector) -> Starlette:
             except Exception as error:
                 _logger.warning("inspect: a request failed: %s", type(error).__name__, exc_info=error)
                 return JSONResponse({"error": f"the server failed: {type(error).__name__}"}, 500)
-            return found if isinstance(found, Response) else JSONResponse(found)
+            if isinstance(found, Response):
+                return found
+            return Response(json.dumps(found, allow_nan=False), media_type="application/json")  # ASCII: lone surrogates
 
         return endpoint
 
@@ -232,7 +237,7 @@ def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Ca
         raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
     shown = f"[{host}]" if ":" in host else host
     # A fragment stays in the browser: it is in no request, and so in no log; the page takes it out of its history.
-    say(f"http://{shown}:{listening.getsockname()[1]}/" + (f"#token={token}" if token else ""))
+    say(f"http://{shown}:{listening.getsockname()[1]}/" + (f"#token={quote(token)}" if token else ""))
     uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)).run(
         sockets=[listening]
     )

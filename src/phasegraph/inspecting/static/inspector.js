@@ -23,11 +23,11 @@
       else if (name === "data") Object.assign(node.dataset, value);
       else node.setAttribute(name, value === true ? "" : visible(value));
     }
-    node.append(...children.flat().filter((one) => one !== null && one !== undefined)
+    node.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined)
       .map((one) => (one instanceof Node ? one : visible(one))));
     return node;
   }
-  const fill = (id, ...children) => at(id).replaceChildren(...children.flat().filter(Boolean));
+  const fill = (id, ...children) => at(id).replaceChildren(...children.flat(Infinity).filter(Boolean));
   const say = (text, bad) => { at("status").textContent = visible(text); at("status").className = bad ? "bad" : ""; };
   const number = (value, digits = 3) =>
     value === null || value === undefined ? "–" : Number(value.toPrecision(digits + 1)).toString();
@@ -62,14 +62,18 @@
   const json = async (path, body) => (await call(path, body)).json();
   const told = (task) => task.catch((error) => say(error.message, true));
 
+  function compared() { // another pipeline, and as many passages of it
+    if (!state.otherName) return null;
+    return { pipeline: state.otherName, ...(state.settings.k === undefined ? {} : { k: state.settings.k }) };
+  }
   async function ask(question) {
     const round = ++state.round, fresh = question !== state.question;
     if (fresh) say("Asking…");
-    const other = state.otherName ? { pipeline: state.otherName } : null;
-    const [view, compared] = await Promise.all([
+    const other = compared();
+    const [view, beside] = await Promise.all([
       json("ask", { question, settings: state.settings }), other ? json("ask", { question, settings: other }) : null]);
     if (round !== state.round) return; // a later one is under way
-    Object.assign(state, { question, view, other: compared });
+    Object.assign(state, { question, view, other: beside });
     if (fresh) {
       state.selected = null;
       state.open.clear();
@@ -169,9 +173,9 @@
       const on = state.selected === row.id;
       return h("li", { class: on && "on" },
         h("span", { class: "place" }, String(row.position), moved),
-        h("div", null, passage(row.id, where), h("p", { class: "text" }, h("bdi", null, textOf(row.id))), bar(row),
-          on ? detail(view, row, names) : null),
-        h("span", { class: "score" }, row.score.toFixed(4), h("small", { title: "the rule's value" }, number(row.fused))));
+        h("div", null, passage(row.id, where), h("p", { class: "text" }, h("bdi", null, textOf(row.id))), bar(row)),
+        h("span", { class: "score" }, row.score.toFixed(4), h("small", { title: "the rule's value" }, number(row.fused))),
+        on ? detail(view, row, names) : null);
     }));
   }
 
@@ -183,7 +187,7 @@
         h("td", null, number(one.raw)), h("td", null, number(one.calibrated)), h("td", null, weight.toFixed(3)), h("td", null, signed(one.contribution)));
     });
     const further = row.bonus || row.prior !== 1 ? h("p", { class: "hint" }, `Bonus ${signed(row.bonus)}, priors multiply by ${number(row.prior)}.`) : null;
-    return h("div", { class: "scroll" }, h("table", null, head("source", "rank", "raw", "calibrated", "weight", "contribution"), h("tbody", null, lines)), further);
+    return h("div", { class: "scroll detail" }, h("table", null, head("source", "rank", "raw", "calibrated", "weight", "contribution"), h("tbody", null, lines)), further);
   }
   const head = (first, ...names) => h("thead", null, h("tr", null, h("th", { class: "l" }, first), names.map((name) => h("th", null, name))));
 
@@ -191,7 +195,7 @@
     if (!state.other) { fill("answers", answers(state.view, null, "answer")); return; }
     const gone = (one, two) => one.rows.filter((row) => row.position && !two.rows.some((other) => other.id === row.id && other.position)).length;
     const label = offline ? "compared" : nameOf(state.otherName);
-    fill("answers", h("p", { class: "hint" }, `${gone(state.view, state.other)} passages only here, ${gone(state.other, state.view)} only there; arrows: against the other.`),
+    fill("answers", h("p", { class: "hint" }, `Only in the one shown: ${gone(state.view, state.other)}; only in the other: ${gone(state.other, state.view)}. Arrows: against the other.`),
       h("div", { class: "columns" },
         h("div", null, h("h3", null, `Shown: ${offline ? "own" : nameOf(state.settings.pipeline)}`), answers(state.view, state.other, "answer")),
         h("div", null, h("h3", null, `Compared: ${label}`), answers(state.other, state.view, "other"))));
@@ -213,8 +217,8 @@
         const tag = row.position ? h("span", { class: "tag" }, `#${row.position}`)
           : h("span", { class: "tag no" }, row.verdict === "accepted" ? "below k" : row.verdict);
         return h("tr", { class: [row.verdict === "rejected" ? "rejected" : row.position ? "" : "out", state.selected === id ? "on" : ""].join(" ") },
-          h("td", null, number(one.rank)), h("td", { class: "l" }, passage(id, source.name)), h("td", null, number(one.raw)),
-          h("td", null, number(one.calibrated)), h("td", null, signed(one.contribution)), h("td", null, tag));
+          h("td", null, number(one.rank)), h("td", { class: "l" }, passage(id, source.name), " ", tag),
+          h("td", null, number(one.raw), h("small", null, number(one.calibrated))), h("td", null, signed(one.contribution)));
       });
       const more = source.ids.length > 10 ? h("button", { type: "button", class: "small", "aria-expanded": String(all), data: { key: `more:${source.name}` },
         on: { click: () => { if (all) state.open.delete(source.name); else state.open.add(source.name); show(false); } } },
@@ -222,7 +226,7 @@
       return h("section", { "aria-label": source.name }, h("h3", null, dot(source.name), source.name), h("p", { class: "hint" }, said),
         source.notes.map((line) => h("p", { class: "hint" }, line)),
         shown.length ? h("div", { class: "scroll" }, h("table", null, h("thead", null, h("tr", null, h("th", null, "rank"), h("th", { class: "l" }, "passage"),
-          ["raw", "calibrated", "contributes", ""].map((name) => h("th", null, name)))), h("tbody", null, body))) : null, more);
+          h("th", null, "raw", h("br"), "calibrated"), h("th", null, "contributes"))), h("tbody", null, body))) : null, more);
     }));
   }
 
@@ -234,7 +238,7 @@
     at("walk-card").hidden = !rows.length;
     if (!rows.length) return;
     const chosen = rows.find((row) => row.id === state.selected);
-    at("walk-hint").textContent = "To each passage of the answer, from where the walk restarts (ringed), the edges that brought the most. Boxes are passages, ovals names. Choose a passage to see its path alone.";
+    at("walk-hint").textContent = "To each passage of the answer, from where the walk restarts (ringed), the edges that brought the most. Boxes are passages, round ones names. Choose a passage to see its path alone.";
     fill("paths", rows.map((row) => h("li", { class: row === chosen && "on" }, row.position ? `${row.position}. ` : "", passage(row.id, "path"),
       h("div", { class: "steps" }, row.walk.path.flatMap(([kind, name], place) =>
         [place ? " → " : "", kind === "passage" ? h("b", null, h("bdi", null, titleOf(name))) : h("bdi", null, name)]),
@@ -261,21 +265,43 @@
     draw([...nodes.values()], [...edges.values()], fresh);
   }
 
+  function layers(nodes, edges) { // each node as far from the start of a path as it ever is; those of a layer side by side
+    const depth = new Map(nodes.map((one) => [one.id, 0]));
+    for (let round = 0; round < 12; round += 1) {
+      for (const edge of edges) {
+        const next = depth.get(edge.source) + 1;
+        if (next > depth.get(edge.target) && next < 12) depth.set(edge.target, next);
+      }
+    }
+    const rows = new Map();
+    return new Map(nodes.map((one) => {
+      const layer = depth.get(one.id), row = rows.get(layer) || 0;
+      rows.set(layer, row + 1);
+      return [one.id, { layer, row }];
+    }));
+  }
+
   function draw(nodes, edges) {
     const css = getComputedStyle(document.documentElement), ink = (name) => css.getPropertyValue(name).trim();
     const flag = (one) => [one.on ? "on" : "off", one.seed && "seed", one.goal && "goal", one.kind].filter(Boolean).join(" ");
+    const box = at("walk"), upright = box.clientWidth < 640, placed = layers(nodes, edges);
+    const count = (layer) => [...placed.values()].filter((one) => one.layer === layer).length;
+    const most = Math.max(...[...placed.values()].map((one) => one.row)) + 1, deep = Math.max(...[...placed.values()].map((one) => one.layer)) + 1;
+    const where = (id) => {
+      const { layer, row } = placed.get(id), side = row - (count(layer) - 1) / 2;
+      return upright ? { x: side * 132, y: layer * 66 } : { x: layer * 158, y: side * 50 };
+    };
+    box.style.height = `${Math.min(520, Math.max(150, (upright ? deep * 66 : most * 50) + 40))}px`;
     if (state.graph) state.graph.destroy();
     state.graph = cytoscape({
-      container: at("walk"), userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true, maxZoom: 1.3,
+      container: box, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true,
       elements: [...nodes.map((one) => ({ data: one, classes: flag(one) })), ...edges.map((one) => ({ data: one, classes: one.on ? "on" : "off" }))],
-      layout: { name: "breadthfirst", directed: true, spacingFactor: 1.05, padding: 16, avoidOverlap: true, nodeDimensionsIncludeLabels: true, animate: false,
-        roots: nodes.filter((one) => !edges.some((edge) => edge.target === one.id)).map((one) => one.id),
-        transform: (_, place) => ({ x: place.y * 1.9, y: place.x * 0.42 }) },
+      layout: { name: "preset", positions: (node) => where(node.id()), fit: false },
       style: [
-        { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 12, "text-valign": "center", "text-halign": "center", "text-wrap": "wrap", "text-max-width": 130,
-          width: 24 + 110, height: 34, "background-color": ink("--paper"), "border-width": 1, "border-color": ink("--soft") } },
-        { selector: "node.entity", style: { shape: "ellipse" } },
-        { selector: "node.passage", style: { shape: "round-rectangle" } },
+        { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 11.5, "text-valign": "center", "text-halign": "center", "text-wrap": "wrap", "text-max-width": 108,
+          width: 122, height: 38, "background-color": ink("--paper"), "border-width": 1, "border-color": ink("--soft") } },
+        { selector: "node.entity", style: { shape: "round-rectangle", "corner-radius": 19 } },
+        { selector: "node.passage", style: { shape: "rectangle" } },
         { selector: "node.goal", style: { "background-color": ink("--mark") } },
         { selector: "node.seed", style: { "border-width": 3, "border-color": colour("graph") } },
         { selector: "edge", style: { width: 1.6, "line-color": ink("--soft"), "target-arrow-color": ink("--soft"), "target-arrow-shape": "triangle", "curve-style": "bezier", "arrow-scale": 0.8 } },
@@ -283,7 +309,12 @@
         { selector: ".off", style: { opacity: 0.22 } },
       ],
     });
-    state.graph.on("tap", "node.passage", (event) => { if (state.view.passages[event.target.data("name")]) select(event.target.data("name")); });
+    const graph = state.graph, held = graph.elements().boundingBox();
+    graph.zoom(Math.min(1.1, Math.max(0.72, Math.min((box.clientWidth - 24) / held.w, (box.clientHeight - 24) / held.h))));
+    graph.center();
+    const seen = graph.elements().renderedBoundingBox(); // what does not fit begins at its start, and is moved by hand
+    graph.panBy({ x: seen.w > box.clientWidth ? 12 - seen.x1 : 0, y: seen.h > box.clientHeight ? 12 - seen.y1 : 0 });
+    graph.on("tap", "node.passage", (event) => { if (state.view.passages[event.target.data("name")]) select(event.target.data("name")); });
   }
 
   // Settings.
@@ -415,7 +446,7 @@
   at("flip").addEventListener("click", () => told(flip()));
   at("save-pipeline").addEventListener("click", () => told(save("pipeline", { settings: state.settings }, "pipeline.json")));
   at("save-page").addEventListener("click", () => told(save("export",
-    { question: state.question, settings: state.settings, other: state.otherName ? { pipeline: state.otherName } : null }, "answer.html")));
+    { question: state.question, settings: state.settings, other: compared() }, "answer.html")));
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(event.target.tagName)) { event.preventDefault(); at("question").focus(); at("question").select(); }
   });
