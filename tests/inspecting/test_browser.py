@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from inspecting.conftest import EVIL, HOSTILE, QUESTION
 from playwright.sync_api import Page, expect
 
+from inspecting.conftest import EVIL, HOSTILE, QUESTION
 from phasegraph import FusionPipeline
 from phasegraph.inspecting.server import exported
 from phasegraph.markup import visible

@@ -31,7 +31,9 @@ def inspector() -> tuple[Inspector, str]:
     vectors = {query.text: vector for query, vector in zip(dataset.queries, dataset.query_vectors, strict=True)}
     passages = [{"id": one.id, "title": one.title, "text": one.text} for one in dataset.passages]
     index = GraphIndex.build(passages, embeddings=dataset.passage_vectors)
-    return Inspector(index, DATA.name, embedder=vectors.__getitem__, judged=dataset.queries), dataset.queries[ASKED].text
+    return Inspector(index, DATA.name, embedder=vectors.__getitem__, judged=dataset.queries), dataset.queries[
+        ASKED
+    ].text
 
 
 def main(to: Path) -> None:
