@@ -72,7 +72,7 @@ def served() -> Iterator[Callable[..., str]]:
         thread.join(10)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # it holds an event loop: no longer than the module that uses it
 def browser():
     if CHROMIUM is None:
         if os.environ.get("PHASEGRAPH_REQUIRE_CHROMIUM"):
