@@ -25,9 +25,9 @@ INTEGRATIONS = [
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
     "_typing", "_forking", "_kept", "_over", "_text", "_names", "_legible", "errors", "_files", "_validation",
-    "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance", "selection", "serialization",
-    "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j", "evaluation", "tuning",
-    "testing", "serving", "cli",
+    "markup", "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance", "selection",
+    "serialization", "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j",
+    "evaluation", "tuning", "testing", "serving", "inspecting", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
@@ -49,7 +49,7 @@ PUBLIC = {
         "AllSourcesFailed Background BackgroundCalibrator BreakerSettings CallableSource Candidates Confidence "
         "ConfidenceEvidence ConfidenceModel Context "
         "DegradedError Evidence ExactMatchBonus FUSION_RULES FusionPipeline Gathered Gatherer "
-        "InsufficientDataError IntegrityError InvalidInputError InvalidTypeError ListCalibrator "
+        "Inspection InsufficientDataError IntegrityError InvalidInputError InvalidTypeError ListCalibrator "
         "MissingDependencyError NotConvergedError PhasegraphError PhasegraphWarning Ranking RecencyPrior "
         "ReferenceECDF Result Source SourceEvidence SourceReport SourceSettings StoreError UnitPrior "
         "fit_reference_ecdf"

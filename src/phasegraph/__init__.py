@@ -24,7 +24,7 @@ from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context, ExactMatchBonus, RecencyPrior, UnitPrior
 from phasegraph.ranking import Background, Candidates, Ranking, SourceReport
-from phasegraph.result import Evidence, Result, SourceEvidence
+from phasegraph.result import Evidence, Inspection, Result, SourceEvidence
 from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import CallableSource, Source
 from phasegraph.sources.settings import BreakerSettings, SourceSettings
@@ -47,6 +47,7 @@ __all__ = [
     "FusionPipeline",
     "Gathered",
     "Gatherer",
+    "Inspection",
     "InsufficientDataError",
     "IntegrityError",
     "InvalidInputError",

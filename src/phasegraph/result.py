@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOutcome
 from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import InvalidInputError
 from phasegraph.priors import Superposition
-from phasegraph.ranking import Candidates, SourceReport, by_fields
+from phasegraph.ranking import Candidates, Ranking, SourceReport, by_fields
 from phasegraph.selection import SelectionResult
 
 _ARRAYS = (
     "scores", "fused", "contributions", "calibrated", "weights", "bonuses", "priors", "rows", "accepted",
 )  # fmt: skip
 Reason = Literal["", "nothing_found", "could_not_look", "all_rejected", "abstained"]
+WHY_EMPTY: Mapping[str, str] = MappingProxyType(
+    {
+        "nothing_found": "every source looked and none found anything",
+        "could_not_look": "no source could look",
+        "all_rejected": "acceptance rejected every one",
+        "abstained": "the confidence is too low",
+    }
+)
+_VERDICTS = {ACCEPT: "accepted", AMBIGUOUS: "ambiguous", REJECT: "rejected"}
+ReadPassage = Callable[[str], tuple[str, str]]
+"""Title and text of a passage by its id; "" where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,22 +224,195 @@ class Result:
 
     def _source_evidence(self, position: int, column: int) -> SourceEvidence:
         ranking = self.candidates.rankings[column]
-        rank = raw = score = None
-        hit = ranking.positions.get(self.ids[position])
-        if hit is not None:
-            score = float(ranking.scores[hit])
-            ascending = ranking.scores[::-1]
-            worse, no_better = ascending.searchsorted(score), ascending.searchsorted(score, side="right")
-            rank = float(len(ranking) - no_better + (no_better - worse + 1) / 2)
-            given = score if ranking.raw is None else float(ranking.raw[hit])
-            raw = None if math.isnan(given) else given
         return SourceEvidence(
             ranking.source,
-            rank,
-            raw,
-            score,
+            *_standing(ranking, self.ids[position]),
             float(self.calibrated[position, column]),
             float(self.weights[column]),
             float(self.contributions[position, column]),
             ranking.payloads.get(self.ids[position]),
         )
+
+    def _repr_html_(self) -> str:
+        from phasegraph.markup import answer_html
+
+        return answer_html(view_of(self))
+
+
+def _standing(ranking: Ranking, identifier: str) -> tuple[float | None, float | None, float | None]:
+    """Rank (from 1, ties share their mean), raw and score that a source gives; None where it did not return it."""
+    hit = ranking.positions.get(identifier)
+    if hit is None:
+        return None, None, None
+    score = float(ranking.scores[hit])
+    ascending = ranking.scores[::-1]
+    worse, no_better = ascending.searchsorted(score), ascending.searchsorted(score, side="right")
+    rank = float(len(ranking) - no_better + (no_better - worse + 1) / 2)
+    given = score if ranking.raw is None else float(ranking.raw[hit])
+    return rank, None if math.isnan(given) else given, score
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inspection:
+    """An answer as a person looks at it: a notebook shows it as a page.
+
+    Parameters
+    ----------
+    question : str
+    result : Result
+        The answer.
+    everything : Result
+        All candidates, fused by the same pipeline without acceptance and selection.
+    """
+
+    question: str
+    result: Result
+    everything: Result = field(repr=False)
+
+    def view(self) -> dict[str, Any]:
+        """As :func:`view_of`."""
+        return view_of(self.result, self.question, everything=self.everything)
+
+    def _repr_html_(self) -> str:
+        from phasegraph.markup import answer_html
+
+        return answer_html(self.view())
+
+
+def view_of(
+    result: Result,
+    question: str = "",
+    *,
+    everything: Result | None = None,
+    rankings: Sequence[Ranking] = (),
+    read: ReadPassage | None = None,
+) -> dict[str, Any]:
+    """What there is to see of an answer, in JSON types.
+
+    Parameters
+    ----------
+    result : Result
+    question : str, optional
+    everything : Result, optional
+        All candidates; without it, calibrated values and contributions are known of the results alone.
+    rankings : sequence of Ranking, optional
+        The lists to show; default those that were fused.
+    read : callable, optional
+        ``read(id)``: title and text of a passage; default what its payloads hold.
+
+    Returns
+    -------
+    dict
+        ``question``, ``reason``, ``why_empty``, ``degraded``, ``confidence``, ``confidence_said``, ``warnings``;
+        ``agreement`` ([source, other, share]); ``sources`` with their reports, weights (None: not fused) and ``ids``;
+        ``rows``, a candidate each, results first, then by fused value: ``id``, ``position`` (from 1, or None),
+        ``verdict``, ``score``, ``fused``, ``bonus``, ``prior``, ``walk`` and per source what it says of it;
+        ``passages``: title and text by id. What is not known is None.
+
+    Examples
+    --------
+    >>> from phasegraph import FusionPipeline
+    >>> view = view_of(FusionPipeline().decide([Ranking("v", ["a", "b"], [0.9, 0.4])], k=1))
+    >>> [(row["id"], row["position"], row["sources"]["v"]["rank"]) for row in view["rows"]]
+    [('a', 1, 1.0), ('b', None, 2.0)]
+    """
+    shown = sorted(rankings or result.candidates.rankings, key=lambda one: one.source)
+    outcome, verdicts = result.extras.get("acceptance"), dict.fromkeys(result.candidates.ids, "accepted")
+    if isinstance(outcome, AcceptanceOutcome):
+        verdicts = {
+            name: _VERDICTS[verdict]
+            for name, verdict in zip(result.candidates.ids, outcome.verdicts.tolist(), strict=True)
+        }
+    whole = result if everything is None else everything
+    known = {name: whole.evidence(name) for name in whole.ids} | {name: result.evidence(name) for name in result.ids}
+    ids = dict.fromkeys([*result.ids, *whole.ids, *(name for one in shown for name in one.ids)])
+    weights = dict(zip(result.candidates.sources, result.weights.tolist(), strict=True))
+    listed = {one.source: list(one.ids) for one in shown}
+    return {
+        "question": question,
+        "reason": result.reason,
+        "why_empty": WHY_EMPTY.get(result.reason, "k is 0" if result.candidates.ids else ""),
+        "degraded": result.degraded,
+        "confidence": result.confidence,
+        "confidence_said": str(result.confidence_evidence),
+        "warnings": list(result.warnings),
+        "agreement": [[first, second, share] for (first, second), share in result.agreement.items()],
+        "sources": [
+            {
+                "name": one.source, "status": one.status, "reason": one.reason, "hits": one.hits,
+                "dropped": one.dropped, "milliseconds": one.milliseconds, "calibration": one.calibration,
+                "notes": list(one.notes), "weight": weights.get(one.source), "ids": listed.get(one.source, []),
+            }
+            for one in result.reports
+        ],
+        "rows": [
+            _row(name, result, known.get(name), shown, verdicts.get(name, "not fused")) for name in ids
+        ],
+        "passages": {name: dict(zip(("title", "text"), (read or _reader(shown))(name), strict=True)) for name in ids},
+    }  # fmt: skip
+
+
+def _row(
+    name: str, result: Result, evidence: Evidence | None, rankings: Sequence[Ranking], verdict: str
+) -> dict[str, Any]:
+    fused = {} if evidence is None else {one.source: one for one in evidence.sources}
+    sources: dict[str, Any] = {
+        one.source: {"calibrated": _finite(one.calibrated), "contribution": _finite(one.contribution)}
+        for one in fused.values()
+    }
+    for ranking in rankings:
+        unknown = {"calibrated": None, "contribution": None}
+        standing = dict(zip(("rank", "raw", "score"), _standing(ranking, name), strict=True))
+        if ranking.source in fused or standing["rank"] is not None:
+            sources[ranking.source] = sources.get(ranking.source, unknown) | standing
+    for one in fused.values():  # exact matches are a source that no list was asked of
+        sources[one.source] = {"rank": one.rank, "raw": one.raw, "score": one.score} | sources[one.source]
+    return {
+        "id": name,
+        "position": result.ids.index(name) + 1 if name in result.ids else None,
+        "verdict": verdict,
+        "score": None if evidence is None else _finite(evidence.score),
+        "fused": None if evidence is None else _finite(evidence.fused),
+        "bonus": 0.0 if evidence is None else _finite(evidence.bonus),
+        "prior": 1.0 if evidence is None else _finite(evidence.prior),
+        "walk": next(filter(None, (_walk(one, name) for one in rankings)), None),
+        "sources": sources,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _walk(ranking: Ranking, name: str) -> dict[str, Any] | None:
+    """The path by which a source that walks a graph came to a passage: a payload of its own, or told beside one."""
+    evidence = getattr(ranking.payloads, "evidence", ranking.payloads)
+    found = evidence.get(name) if isinstance(evidence, Mapping) else None
+    path, seeds = getattr(found, "path", None), getattr(found, "seeds", ())
+    if not isinstance(path, tuple) or not all(hasattr(one, "kind") and hasattr(one, "name") for one in path):
+        return None
+    return {
+        "source": ranking.source,
+        "path": [[one.kind, one.name] for one in path],
+        "seeds": [[one.kind, one.name, share] for one, share in seeds],
+        "words": list(getattr(found, "words", ())),
+    }
+
+
+def _reader(rankings: Sequence[Ranking]) -> ReadPassage:
+    """Title and text as the frameworks' documents and nodes hold them."""
+
+    def read(name: str) -> tuple[str, str]:
+        title = ""
+        for held in (one.payloads[name] for one in rankings if name in one.payloads):
+            metadata = getattr(held, "metadata", None)
+            title = title or str((metadata.get("title") if isinstance(metadata, Mapping) else None) or "")
+            try:
+                text = getattr(held, "page_content", None) or getattr(held, "text", None)
+            except Exception:  # noqa: BLE001 - a foreign hit that cannot tell its text
+                continue
+            if isinstance(text, str) and text:
+                return title, text
+        return title, ""
+
+    return read

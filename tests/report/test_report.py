@@ -17,10 +17,10 @@ from phasegraph.evaluation.report import (
     evaluation_pictures,
     gold_hits,
     score_distributions,
-    source_colours,
     wins_and_losses,
     write_report,
 )
+from phasegraph.markup import source_colours
 
 COLUMNS, ROWS = ("system", "LastHop@10"), (("vector", "55.0"), ("<b>default</b>", "70.0"))
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import urllib.request
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -272,3 +273,30 @@ def test_the_server_speaks_the_second_version_of_the_sdk(built: dict[str, Built]
     said = run([programs / "python", "-c", ASK, programs / "phasegraph"], tmp_path)
     assert said.startswith("2 True")
     assert "query must not be empty" in said
+
+
+def test_the_inspector_is_in_the_wheel_with_its_page(built: dict[str, Built], tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "corpus.jsonl", [{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+    write_jsonl(tmp_path / "judged.jsonl", [{"question": "Who met Bo?", "relevant": ["a"]}])
+    try:
+        programs = environment(sys.executable, tmp_path / "env", [f"{built['phasegraph'].wheel}[inspect]"])
+    except Missing as missing:
+        skip_or_fail(missing, "WHEELS")
+    run([programs / "phasegraph", "index", "corpus.jsonl", "--out", "index"], tmp_path)
+    run([programs / "phasegraph", "inspect", "index", "--export", "page.html", "--ask", "Who met Bo?"], tmp_path)
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Ada met Bo." in page
+    assert "Cytoscape Consortium" in page
+    command = [programs / "phasegraph", "inspect", "index", "--judged", "judged.jsonl", "--port", "0"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().split()[0]
+            with urllib.request.urlopen(f"{address}static/cytoscape.min.js", timeout=60) as got:
+                assert len(got.read()) > 400_000
+        finally:
+            server.terminate()
+    run([programs / "python", "-m", "pip", "uninstall", "-q", "-y", "starlette"], tmp_path)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 1
+    assert "pip install 'phasegraph[inspect]'" in done.stderr

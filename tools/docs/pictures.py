@@ -18,8 +18,8 @@ from phasegraph.evaluation.report import (
     gold_hits,
     new_figure,
     score_distributions,
-    source_colours,
 )
+from phasegraph.markup import source_colours
 
 ROOT = Path(__file__).resolve().parents[2]
 TO = ROOT / "docs" / "pictures"

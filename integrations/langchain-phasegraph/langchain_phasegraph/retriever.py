@@ -30,7 +30,7 @@ from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
 from langchain_phasegraph.stages import LangChainStages, inherited
-from phasegraph import InvalidInputError, InvalidTypeError, Result
+from phasegraph import Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
     PIPELINE,
@@ -440,6 +440,25 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         """As :meth:`explain`."""
         sources = self._bound(configured(), filter)
         return (await self._engine.aretrieve(query, sources, k=self._wanted(k), read=True))[0]
+
+    def inspect(self, query: str, k: int | None = None, *, filter: Any = None) -> Inspection:  # noqa: A002
+        """The whole answer as a notebook shows it: every source's list side by side, and how they were fused.
+
+        Parameters
+        ----------
+        query, k, filter
+            As for :meth:`explain`.
+
+        Returns
+        -------
+        Inspection
+            Of ``result``, and of ``everything``: all candidates with their calibrated values and contributions.
+        """
+        return self._engine.inspect(query, self.explain(query, k, filter=filter))
+
+    async def ainspect(self, query: str, k: int | None = None, *, filter: Any = None) -> Inspection:  # noqa: A002
+        """As :meth:`inspect`."""
+        return self._engine.inspect(query, await self.aexplain(query, k, filter=filter))
 
     def _documents(self, result: Result, hits: list[SelectedHit], for_ours: bool) -> list[Document]:
         """The documents; for another retriever of ours as they are, with their scores alongside."""

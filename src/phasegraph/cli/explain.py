@@ -28,8 +28,8 @@ from phasegraph.evaluation.experiment import ALIKE, TWO
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import FieldReading
-from phasegraph.result import Evidence, Result
-from phasegraph.serving.view import WHY_EMPTY, as_passage, paths_of
+from phasegraph.result import WHY_EMPTY, Evidence, Result
+from phasegraph.serving.view import as_passage, paths_of
 
 
 def explain(

@@ -27,9 +27,9 @@ from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, top_order
-from phasegraph.result import Result
+from phasegraph.result import WHY_EMPTY, Result
 from phasegraph.serialization import MANIFEST, bundle_kind
-from phasegraph.serving.view import WHY_EMPTY, as_passage, paths_of
+from phasegraph.serving.view import as_passage, paths_of
 
 Embed = Callable[[str], Any]
 INSIDE = "graph"

@@ -10,7 +10,7 @@ import html
 import io
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.measures import Measure
+from phasegraph.markup import COLOURS, source_colours
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
@@ -32,24 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
-COLOURS = ("#3b6fb6", "#d1702f", "#4d9a5b", "#8c5fa8", "#b8455a", "#6f6f6f", "#2a9d9d", "#b59b2c")
-# The same source has the same colour in every picture; others take what these leave, in the order of their names.
-_OF_SOURCE = {"vector": COLOURS[0], "graph": COLOURS[1], "bm25": COLOURS[2], "lexical": COLOURS[2]}
 _WON, _LOST, _BASELINE, _OTHER = COLOURS[2], COLOURS[4], COLOURS[5], "#a9bfdc"
-
-
-def source_colours(names: Iterable[str]) -> dict[str, str]:
-    """A colour for each source.
-
-    Examples
-    --------
-    >>> source_colours(["vector", "graph"]) == source_colours(["graph", "vector"])
-    True
-    """
-    left = [colour for colour in COLOURS if colour not in _OF_SOURCE.values()]
-    unknown = sorted(set(names) - set(_OF_SOURCE))
-    return {name: _OF_SOURCE.get(name) or left[unknown.index(name) % len(left)] for name in sorted(set(names))}
 
 
 def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:

@@ -173,7 +173,7 @@ def evaluate(
     >>> found.means["search"]["Recall@5"], found.means["search"]["MRR@10"]
     (1.0, 0.75)
     """
-    queries, passages, name = _read(judged, corpus)
+    queries, passages, name = read_judged(judged, corpus)
     goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
     further = (Measure.parse(one) if isinstance(one, str) else one for one in measures)
     goals = tuple(dict.fromkeys([*goals, *further]))
@@ -207,7 +207,9 @@ def evaluate(
 # The questions.
 
 
-def _read(judged: Judged, corpus: Corpus | None) -> tuple[tuple[Query, ...], Sequence[Passage] | None, str]:
+def read_judged(
+    judged: Judged, corpus: Corpus | None = None
+) -> tuple[tuple[Query, ...], Sequence[Passage] | None, str]:
     """The questions, the passages where they are known, and what to call them."""
     passages: Sequence[Passage] | None
     passages = read_corpus(corpus) if isinstance(corpus, str | Path) else corpus

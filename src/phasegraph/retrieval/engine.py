@@ -39,7 +39,7 @@ from phasegraph.fusion import FUSION_RULES
 from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_min_agreement, without_rescorer
 from phasegraph.priors import Context
 from phasegraph.ranking import RERANK, Ranking, SourceReport, Status, by_fields, top_order
-from phasegraph.result import Result
+from phasegraph.result import Inspection, Result
 from phasegraph.retrieval.identity import FirstMeetings, join_by_text
 from phasegraph.retrieval.rewriting import Rewriting, combined, read_texts, rewritten
 from phasegraph.retrieval.routing import Routed, read_route
@@ -460,6 +460,15 @@ class FusionEngine:
         if self.pipeline.strict:
             raise DegradedError(f"strict=True accepts no degradation; got {IN_HASTE}")
         return replace(result, warnings=(*result.warnings, IN_HASTE))
+
+    def inspect(self, query: str, result: Result) -> Inspection:
+        """An answer of :meth:`retrieve` with all its candidates, fused again as they were; no source is asked."""
+        rankings = result.candidates.rankings
+        context = replace(self.access.context(query), words=self.access.words(query, rankings))
+        plain = replace(self.pipeline, accept=None, selection=None, strict=False)
+        return Inspection(
+            query, result, plain.decide(rankings, context, reports=result.reports, k=len(result.candidates))
+        )
 
     @property
     def staged(self) -> bool:

@@ -21,18 +21,12 @@ from phasegraph.graph.source import WalkPath
 from phasegraph.lexical import read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
-from phasegraph.result import Evidence, Result
+from phasegraph.result import WHY_EMPTY, Evidence, Result
 from phasegraph.serving.tenants import Filter, lets_through
 from phasegraph.sources import Gatherer, SourceSettings
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
 """Limits of a request: passages of an answer, ids asked for at once, characters of a query."""
-WHY_EMPTY = {
-    "nothing_found": "every source looked and none found anything",
-    "could_not_look": "no source could look",
-    "all_rejected": "acceptance rejected every one",
-    "abstained": "the confidence is too low",
-}
 
 
 class View:

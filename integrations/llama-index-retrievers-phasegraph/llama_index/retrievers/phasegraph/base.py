@@ -36,7 +36,7 @@ from llama_index.retrievers.phasegraph.filters import (
 )
 from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
 from llama_index.retrievers.phasegraph.stages import LlamaIndexStages
-from phasegraph import FusionPipeline, InvalidInputError, InvalidTypeError, Result
+from phasegraph import FusionPipeline, Inspection, InvalidInputError, InvalidTypeError, Result
 from phasegraph.retrieval import (
     LONGEST_QUERY,
     PIPELINE,
@@ -448,6 +448,29 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         bundle = checked_query(query)
         sources = self._narrowed(filters)._bound(bundle)
         return (await self._engine.aretrieve(bundle.query_str, sources, k=self._wanted(k), read=True))[0]
+
+    def inspect(self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None) -> Inspection:
+        """The whole answer as a notebook shows it: every source's list side by side, and how they were fused.
+
+        Parameters
+        ----------
+        query, k, filters
+            As for :meth:`explain`.
+
+        Returns
+        -------
+        Inspection
+            Of ``result``, and of ``everything``: all candidates with their calibrated values and contributions.
+        """
+        bundle = checked_query(query)
+        return self._engine.inspect(bundle.query_str, self.explain(bundle, k, filters=filters))
+
+    async def ainspect(
+        self, query: QueryType, k: int | None = None, *, filters: MetadataFilters | None = None
+    ) -> Inspection:
+        """As :meth:`inspect`."""
+        bundle = checked_query(query)
+        return self._engine.inspect(bundle.query_str, await self.aexplain(bundle, k, filters=filters))
 
     def within(self, filters: MetadataFilters) -> Self:
         """The same retriever for nodes that match; `filters` reach every source, the walk of a graph included.

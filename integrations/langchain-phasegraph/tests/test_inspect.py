@@ -1,0 +1,13 @@
+"""What a notebook is shown of an answer, in LangChain."""
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+
+from langchain_phasegraph import PhaseGraphRetriever
+from phasegraph.testing.inspect_suite import InspectSuite
+
+
+class TestInspectLangChain(InspectSuite):
+    def made(self, passages, **fields):
+        documents = [Document(text, id=name, metadata={"title": title}) for name, (title, text) in passages.items()]
+        return PhaseGraphRetriever.from_documents(documents, DeterministicFakeEmbedding(size=8), **fields)

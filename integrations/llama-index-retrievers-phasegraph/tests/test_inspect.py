@@ -1,0 +1,13 @@
+"""What a notebook is shown of an answer, in LlamaIndex."""
+
+from llama_index.core import MockEmbedding
+from llama_index.core.schema import TextNode
+
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+from phasegraph.testing.inspect_suite import InspectSuite
+
+
+class TestInspectLlamaIndex(InspectSuite):
+    def made(self, passages, **fields):
+        nodes = [TextNode(text=text, id_=name, metadata={"title": title}) for name, (title, text) in passages.items()]
+        return CalibratedFusionRetriever.from_nodes(nodes, MockEmbedding(8), **fields)

@@ -1,0 +1,445 @@
+"""What the inspector knows: questions that were asked, their rankings, and what other settings make of them."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from threading import Lock
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from phasegraph._validation import check_keys, check_query
+from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.confidence import Confidence
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.evaluation.datasets import Query
+from phasegraph.graph.flat import LexicalSource, VectorSource
+from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.source import Embedder, GraphSource
+from phasegraph.lexical import read_hits, tokenizer_of
+from phasegraph.markup import source_colours
+from phasegraph.pipeline import KIND, VERSION, FusionPipeline
+from phasegraph.priors import Context
+from phasegraph.ranking import Ranking, SourceReport
+from phasegraph.result import Result, view_of
+from phasegraph.retrieval.identity import Payloads
+from phasegraph.serialization import encode_document
+from phasegraph.sources.gatherer import Gatherer
+from phasegraph.sources.settings import SourceSettings
+
+OWN, OTHER = "own", "compared"
+PRESETS = ("default", "reciprocal_rank", "min-max-sum", "z-score-sum", "convex", "phasegraph", "phasegraph-2wiki")
+LIMIT = 50
+"""Hits asked of every source."""
+MOST_ASKED = 64
+"""Questions that are kept with their rankings."""
+LONGEST = 4000
+"""Characters of a question."""
+MOST_FOUND = 20
+"""Passages that a search by text shows."""
+_SETTINGS = ("pipeline", "weights", "thresholds", "final", "common", "confidence", "k")
+
+
+@dataclass(eq=False)
+class Asked:
+    """One question with what the sources said: whatever is moved, it is decided on these lists."""
+
+    question: str
+    rankings: tuple[Ranking, ...]
+    reports: tuple[SourceReport, ...]
+    context: Context = field(repr=False)
+
+
+class Inspector:
+    """A saved index, asked and looked at.
+
+    Parameters
+    ----------
+    index : GraphIndex
+    name : str
+        What the page calls it.
+    embedder : callable, optional
+        ``embedder(question) -> (d,) vector``; without it there is no source ``vector``, and the walk goes by names and
+        words.
+    pipeline : FusionPipeline, optional
+        What is looked at; default the default.
+    compared : FusionPipeline, optional
+        Another one, to be chosen on the page.
+    judged : sequence of Query
+        Judged questions, for :meth:`flips`.
+
+    Raises
+    ------
+    InvalidInputError
+        If an embedder is given for an index without embeddings, or the pipeline's weights name a source that there is
+        not, or none that there is.
+
+    Notes
+    -----
+    Sources are those of ``from_documents``: ``vector``, ``graph`` and ``lexical``, as far as the index has them. One
+    that the pipeline's weights do not name is asked and shown, and not fused.
+    """
+
+    def __init__(
+        self,
+        index: GraphIndex,
+        name: str,
+        *,
+        embedder: Embedder | None = None,
+        pipeline: FusionPipeline | None = None,
+        compared: FusionPipeline | None = None,
+        judged: Sequence[Query] = (),
+    ) -> None:
+        graph = index.graph
+        if embedder is not None and graph.embeddings is None:
+            raise InvalidInputError("--embedder is of an index with embeddings (index --embeddings); it has none")
+        once = None if embedder is None else lru_cache(maxsize=256)(embedder)
+        self.index, self.name, self.judged = index, name, tuple(judged)
+        self.sources: dict[str, Any] = {"graph": GraphSource(graph, embedder=once)}
+        if graph.lexical is not None:
+            self.sources["lexical"] = LexicalSource(graph)
+        if once is not None:
+            self.sources["vector"] = VectorSource(graph, embedder=once)
+        own = FusionPipeline() if pipeline is None else pipeline
+        named = {OWN: own} | ({} if compared is None else {OTHER: compared})
+        for one in named.values():
+            self._check(one)
+        self.pipelines = named | {
+            preset: made for preset in PRESETS if self._fits(made := FusionPipeline.named(preset))
+        }
+        self._gatherer = Gatherer(
+            {one: SourceSettings(limit=LIMIT, depends_on=("vector",) * self._waits(one)) for one in self.sources},
+            timeout=None,
+        )
+        self._asked: OrderedDict[str, Asked] = OrderedDict()
+        self._judged: list[tuple[Query, Asked]] | None = None
+        self._all: tuple[str, dict[str, Ranking]] = ("", {})
+        self._turn, self._judging = Lock(), Lock()
+        self._tokenize = tokenizer_of("english" if graph.lexical is None else graph.lexical.tokenizer)
+
+    def _waits(self, name: str) -> bool:
+        return name == "graph" and "vector" in self.sources
+
+    def _fits(self, pipeline: FusionPipeline) -> bool:
+        return pipeline.weights is None or any(pipeline.weights.get(name, 0) > 0 for name in self.sources)
+
+    def _check(self, pipeline: FusionPipeline) -> None:
+        if not self._fits(pipeline):
+            raise InvalidInputError(
+                f"the pipeline's weights must name one of {sorted(self.sources)}; they name "
+                f"{sorted(pipeline.weights or ())}"
+                + ("" if "vector" in self.sources else ": --embedder MODULE:OBJECT brings the source 'vector'")
+            )
+
+    # What the page is told at first.
+
+    def about(self) -> dict[str, Any]:
+        """What there is: passages, sources with their colours, pipelines with their settings, judged questions."""
+        return {
+            "name": self.name,
+            "passages": len(self.index.graph.passages),
+            "entities": len(self.index.graph.entities),
+            "sources": [{"name": one, "colour": colour} for one, colour in source_colours(self.sources).items()],
+            "no_vectors": self.index.graph.embeddings is not None and "vector" not in self.sources,
+            "limit": LIMIT,
+            "pipelines": {name: _settings_of(one) for name, one in self.pipelines.items()},
+            "judged": len(self.judged),
+        }
+
+    # Asking and deciding.
+
+    def ask(self, question: object) -> Asked:
+        """The question with its rankings: those kept, else asked for now."""
+        text = check_query(question).strip()
+        if len(text) > LONGEST:
+            raise InvalidInputError(f"a question must have at most {LONGEST} characters; got {len(text)}")
+        with self._turn:
+            found = self._asked.get(text)
+            if found is None:
+                found = self._asked[text] = self._gather(text)
+                while len(self._asked) > MOST_ASKED:
+                    self._asked.popitem(last=False)
+            self._asked.move_to_end(text)
+            return found
+
+    def _gather(self, question: str, *, paths: bool = True) -> Asked:
+        found = self._gatherer.gather(self.sources, question)
+        rankings = tuple(self._with_records(one, paths) for one in found.rankings)
+        words = read_hits(question, rankings, self._content)
+        context = Context(
+            query=question, now=time.time(), words=words, embeddings=self._embeddings,
+            metadata_of=lambda record: {"title": record.title, **record.metadata}, text_of=lambda record: record.text,
+        )  # fmt: skip
+        return Asked(question, rankings, found.reports, context)
+
+    def _with_records(self, ranking: Ranking, paths: bool) -> Ranking:
+        """With the passages for payloads; paths are worked out now: they hold the whole walk until then."""
+        records = [self.index.records.get(name) for name in ranking.ids]
+        return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
+
+    def _content(self, name: str) -> str:
+        title, text = self.read(name)
+        return f"{title}\n{text}"
+
+    def read(self, name: str) -> tuple[str, str]:
+        """Title and text of a passage, "" where there is none."""
+        record = self.index.records.get(name)
+        return ("", "") if record is None else (record.title, record.text)
+
+    def _embeddings(self, ids: Sequence[str]) -> Any:
+        graph = self.index.graph
+        if graph.embeddings is None:
+            raise InvalidInputError("a selection by redundancy needs an index with embeddings")
+        return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
+
+    def settled(self, settings: object) -> FusionPipeline:
+        """The pipeline that the page's settings describe.
+
+        Parameters
+        ----------
+        settings : mapping
+            ``pipeline``, one of :attr:`pipelines`; ``weights`` and ``thresholds`` by source, ``final``, ``common``,
+            ``confidence`` and ``k`` in place of its own; None takes a threshold away, or weights back to its rule's.
+
+        Raises
+        ------
+        InvalidInputError, InvalidTypeError
+            If a name is unknown or a value is outside its range.
+        """
+        given = check_keys("settings", settings, _SETTINGS)
+        name = given.get("pipeline", OWN)
+        if not isinstance(name, str) or name not in self.pipelines:
+            raise InvalidInputError(f"settings.pipeline must be one of {list(self.pipelines)}; got {name!r:.80}")
+        chosen = replace(self.pipelines[name], strict=False)
+        if "k" in given:
+            chosen = replace(chosen, k=given["k"])
+        if "weights" in given:
+            chosen = replace(chosen, weights=self._by_source("weights", given["weights"]))
+        policy = chosen.accept or AcceptancePolicy()
+        if "thresholds" in given:
+            policy = replace(policy, thresholds=self._by_source("thresholds", given["thresholds"]) or {})
+        for key in ("final", "common"):
+            if key in given:
+                policy = replace(policy, **{key: given[key]})
+        if "confidence" in given:
+            least = given["confidence"]
+            policy = replace(policy, confidence=None if least is None else Confidence(min=least))
+        return replace(chosen, accept=None if policy == AcceptancePolicy() else policy)
+
+    def _by_source(self, name: str, value: object) -> Mapping[str, float] | None:
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            raise InvalidTypeError(f"settings.{name} must map sources to numbers; got {value!r:.80}")
+        unknown = sorted(set(value) - set(self.sources))
+        if unknown:
+            raise InvalidInputError(
+                f"settings.{name} must name sources among {sorted(self.sources)}; got {unknown[0]!r}"
+            )
+        return value
+
+    def decide(self, asked: Asked, pipeline: FusionPipeline) -> tuple[Result, Result]:
+        """The answer, and all candidates without acceptance and selection, decided on the lists that are kept."""
+        given = [one for one in asked.rankings if pipeline.weights is None or one.source in pipeline.weights]
+        result = pipeline.decide(given, asked.context, reports=asked.reports)
+        plain = replace(pipeline, accept=None, selection=None)
+        return result, plain.decide(given, asked.context, reports=asked.reports, k=len(result.candidates))
+
+    def view(self, question: object, settings: object) -> dict[str, Any]:
+        """As :func:`phasegraph.result.view_of`, with the ``settings``, and where the weights come from."""
+        pipeline, asked = self.settled(settings), self.ask(question)
+        result, everything = self.decide(asked, pipeline)
+        found = view_of(result, asked.question, everything=everything, rankings=asked.rankings, read=self.read)
+        return found | {"settings": _settings_of(pipeline), "why_weights": _why_weights(pipeline, result)}
+
+    # Why not this passage?
+
+    def find(self, needle: object) -> list[dict[str, str]]:
+        """Passages by id, else those whose id, title or text holds the words, in their order; at most 20."""
+        if not isinstance(needle, str) or not needle.strip():
+            raise InvalidInputError("give the id of a passage, or words of its title or text")
+        text = needle.strip()
+        records = self.index.records
+        if text in records:
+            return [self._named(text)]
+        low, found = text.lower(), []
+        for record in records.values():
+            if low in record.id.lower() or low in record.title.lower() or low in record.text.lower():
+                found.append(self._named(record.id))
+                if len(found) == MOST_FOUND:
+                    break
+        return found
+
+    def _named(self, name: str) -> dict[str, str]:
+        title, text = self.read(name)
+        return {"id": name, "title": title, "text": text}
+
+    def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
+        """Where each source ranks a passage among all there are, what the fusion makes of it, and what it lacks.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such passage.
+        """
+        if not isinstance(name, str) or name not in self.index.records:
+            raise InvalidInputError(f"there is no passage {name!r:.80}")
+        pipeline, asked = self.settled(settings), self.ask(question)
+        result, everything = self.decide(asked, pipeline)
+        there = {one.source: one for one in asked.rankings}
+        sources = {one: self._standing(asked, one, there.get(one), name) for one in self.sources}
+        words = list(dict.fromkeys(self._tokenize(asked.question)))
+        held = set(self._tokenize(self._content(name)))
+        lines = _verdict(name, result, everything)
+        return self._named(name) | {
+            "sources": sources,
+            "words": [word for word in words if word in held],
+            "lacking": [word for word in words if word not in held],
+            "walk": sources["graph"].pop("walk"),
+            "said": lines,
+        }
+
+    def _standing(self, asked: Asked, source: str, listed: Ranking | None, name: str) -> dict[str, Any]:
+        """Rank of a passage where the source is asked for all it ranks, and what that means for its list."""
+        whole = self._ranked_all(asked)[source]
+        row, cut = whole.positions.get(name), 0 if listed is None else len(listed)
+        state: dict[str, Any] = {"rank": None, "score": None, "of": len(whole), "listed": False, "last": None}
+        if cut and listed is not None:
+            state["last"] = float(listed.scores[-1])
+        state["listed"] = listed is not None and name in listed.positions
+        if source == "graph":
+            steps = whole.payloads.get(name)
+            path = getattr(steps, "path", ())
+            state["walk"] = [[one.kind, one.name] for one in path] if row is not None else []
+        if row is None:
+            why = {"lexical": "it has no word of the question", "graph": "the walk does not reach it"}
+            return state | {"said": why.get(source, whole.reason or "the source does not rank it")}
+        state |= {"rank": row + 1, "score": float(whole.scores[row])}
+        if state["listed"]:
+            return state | {"said": f"in its list of {cut}"}
+        return state | {"said": f"beyond the {LIMIT} hits asked for: the last of them scores {state['last']:.4g}"}
+
+    def _ranked_all(self, asked: Asked) -> dict[str, Ranking]:
+        """All passages that each source ranks, for one question at a time: they are many."""
+        question, found = self._all
+        if question != asked.question:
+            upstream = {one.source: one for one in asked.rankings}
+            found = {name: one.search(asked.question, None, upstream) for name, one in self.sources.items()}
+            self._all = (asked.question, found)
+        return found
+
+    # Judged questions.
+
+    def prepare(self, progress: Callable[[Iterable[Any], str], Iterable[Any]] = lambda items, _: items) -> None:
+        """Ask the judged questions, once; their rankings are kept without paths."""
+        with self._judging:
+            if self._judged is None:
+                self._judged = [
+                    (query, self._gather(query.text, paths=False))
+                    for query in progress(self.judged, "judged questions")
+                ]
+
+    def flips(self, settings: object, before: object) -> dict[str, Any]:
+        """Judged questions that gain or lose a gold passage among their k by the settings, against those before.
+
+        Returns
+        -------
+        dict
+            ``questions``, ``k``, ``k_before``, ``gold``; ``found_before``, ``found``: gold passages among the k;
+            ``gained`` and ``lost``: ``id``, ``question`` and ``passages``, with id and title.
+        """
+        if not self.judged:
+            raise InvalidInputError("there are no judged questions: start with --judged QUESTIONS.jsonl")
+        self.prepare()
+        new, old = self.settled(settings), self.settled(before)
+        gained: list[dict[str, Any]] = []
+        lost: list[dict[str, Any]] = []
+        totals = [0, 0, 0]
+        for query, asked in self._judged or ():
+            gold = query.judgement.passages
+            had, has = gold & self._ids(old, asked), gold & self._ids(new, asked)
+            totals = [totals[0] + len(gold), totals[1] + len(had), totals[2] + len(has)]
+            for names, where in ((has - had, gained), (had - has, lost)):
+                if names:
+                    told = [{"id": name, "title": self.read(name)[0]} for name in sorted(names)]
+                    where.append({"id": query.id, "question": query.text, "passages": told})
+        return {
+            "questions": len(self.judged), "k": new.k, "k_before": old.k, "gold": totals[0],
+            "found_before": totals[1], "found": totals[2], "gained": gained, "lost": lost,
+        }  # fmt: skip
+
+    def _ids(self, pipeline: FusionPipeline, asked: Asked) -> frozenset[str]:
+        given = [one for one in asked.rankings if pipeline.weights is None or one.source in pipeline.weights]
+        return frozenset(pipeline.decide(given, asked.context, reports=asked.reports).ids)
+
+    def document(self, settings: object) -> bytes:
+        """The pipeline of the settings as ``FusionPipeline.save`` writes it."""
+        return encode_document(KIND, VERSION, self.settled(settings).to_dict())
+
+
+def _settings_of(pipeline: FusionPipeline) -> dict[str, Any]:
+    """What the page can move, as the pipeline has it."""
+    policy = pipeline.accept or AcceptancePolicy()
+
+    def value(one: Any) -> float | None:
+        number = getattr(one, "value", one)
+        return None if number is None or not np.isfinite(number) else float(number)
+
+    return {
+        "rule": pipeline.rule,
+        "weighting": pipeline.weighting,
+        "weights": None if pipeline.weights is None else dict(pipeline.weights),
+        "thresholds": {name: value(one) for name, one in policy.thresholds.items()},
+        "final": value(policy.final),
+        "common": value(policy.common),
+        "confidence": None if policy.confidence is None else policy.confidence.min,
+        "k": pipeline.k,
+    }
+
+
+_WEIGHTINGS = MappingProxyType(
+    {
+        "adaptive": "made for this question: a source counts as far as the others, and the words in the texts, agree",
+        "equal": "equal for all sources",
+        "roles": "by role: vector .25 and graph .75 where the walk states its background",
+    }
+)
+
+
+def _why_weights(pipeline: FusionPipeline, result: Result) -> str:
+    if pipeline.weights is not None:
+        return "given, and divided by their sum over the sources that answered"
+    if len(result.candidates.sources) < 2:
+        return "one source answered"
+    return _WEIGHTINGS[pipeline.weighting]
+
+
+def _verdict(name: str, result: Result, everything: Result) -> list[str]:
+    """What became of a passage in the fusion, and what it lacked, in sentences."""
+    if name in result.ids:
+        return [f"It is in the answer, at place {result.ids.index(name) + 1}."]
+    if name not in everything.ids:
+        return ["No fused list holds it: it could not be fused. It would have to come further up in one of them."]
+    place, evidence = everything.ids.index(name) + 1, everything.evidence(name)
+    said = [f"It is at place {place} of {len(everything)} candidates, with the score {evidence.score:.4f}."]
+    outcome: Any = result.extras.get("acceptance")
+    if outcome is not None and outcome.verdicts[result.candidates.ids.index(name)] <= 0:
+        said.append("A threshold rejected it." if outcome.reason != "low_confidence" else "The confidence is too low.")
+    elif result.ids:
+        last = result.evidence(result.ids[-1])
+        said.append(
+            f"The last of the answer has {last.score:.4f}: fused {last.fused:.3f} against {evidence.fused:.3f}."
+        )
+        gaps = {
+            one.source: theirs.contribution - one.contribution
+            for one, theirs in zip(evidence.sources, last.sources, strict=True)
+        }
+        worst = max(gaps, key=lambda source: gaps[source])
+        if gaps[worst] > 0:
+            said.append(f"It lacks most in {worst}: a contribution lower by {gaps[worst]:.3f}.")
+    return said

@@ -1,0 +1,243 @@
+"""The page's server: Starlette behind a guard that knows who may ask."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import re
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from phasegraph._validation import check_keys
+from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphError
+from phasegraph.inspecting.inspector import Inspector
+from phasegraph.inspecting.page import POLICY, STATIC, offline_page, part, served_page
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+
+NEEDED = "phasegraph inspect needs Starlette and uvicorn; pip install 'phasegraph[inspect]'"
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+ANY = frozenset({"0.0.0.0", "::", ""})
+MOST_BYTES = 64 * 1024
+_logger = logging.getLogger("phasegraph")
+_HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class Guard:
+    """An ASGI application before the page's own, that lets only those through who may ask.
+
+    Parameters
+    ----------
+    app : ASGI application
+    host : str
+        What the server listens on: the one name, beside those of loopback, by which it may be called. A page of another
+        site whose name was pointed here is refused by it (DNS rebinding). Where it listens on every address any name
+        will do, and the token decides.
+    token : str or None
+        What ``Authorization: Bearer`` must hold for everything but the page's own, empty, frame.
+
+    Notes
+    -----
+    Nothing is allowed to other origins: there is no CORS, a request to the data must be JSON (a form cannot send it)
+    and a foreign ``Origin`` is refused.
+    """
+
+    def __init__(self, app: Any, host: str, token: str | None) -> None:
+        self._app, self._token = app, token
+        self._names = None if host in ANY else LOOPBACK | {host.lower()}
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse, or pass on; every response has the headers that keep the page apart."""
+
+        async def guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", ()), *((name.encode(), value.encode()) for name, value in _HEADERS.items())
+                ]  # fmt: skip
+            await send(message)
+
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            refused = self._refusal(scope)
+            if refused is None:
+                await self._app(scope, receive, guarded)
+            else:
+                from starlette.responses import JSONResponse
+
+                status, said = refused
+                await JSONResponse({"error": said}, status)(scope, receive, guarded)
+
+    def _refusal(self, scope: Any) -> tuple[int, str] | None:
+        listed = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        headers = dict(listed)
+        hosts = [value for name, value in listed if name == "host"]
+        if len(hosts) != 1 or (self._names is not None and _name_of(hosts[0]) not in self._names):
+            return 421, "this server is not known by that name"
+        origin = headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower():
+            return 403, "another site may not ask"
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return 403, "another site may not ask"
+        if not scope["path"].startswith("/api/"):
+            return None
+        given = headers.get("authorization", "").removeprefix("Bearer ")
+        if self._token is not None and not hmac.compare_digest(given.encode(), self._token.encode()):
+            return 401, "the token is missing or wrong"
+        if scope["method"] == "POST" and headers.get("content-type", "").split(";")[0] != "application/json":
+            return 415, "the request must be JSON"
+        return None
+
+
+def _name_of(host: str) -> str:
+    """The name in a Host header, without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = None) -> Guard:
+    """The application: the page at ``/``, its parts under ``/static``, and its data under ``/api``.
+
+    Parameters
+    ----------
+    inspector : Inspector
+    host : str
+        What it listens on.
+    token : str, optional
+        Needed beyond loopback.
+
+    Raises
+    ------
+    InvalidInputError
+        If `host` is not loopback's and there is no token, or the token is short or not plain ASCII.
+    MissingDependencyError
+        If Starlette is not installed.
+    """
+    if host not in LOOPBACK and not token:
+        raise InvalidInputError(f"a token must be given to listen on {host!r}: whoever reaches it could ask")
+    if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
+        raise InvalidInputError("the token must have 8 characters or more, printable ASCII without spaces")
+    return Guard(_app(inspector), host, token)
+
+
+def _app(inspector: Inspector) -> Starlette:
+    try:
+        from starlette.applications import Starlette
+        from starlette.concurrency import run_in_threadpool
+        from starlette.responses import HTMLResponse, JSONResponse, Response
+        from starlette.routing import Route
+    except ImportError as error:
+        raise MissingDependencyError(NEEDED) from error
+
+    async def body_of(request: Request, *known: str) -> dict[str, Any]:
+        data = b""
+        async for piece in request.stream():
+            data += piece
+            if len(data) > MOST_BYTES:
+                raise InvalidInputError(f"a request must have at most {MOST_BYTES} bytes")
+        try:
+            given = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInputError("the request is not JSON") from error
+        return check_keys("the request", given, known, required=known)
+
+    def api(known: tuple[str, ...], answer: Callable[[dict[str, Any]], Any]) -> Callable[[Request], Any]:
+        async def endpoint(request: Request) -> Response:
+            try:
+                given = await body_of(request, *known)
+                found = await run_in_threadpool(answer, given)
+            except PhasegraphError as error:
+                return JSONResponse({"error": str(error)}, 400)
+            except Exception as error:
+                _logger.warning("inspect: a request failed: %s", type(error).__name__, exc_info=error)
+                return JSONResponse({"error": f"the server failed: {type(error).__name__}"}, 500)
+            if isinstance(found, Response):
+                return found
+            return Response(json.dumps(found, allow_nan=False), media_type="application/json")  # ASCII: lone surrogates
+
+        return endpoint
+
+    async def page(_: Request) -> Response:
+        return HTMLResponse(served_page())
+
+    async def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return JSONResponse({"error": "there is no such file"}, 404)
+        return Response(part(name), media_type=STATIC[name])
+
+    async def about(_: Request) -> Response:
+        return JSONResponse(inspector.about())
+
+    def pipeline(given: dict[str, Any]) -> Response:
+        return Response(inspector.document(given["settings"]), media_type="application/json")
+
+    def export(given: dict[str, Any]) -> Response:
+        return HTMLResponse(exported(inspector, given["question"], given["settings"], given["other"]))
+
+    posts: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any]], Any]]] = {
+        "ask": (("question", "settings"), lambda given: inspector.view(given["question"], given["settings"])),
+        "find": (("needle",), lambda given: inspector.find(given["needle"])),
+        "why-not": (
+            ("question", "settings", "id"),
+            lambda given: inspector.why_not(given["question"], given["settings"], given["id"]),
+        ),
+        "flips": (("settings", "before"), lambda given: inspector.flips(given["settings"], given["before"])),
+        "pipeline": (("settings",), pipeline),
+        "export": (("question", "settings", "other"), export),
+    }
+    routes = [Route(f"/api/{name}", api(*how), methods=["POST"]) for name, how in posts.items()]
+    return Starlette(routes=[Route("/", page), Route("/static/{name}", static), Route("/api/about", about), *routes])
+
+
+def exported(inspector: Inspector, question: object, settings: object, other: object = None) -> str:
+    """The page of one question as one offline file; `other` are the settings it is compared with."""
+    data = {
+        "about": inspector.about(),
+        "view": inspector.view(question, settings),
+        "other": None if other is None else inspector.view(question, other),
+    }
+    return offline_page(data)
+
+
+def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
+    """Serve the page until it is interrupted; `say` is told its address.
+
+    Raises
+    ------
+    InvalidInputError
+        As for :func:`make_app`, or if the address cannot be listened on.
+    MissingDependencyError
+        If Starlette or uvicorn is not installed.
+    """
+    app = make_app(inspector, host, token)
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise MissingDependencyError(NEEDED) from error
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    # A fragment stays in the browser: it is in no request, and so in no log; the page takes it out of its history.
+    say(f"http://{shown}:{listening.getsockname()[1]}/" + (f"#token={quote(token)}" if token else ""))
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)).run(
+        sockets=[listening]
+    )
