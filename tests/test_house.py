@@ -33,7 +33,7 @@ ORDER = [
 INSIDE = {
     "graph": [
         "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
-        "evidence", "source", "flat", "corpus", "chroma", "experimental", "chunk_graph",
+        "evidence", "source", "flat", "clusters", "summaries", "corpus", "chroma", "experimental", "chunk_graph",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
@@ -55,10 +55,11 @@ PUBLIC = {
         "fit_reference_ecdf"
     ),
     "phasegraph.graph": (
-        "ChunkGraph ChunkGraphSource DirectoryStore EdgeWeights EntityGraph Extraction FactIndex FlowParameters "
-        "Gazetteer GraphIndex GraphSource LexicalSource LinkSettings ModelSettings NameSynonyms RuleExtractor "
-        "SemFlowSource VectorSource WalkSettings "
-        "build_chunk_graph build_graph extract_with_model graph_from_extractions load_graph read_openie save_graph"
+        "ChunkGraph ChunkGraphSource ClusterSettings DirectoryStore EdgeWeights EntityGraph Extraction FactIndex "
+        "FlowParameters Gazetteer GraphIndex GraphSource LexicalSource LinkSettings ModelSettings NameSynonyms RuleExtractor "
+        "SemFlowSource Summary SummarySource SummaryTree VectorSource WalkSettings "
+        "build_chunk_graph build_graph extract_with_model extractive graph_from_extractions load_graph read_openie "
+        "save_graph"
     ),
     "phasegraph.neo4j": (
         "FetchSettings GraphChanges GraphRecords GraphSchema Neo4jConnection Neo4jGraphSource OpenedGraph "

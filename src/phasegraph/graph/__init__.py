@@ -8,6 +8,7 @@ from phasegraph.graph.building import graph_of_documents as graph_of_documents
 from phasegraph.graph.chroma import ChromaVectors as ChromaVectors
 from phasegraph.graph.chroma import open_folder as open_folder
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
+from phasegraph.graph.clusters import ClusterSettings
 from phasegraph.graph.corpus import Corpus as Corpus
 from phasegraph.graph.corpus import check_new as check_new
 from phasegraph.graph.corpus import check_passages as check_passages
@@ -28,6 +29,7 @@ from phasegraph.graph.source import not_a_graph as not_a_graph
 from phasegraph.graph.source import passage_ids as passage_ids
 from phasegraph.graph.source import prepare as prepare
 from phasegraph.graph.storage import DirectoryStore, load_graph, save_graph
+from phasegraph.graph.summaries import Summary, SummarySource, SummaryTree, extractive
 from phasegraph.graph.synonyms import NameSynonyms
 from phasegraph.graph.words import Gazetteer
 from phasegraph.graph.words import normalise_name as normalise_name
@@ -35,6 +37,7 @@ from phasegraph.graph.words import normalise_name as normalise_name
 __all__ = [
     "ChunkGraph",
     "ChunkGraphSource",
+    "ClusterSettings",
     "DirectoryStore",
     "EdgeWeights",
     "EntityGraph",
@@ -50,11 +53,15 @@ __all__ = [
     "NameSynonyms",
     "RuleExtractor",
     "SemFlowSource",
+    "Summary",
+    "SummarySource",
+    "SummaryTree",
     "VectorSource",
     "WalkSettings",
     "build_chunk_graph",
     "build_graph",
     "extract_with_model",
+    "extractive",
     "graph_from_extractions",
     "load_graph",
     "read_openie",

@@ -35,7 +35,7 @@ class _FlatSource:
     def within(self, allowed: Collection[str]) -> Any:
         """The same source for one who may see only these passages."""
         part = restrict_graph(self.graph, allowed)
-        return _Nothing(self.name) if part is None else replace(self, graph=part)
+        return NoPassages(self.name) if part is None else replace(self, graph=part)
 
     def _ranked(self, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
         limit = None if limit is None else check_count("limit", limit, minimum=1)
@@ -136,10 +136,11 @@ class VectorSource(_FlatSource):
 
 
 @dataclass(frozen=True, slots=True)
-class _Nothing:
+class NoPassages:
     """A source for one who may see no passage."""
 
     name: str
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        """Find nothing."""
         return Ranking(self.name, (), np.empty(0), reason="no passage of the graph is allowed")
