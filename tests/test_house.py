@@ -33,7 +33,8 @@ ORDER = [
 INSIDE = {
     "graph": [
         "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
-        "evidence", "source", "flat", "clusters", "summaries", "corpus", "chroma", "experimental", "chunk_graph",
+        "fact_filter", "evidence", "source", "flat", "clusters", "summaries", "corpus", "chroma",
+        "experimental", "models", "chunk_graph",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
@@ -55,11 +56,12 @@ PUBLIC = {
         "fit_reference_ecdf"
     ),
     "phasegraph.graph": (
-        "ChunkGraph ChunkGraphSource ClusterSettings DirectoryStore EdgeWeights EntityGraph Extraction FactIndex "
-        "FlowParameters Gazetteer GraphIndex GraphSource LexicalSource LinkSettings ModelSettings NameSynonyms RuleExtractor "
-        "SemFlowSource Summary SummarySource SummaryTree VectorSource WalkSettings "
-        "build_chunk_graph build_graph extract_with_model extractive graph_from_extractions load_graph read_openie "
-        "save_graph"
+        "ChunkGraph ChunkGraphSource ClusterSettings DirectoryStore EdgeWeights EntityGraph Extraction FactFilter "
+        "FactIndex "
+        "FlowParameters Gazetteer GraphIndex GraphSource LexicalSource LinkSettings ModelSettings NameSynonyms "
+        "RuleExtractor SemFlowSource Summary SummarySource SummaryTree VectorSource WalkSettings "
+        "build_chunk_graph build_graph extract_with_model extractive filter_facts_with graph_from_extractions "
+        "load_graph read_openie save_graph summarise_with"
     ),
     "phasegraph.neo4j": (
         "FetchSettings GraphChanges GraphRecords GraphSchema Neo4jConnection Neo4jGraphSource OpenedGraph "

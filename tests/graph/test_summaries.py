@@ -113,7 +113,7 @@ def test_the_order_of_the_input_does_not_matter() -> None:
 def test_hash_seeds_do_not_matter() -> None:
     program = (
         "import numpy as np; from phasegraph.graph import *; d = np.random.default_rng(0); "
-        "v = np.repeat(np.eye(12)[:5], 8, axis=0) + 0.2 * d.normal(size=(40, 12)); "
+        "v = np.repeat(np.eye(12)[:5], 8, axis=0) + 0.05 * d.normal(size=(40, 12)); "
         "p = [{'id': str(i), 'text': f'Text {i} on {i // 8}. And more.'} for i in range(40)]; "
         "t = SummaryTree.build(p, v, clusters=ClusterSettings(reducer='pca')); "
         "print([(s.id, s.text) for s in t.summaries], t.vectors.tobytes().hex()[:400])"
@@ -124,7 +124,7 @@ def test_hash_seeds_do_not_matter() -> None:
         for seed in ("0", "1", "77")
     }  # fmt: skip
     assert len(said) == 1
-    assert len(next(iter(said))) > 500
+    assert next(iter(said)).count("summary:") > 1
 
 
 def test_an_added_passage_changes_only_its_branch() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -380,16 +381,22 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         self, query: str, limit: int, seeds: Upstream, wanted: Wanted | None
     ) -> tuple[Ranking, dict[str, Document]]:
         """The ranking and its documents, all of them let through by the filter as they are now."""
+        from phasegraph.graph import summaries_in
+
         if wanted is None:
             ranking = self._source.search(query, limit, seeds)
-            return ranking, self._lookup(ranking.ids) if len(ranking) else {}
+            own = summaries_in(ranking)
+            ids = [one for one in ranking.ids if one not in own]
+            return ranking, (self._lookup(ids) if ids else {}) | _as_documents(own)
         if self.documents is None:
             raise FilterRefusedError("filter= needs the passages' metadata: pass documents=")
         for _ in range(2):
             ranking = self._within(wanted).search(query, limit, seeds)
-            held = self._lookup(ranking.ids) if len(ranking) else {}
-            if all(one in held and matches(held[one], wanted) for one in ranking.ids):
-                return ranking, held
+            own = summaries_in(ranking)
+            ids = list(dict.fromkeys(chain((one for one in ranking.ids if one not in own), _under(own))))
+            held = self._lookup(ids) if ids else {}
+            if all(one in held and matches(held[one], wanted) for one in ids):
+                return ranking, held | _as_documents(own, held)
             self._parts.forget(self._key(wanted))  # documents were changed or deleted since
         raise MalformedAnswerError("its graph returned documents that do not match the filter")
 
@@ -471,6 +478,24 @@ class Lookup:
             for one, value in zip(ids, values, strict=True)
             if value is not None
         }
+
+
+def _under(summaries: Mapping[str, phasegraph.graph.Summary]) -> Iterable[str]:
+    """The passages under some summaries."""
+    return chain.from_iterable(one.passages for one in summaries.values())
+
+
+def _as_documents(
+    summaries: Mapping[str, phasegraph.graph.Summary], held: Mapping[str, Document] | None = None
+) -> dict[str, Document]:
+    """Summaries as documents, with the metadata in which their passages, where they are known, agree."""
+    found = {}
+    for name, one in summaries.items():
+        known = [held[passage].metadata for passage in one.passages] if held else [{}]
+        shared = {key: value for key, value in known[0].items() if all(each.get(key) == value for each in known)}
+        metadata = {**shared, "summary_level": one.level, "summary_of": list(one.passages)}
+        found[name] = Document(one.text, id=name, metadata=metadata)
+    return found
 
 
 class _Texts:

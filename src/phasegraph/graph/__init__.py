@@ -18,9 +18,11 @@ from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, 
 from phasegraph.graph.entity_graph import check_kind as check_kind
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
+from phasegraph.graph.fact_filter import FactFilter
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.linking import FactIndex, LinkSettings
+from phasegraph.graph.models import filter_facts_with, summarise_with
 from phasegraph.graph.records import PassageRecord as PassageRecord
 from phasegraph.graph.records import check_plain as check_plain
 from phasegraph.graph.rules import RuleExtractor
@@ -30,6 +32,7 @@ from phasegraph.graph.source import passage_ids as passage_ids
 from phasegraph.graph.source import prepare as prepare
 from phasegraph.graph.storage import DirectoryStore, load_graph, save_graph
 from phasegraph.graph.summaries import Summary, SummarySource, SummaryTree, extractive
+from phasegraph.graph.summaries import summaries_in as summaries_in
 from phasegraph.graph.synonyms import NameSynonyms
 from phasegraph.graph.words import Gazetteer
 from phasegraph.graph.words import normalise_name as normalise_name
@@ -42,6 +45,7 @@ __all__ = [
     "EdgeWeights",
     "EntityGraph",
     "Extraction",
+    "FactFilter",
     "FactIndex",
     "FlowParameters",
     "Gazetteer",
@@ -62,8 +66,10 @@ __all__ = [
     "build_graph",
     "extract_with_model",
     "extractive",
+    "filter_facts_with",
     "graph_from_extractions",
     "load_graph",
     "read_openie",
     "save_graph",
+    "summarise_with",
 ]

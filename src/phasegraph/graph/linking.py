@@ -201,11 +201,14 @@ class FactIndex:
         L2-normalised, of the facts or names as text.
     stated : (F,) sequence of tuple of str
         Ids of the passages that state each fact, where they are known; () if they are not known of any.
+    texts : (F,) sequence of tuple of str
+        Subject, predicate and object of each fact, or a name alone, as given; () if they are not known.
     """
 
     ends: Int32Array
     embeddings: Float32Array
     stated: tuple[tuple[str, ...], ...] = ()
+    texts: tuple[tuple[str, ...], ...] = ()
 
     __reduce__ = by_fields
 
@@ -214,6 +217,14 @@ class FactIndex:
             raise InvalidInputError(
                 f"stated must hold the passages of each of {len(self.ends)} facts; got {len(self.stated)}"
             )
+        if self.texts and len(self.texts) != len(self.ends):
+            raise InvalidInputError(f"texts must hold each of {len(self.ends)} facts; got {len(self.texts)}")
+
+    def text(self, graph: EntityGraph, row: int) -> tuple[str, ...]:
+        """A fact as text: subject, predicate, object; subject and object where the rest is not known."""
+        if self.texts:
+            return self.texts[row]
+        return tuple(graph.entities[end] for end in self.ends[row].tolist() if end >= 0)
 
     @classmethod
     def of(
@@ -229,13 +240,15 @@ class FactIndex:
         Those of which an end is no entity of the graph are left out. `passages` names for each fact the id or ids of
         the passages that state it, so that it is not found for a caller who may not see them (:meth:`within`).
         """
-        rows = graph.entity_rows
-        ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in facts]
+        rows, listed = graph.entity_rows, [(str(s), str(p), str(o)) for s, p, o in facts]
+        ends = [(rows.get(normalise_name(s), -1), rows.get(normalise_name(o), -1)) for s, _, o in listed]
         vectors = checked_embeddings("fact embeddings", embeddings, len(ends))
         pairs = np.array(ends, dtype=np.int32).reshape(-1, 2)
         known = (pairs >= 0).all(axis=1)
         stated = () if passages is None else _stated(passages, len(ends))
-        return cls(pairs[known], vectors[known], tuple(stated[row] for row in np.flatnonzero(known)) if stated else ())
+        kept = np.flatnonzero(known).tolist()
+        said = tuple(stated[row] for row in kept) if stated else ()
+        return cls(pairs[known], vectors[known], said, tuple(listed[row] for row in kept))
 
     @classmethod
     def of_extractions(
@@ -267,10 +280,12 @@ class FactIndex:
         >>> FactIndex.of_names(graph, ["Bo", "Cy"], [[1.0, 0.0], [0.0, 1.0]]).ends.tolist()
         [[1]]
         """
-        rows = [graph.entity_rows.get(normalise_name(name), -1) for name in names]
+        listed = list(names)
+        rows = [graph.entity_rows.get(normalise_name(name), -1) for name in listed]
         vectors = checked_embeddings("name embeddings", embeddings, len(rows))
         found = np.array(rows, dtype=np.int32)
-        return cls(found[found >= 0][:, None], vectors[found >= 0])
+        known = tuple((str(listed[row]),) for row in np.flatnonzero(found >= 0).tolist())
+        return cls(found[found >= 0][:, None], vectors[found >= 0], (), known)
 
     def plus(self, other: FactIndex) -> FactIndex:
         """Both in one, of the same graph: the nearest of all of them give seeds.
@@ -288,7 +303,8 @@ class FactIndex:
         stated: tuple[tuple[str, ...], ...] = ()
         if self.stated or other.stated:
             stated = tuple(each for one in (self, other) for each in one.stated or ((),) * len(one.ends))
-        return FactIndex(np.concatenate(ends), np.concatenate([self.embeddings, other.embeddings]), stated)
+        texts = (*self.texts, *other.texts) if self.texts and other.texts else ()
+        return FactIndex(np.concatenate(ends), np.concatenate([self.embeddings, other.embeddings]), stated, texts)
 
     def within(self, graph: EntityGraph, part: EntityGraph) -> FactIndex:
         """What may be found of it by a caller who may see only `part`, which ``restrict_graph`` left of its `graph`.
@@ -313,11 +329,19 @@ class FactIndex:
         stated = tuple(
             tuple(one for one in self.stated[row] if one in part.passage_rows) for row in left if self.stated
         )
-        return FactIndex(ends[left], self.embeddings[left], stated)
+        texts = tuple(self.texts[row] for row in left.tolist() if self.texts)
+        return FactIndex(ends[left], self.embeddings[left], stated, texts)
+
+    def near(self, vector: Any) -> Float32Array:
+        """(F,) cosines of the facts and names to a query's embedding."""
+        cosines: Float32Array = self.embeddings @ unit_vector(vector, self.embeddings.shape[1])
+        return cosines
 
 
-def nearest_entities(graph: EntityGraph, index: FactIndex, vector: Any, top: int) -> Seeding:
-    """Entities of the `top` facts or names nearest to a query's embedding, ties by row.
+def nearest_entities(
+    graph: EntityGraph, index: FactIndex, vector: Any, top: int, rows: IntArray | None = None
+) -> Seeding:
+    """Entities of the `top` facts or names nearest to a query's embedding, ties by row; of `rows` where given.
 
     Masses sum to 1: cosines (negative ones count as 0) divided by the number of passages that mention the entity.
     Empty, with the reason, where no cosine is positive.
@@ -328,8 +352,8 @@ def nearest_entities(graph: EntityGraph, index: FactIndex, vector: Any, top: int
     >>> nearest_entities(graph, index, [1.0, 0.0], 1).masses.tolist()
     [0.5, 0.5]
     """
-    near = index.embeddings @ unit_vector(vector, index.embeddings.shape[1])
-    best = _first(near, top)
+    near = index.near(vector)
+    best = nearest_facts(near, top) if rows is None else rows
     ends = index.ends[best]
     known = ends >= 0
     if ends.max(initial=-1) >= len(graph.entities):
@@ -355,7 +379,7 @@ def _stated(passages: Iterable[str | Collection[str]], count: int) -> list[tuple
     return given
 
 
-def _first(near: Float32Array, top: int) -> IntArray:
+def nearest_facts(near: Float32Array | FloatArray, top: int) -> IntArray:
     """Places of the `top` highest values, ties by place."""
     places = np.arange(len(near))
     if 0 < top < len(near):
@@ -516,16 +540,22 @@ def fact_reset(
     return Seeding(nodes[held], masses[held], reason)
 
 
-def reset_by_name(name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray) -> Seeding:
-    """The reset distribution ``RESETS[name]``, from a query's embedding and the passages' (P,) similarities to it."""
+def reset_by_name(
+    name: str, graph: EntityGraph, facts: FactIndex, vector: Any, similarities: FloatArray, rows: IntArray | None = None
+) -> Seeding:
+    """The reset distribution ``RESETS[name]``, from a query's embedding and the passages' (P,) similarities to it.
+
+    `rows` are those of the facts that a filter kept.
+    """
     if name not in RESETS:
         raise InvalidInputError(f"reset must be one of {', '.join(RESETS)}; got {name!r}")
-    return fact_reset(graph, facts.ends, fact_scores(facts, vector), similarities, RESETS[name])
+    kept = slice(None) if rows is None else np.sort(rows)
+    return fact_reset(graph, facts.ends[kept], fact_scores(facts, vector)[kept], similarities, RESETS[name])
 
 
 def fact_scores(facts: FactIndex, vector: Any) -> FloatArray:
     """(F,) array of float in [0, 1]: cosines of the facts to a query's embedding, min-max scaled over all facts."""
-    return _min_max((facts.embeddings @ unit_vector(vector, facts.embeddings.shape[1])).astype(np.float64))
+    return _min_max(facts.near(vector).astype(np.float64))
 
 
 def _min_max(values: FloatArray) -> FloatArray:

@@ -26,6 +26,7 @@ from phasegraph.graph.evidence import (
     relevance_by_words,
     seeds_by_words,
 )
+from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.linking import (
     FLOOR,
     NO_FACTS,
@@ -289,6 +290,9 @@ class GraphSource(GraphWalker):
         prefer passages near the query (``WalkSettings(follow_probability=0.5, relevance=False)``); SemFlowRAG's
         directed walk is :class:`~phasegraph.graph.experimental.semflow.SemFlowSource`. With no fact in the index the
         passages are ranked by similarity, as published, and the ranking's reason says so.
+    fact_filter : FactFilter or callable, optional
+        Which of the nearest `facts` seed the walk, asked of a model, say: ``keep(query, facts) -> facts``; see
+        :class:`FactFilter`. Where it keeps none, passages are ranked by similarity, as published.
 
     Notes
     -----
@@ -326,6 +330,7 @@ class GraphSource(GraphWalker):
     facts: FactIndex | None = None
     reset: str | None = None
     words: WordSettings | None = field(default_factory=WordSettings)
+    fact_filter: FactFilter | KeepFacts | None = None
 
     def __post_init__(self) -> None:
         check_kind("graph", self.graph, EntityGraph)
@@ -343,6 +348,9 @@ class GraphSource(GraphWalker):
                 raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")
             if self.facts is None or self.embedder is None:
                 raise InvalidInputError(f"reset={self.reset!r} needs facts= and embedder=")
+        object.__setattr__(self, "fact_filter", FactFilter.of(self.fact_filter))
+        if self.fact_filter is not None and (self.facts is None or self.embedder is None):
+            raise InvalidInputError("fact_filter= needs facts= and embedder=")
         object.__setattr__(self, "depends_on", check_names("depends_on", self.depends_on))
 
     def prepare(self) -> Self:
@@ -376,10 +384,29 @@ class GraphSource(GraphWalker):
         ranking = next((found for name in self.depends_on if (found := upstream.get(name)) is not None), None)
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):
-            return self._by_similarity(ranking, vector, limit)
+            return self._by_similarity(ranking, vector, limit, NO_FACTS)
+        kept = self._kept_facts(query, vector)
+        if kept is not None and kept.none:
+            return self._by_similarity(ranking, vector, limit, kept.note)
+        found = self._walked_ranking(query, ranking, vector, limit, kept)
+        if kept is None or not kept.note:
+            return found
+        return replace(found, reason="; ".join(filter(None, (kept.note, found.reason))))
+
+    def _kept_facts(self, query: str, vector: Any) -> KeptFacts | None:
+        """The facts that a filter keeps of those nearest; None where there is none."""
+        if self.facts is None or vector is None or not isinstance(self.fact_filter, FactFilter):
+            return None
+        top = self.linking.top_facts if self.reset is None else RESETS[self.reset].top_facts
+        return kept_facts(self.fact_filter, query, self.graph, self.facts, self.facts.near(vector), top)
+
+    def _walked_ranking(
+        self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
+    ) -> Ranking:
+        """The walk from the query's seeds, and from those of the facts that were kept."""
         if self.words is not None and self.graph.lexical is not None and self.reset is None and self.walk.relevance:
-            return self._by_words(query, ranking, vector, limit, self.graph.lexical, self.words)
-        seeding = self._seeding(query, ranking, vector)
+            return self._by_words(query, ranking, vector, limit, self.graph.lexical, self.words, kept)
+        seeding = self._seeding(query, ranking, vector, kept)
         size = len(self.graph.passages)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason)
@@ -402,6 +429,7 @@ class GraphSource(GraphWalker):
         limit: int | None,
         lexical: LexicalIndex,
         settings: WordSettings,
+        kept: KeptFacts | None,
     ) -> Ranking:
         """The walk with what the query's words say."""
         graph, size, link_by = self.graph, len(self.graph.passages), self.linking
@@ -419,7 +447,7 @@ class GraphSource(GraphWalker):
         )
         handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
         lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
-        seeding = self._with_facts(both_seeds(Seeding(*seeds), named, lost), vector)
+        seeding = self._with_facts(both_seeds(Seeding(*seeds), named, lost), vector, kept)
         share = float(named.masses[graph.anchored[named.nodes - size]].sum())
         stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
         if not len(seeding):
@@ -440,28 +468,29 @@ class GraphSource(GraphWalker):
             self.name, ids, published(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
         )
 
-    def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None) -> Ranking:
+    def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None, reason: str) -> Ranking:
         """What the published recipes do without facts."""
         similarity = self._similarity(ranking, vector)
         held = np.flatnonzero(similarity > 0)
         ids, best = best_passages(self.graph, held, similarity[held], limit)
-        return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=NO_FACTS)
+        return Ranking(self.name, ids, best, size=len(self.graph.passages), reason=reason)
 
     def _similarity(self, ranking: Ranking | None, vector: Any) -> FloatArray:
         """(P,) similarities of the passages to the query; 0 where nothing is known."""
         found, count = relevance(self.graph, ranking, vector, floor=0.0), len(self.graph.passages)
         return np.zeros(count) if found is None else found[:count]
 
-    def _seeding(self, query: str, ranking: Ranking | None, vector: Any) -> Seeding:
-        graph = self.graph
+    def _seeding(self, query: str, ranking: Ranking | None, vector: Any, kept: KeptFacts | None = None) -> Seeding:
+        graph, rows = self.graph, None if kept is None else kept.rows
         if self.reset is not None and self.facts is not None:
-            return reset_by_name(self.reset, graph, self.facts, vector, self._similarity(ranking, vector))
-        return self._with_facts(link(graph, query, ranking, self.linking), vector)
+            return reset_by_name(self.reset, graph, self.facts, vector, self._similarity(ranking, vector), rows)
+        return self._with_facts(link(graph, query, ranking, self.linking), vector, kept)
 
-    def _with_facts(self, seeding: Seeding, vector: Any) -> Seeding:
+    def _with_facts(self, seeding: Seeding, vector: Any, kept: KeptFacts | None) -> Seeding:
         if self.facts is None or vector is None:
             return seeding
-        nearest = nearest_entities(self.graph, self.facts, vector, self.linking.top_facts)
+        rows = None if kept is None else kept.rows
+        nearest = nearest_entities(self.graph, self.facts, vector, self.linking.top_facts, rows)
         return seeding.plus(nearest, self.linking.fact_mass)
 
     def _walk(self, seeding: Seeding, node_weights: FloatArray | None) -> PageRankResult:

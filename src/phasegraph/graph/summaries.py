@@ -50,7 +50,7 @@ _Slot: TypeAlias = tuple[str, int, int]
 """A document (or "" for the whole collection), a level, a cluster: the same as passages come and go."""
 _KIND, _VERSION = "summary-tree", 1
 _TEXT_KIND, _TEXT_VERSION = "summary", 1
-_COLLECTION = ""
+_COLLECTION, _PREFIX = "", "summary:"
 _GROWN = 1.0
 """Passages that came after the clusters were fitted, as a share of those they were fitted to: beyond, it is warned."""
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
@@ -145,7 +145,7 @@ class _Node:
 
 @dataclass(frozen=True, eq=False)
 class SummaryTree:
-    """Passages and summaries of what belongs together; made by :meth:`build`, and from it by :meth:`add`, :meth:`remove`.
+    """Passages and summaries of what belongs together; made by :meth:`build`, changed by :meth:`add` and :meth:`remove`.
 
     Parameters
     ----------
@@ -579,7 +579,7 @@ class _Growing:
 
     def __init__(self, before: SummaryTree, embeddings: Float32Array, writer: _Writer) -> None:
         self.before, self.embeddings, self.writer = before, embeddings, writer
-        self.known = {one.id.removeprefix("summary:"): row for row, one in enumerate(before.summaries)}
+        self.known = {one.id.removeprefix(_PREFIX): row for row, one in enumerate(before.summaries)}
         self.clusterings: dict[tuple[str, int], Clustering] = {}
         self.parents: dict[tuple[str, int], dict[_Slot, tuple[int, ...]]] = {}
         self.nodes: dict[str, _Node] = {}
@@ -693,7 +693,7 @@ def _grown(
         growing.climbed({_COLLECTION: joined}, highest)
     nodes = sorted(growing.nodes.values(), key=lambda one: (one.level, one.key))
     summaries = [
-        Summary(f"summary:{one.key}", one.text, one.level, tuple(ids[row] for row in sorted(one.leaves)))
+        Summary(f"{_PREFIX}{one.key}", one.text, one.level, tuple(ids[row] for row in sorted(one.leaves)))
         for one in nodes
     ]
     stacked = np.array([one.vector for one in nodes], dtype=np.float32).reshape(-1, vectors.shape[1])
@@ -780,6 +780,12 @@ class SummarySource:
         return Ranking(
             self.name, tuple(ids[row] for row in order.tolist()), scores[order], size=len(ids), payloads=payloads
         )
+
+
+def summaries_in(ranking: Ranking) -> dict[str, Summary]:
+    """The summaries that stand for themselves in a ranking, by id."""
+    named = (one for one in ranking.ids if one.startswith(_PREFIX))
+    return {one: found for one in named if isinstance(found := ranking.payloads.get(one), Summary)}
 
 
 def _best_above(above: Any, scores: FloatArray) -> tuple[FloatArray, Any]:

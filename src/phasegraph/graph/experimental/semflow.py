@@ -18,6 +18,7 @@ from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, check_kind
+from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
 from phasegraph.graph.pagerank.operator import WalkOperator
 from phasegraph.graph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges, run_push
@@ -539,7 +540,7 @@ class SemanticFlow:
 
 @dataclass(frozen=True, eq=False)
 class SemFlowSource(GraphWalker):
-    """A source that ranks passages by SemFlowRAG's walk, without a language model's filter of the facts.
+    """A source that ranks passages by SemFlowRAG's walk.
 
     Parameters
     ----------
@@ -553,6 +554,8 @@ class SemFlowSource(GraphWalker):
         Key of ``SEMFLOW_PARAMETERS``: what the paper states, or what its released entry point runs (an undirected
         walk).
     name : str, default "semflow"
+    fact_filter : FactFilter or callable, optional
+        As of :class:`~phasegraph.graph.GraphSource`; the paper has a language model filter the facts.
 
     Notes
     -----
@@ -578,11 +581,13 @@ class SemFlowSource(GraphWalker):
     embedder: Callable[[str], Any]
     parameters: str | FlowParameters = "paper"
     name: str = "semflow"
+    fact_filter: FactFilter | KeepFacts | None = None
 
     def __post_init__(self) -> None:
         check_kind("graph", self.graph, EntityGraph)
         check_kind("facts", self.facts, FactIndex)
         check_source_name(self.name)
+        object.__setattr__(self, "fact_filter", FactFilter.of(self.fact_filter))
         if self.graph.embeddings is None:
             raise InvalidInputError("graph must have embeddings of its passages; it has none")
         if not callable(self.embedder):
@@ -629,13 +634,19 @@ class SemFlowSource(GraphWalker):
         if not len(self.facts.ends):
             return self._ranked(near, limit, NO_FACTS)
         recipe = ResetRecipe(chosen.passage_weight, chosen.facts, chosen.entity_seeds)
-        seeds = fact_reset(graph, self.facts.ends, fact_scores(self.facts, vector), near, recipe)
+        kept, scores = KeptFacts(np.arange(len(self.facts.ends))), fact_scores(self.facts, vector)
+        if isinstance(self.fact_filter, FactFilter):
+            kept = kept_facts(self.fact_filter, query, graph, self.facts, scores, chosen.facts)
+        if kept.none:
+            return self._ranked(near, limit, kept.note)
+        rows = np.sort(kept.rows)
+        seeds = fact_reset(graph, self.facts.ends[rows], scores[rows], near, recipe)
         if not len(seeds):
             return Ranking(self.name, (), np.empty(0), size=len(near), reason=seeds.reason)
         # This walk's nodes are the entities first.
         nodes = np.roll(np.arange(graph.size), -len(graph.entities))[seeds.nodes]
         masses = self._walked(nodes, seeds.masses, near)
-        return self._ranked(masses, limit, "")
+        return self._ranked(masses, limit, kept.note)
 
     def _walked(self, nodes: Any, masses: FloatArray, near: FloatArray) -> FloatArray:
         """The passages' masses of a walk from these nodes, entities first."""

@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from llama_index.core.async_utils import asyncio_run
@@ -351,18 +352,24 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
     def _searched(self, query: str, limit: int | None, upstream: Upstream) -> tuple[Ranking, dict[str, BaseNode]]:
         """The ranking and its nodes, all of them let through by the filters as they are now."""
+        from phasegraph.graph import summaries_in
+
         for anew in (False, True):
             ranking = self._source.search(query, limit, upstream)
-            held = self._lookup(ranking.ids) if len(ranking) else {}
+            own = summaries_in(ranking)
+            ids = [one for one in ranking.ids if one not in own]
+            if self._filters is not None:
+                ids = list(dict.fromkeys(chain(ids, *(one.passages for one in own.values()))))
+            held = self._lookup(ids) if ids else {}
             if self._filters is None:
                 break
             kept = allowed_ids(held.values(), self._filters)
-            if all(one in kept for one in ranking.ids):
+            if all(one in kept for one in ids):
                 break
             if anew:
                 raise MalformedAnswerError("its graph returned nodes that do not match the filters")
             self._source = self._part(anew=True)  # nodes were changed or deleted since
-        return ranking, held
+        return ranking, held | _as_nodes(own, {} if self._filters is None else held)
 
     def kept_ids(self) -> Iterable[str]:
         """Ids of the nodes that it keeps itself; none where they come from a store."""
@@ -446,6 +453,20 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
             return None
         path = plain_evidence(ranking.payloads.get(ranking.ids[row]))
         return EvidenceBlock({"score": score, "rank": row + 1, **(path if isinstance(path, dict) else {"path": path})})
+
+
+def _as_nodes(summaries: Mapping[str, phasegraph.graph.Summary], held: Mapping[str, BaseNode]) -> dict[str, BaseNode]:
+    """Summaries as nodes, with the metadata in which their passages, where they are known, agree."""
+    found: dict[str, BaseNode] = {}
+    for name, one in summaries.items():
+        known = [held[passage].metadata for passage in one.passages] if held else [{}]
+        shared = {key: value for key, value in known[0].items() if all(each.get(key) == value for each in known)}
+        own = {"summary_level": one.level, "summary_of": list(one.passages)}
+        found[name] = TextNode(
+            id_=name, text=one.text, metadata={**shared, **own}, excluded_llm_metadata_keys=list(own),
+            excluded_embed_metadata_keys=list(own),
+        )  # fmt: skip
+    return found
 
 
 class _Texts:

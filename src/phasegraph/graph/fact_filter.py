@@ -1,0 +1,137 @@
+"""A filter of the facts that would seed a walk, usually a language model's, run so that it can cost no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
+
+from phasegraph._typing import Float32Array, FloatArray, IntArray
+from phasegraph._validation import check_range
+from phasegraph.errors import InvalidTypeError, warn
+from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.linking import FactIndex, nearest_facts
+from phasegraph.ranking import by_fields
+from phasegraph.sources.workers import pool
+
+Fact: TypeAlias = tuple[str, ...]
+KeepFacts: TypeAlias = Callable[[str, Sequence[Fact]], Any]
+"""``keep(query, facts) -> facts``: those of (subject, predicate, object) that bear on the query; may be a coroutine."""
+NONE_KEPT = "the fact filter kept none of {} facts: passages are ranked by their similarity to the query, as published"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FactFilter:
+    """Which of the facts nearest to a query seed its walk, as HippoRAG 2 and SemFlowRAG have a model decide.
+
+    Parameters
+    ----------
+    keep : callable
+        ``keep(query, facts) -> facts`` that bear on the query, of those given: (subject, predicate, object) in their
+        order, without the predicate where it is not known. May be a coroutine function. For a language model:
+        :func:`~phasegraph.graph.filter_facts_with`.
+    timeout : float, default 10
+        Seconds that it may take; less than what its source has.
+
+    Notes
+    -----
+    It runs in a worker. Where it raises, is late, or gives something else than some of the facts, all of them seed the
+    walk, the ranking's reason says so, and a warning, once until it works again. (The published programs give up the
+    walk then.) Where it keeps none, the passages are ranked by similarity, as published.
+
+    References
+    ----------
+    HippoRAG 2, arXiv:2502.14802; SemFlowRAG, arXiv:2606.28447.
+
+    Examples
+    --------
+    >>> def keep(query, facts):
+    ...     return [fact for fact in facts if fact[0] in query]
+    >>> FactFilter(keep).rows("Who met ada?", [("ada", "met", "bo"), ("cy", "met", "bo")])
+    ([0], '')
+    """
+
+    keep: KeepFacts
+    timeout: float = 10.0
+    _failing: list[str] = field(default_factory=list, init=False, repr=False)
+
+    __reduce__ = by_fields
+
+    def __post_init__(self) -> None:
+        if not callable(self.keep):
+            raise InvalidTypeError(f"fact_filter must be a function of a query and facts; got {self.keep!r:.80}")
+        check_range("FactFilter.timeout", self.timeout, ends="(]")
+
+    @classmethod
+    def of(cls, given: object) -> FactFilter | None:
+        """The filter for what was given as one."""
+        return given if given is None or isinstance(given, FactFilter) else cls(given)  # type: ignore[arg-type]
+
+    def rows(self, query: str, facts: Sequence[Fact]) -> tuple[list[int], str]:
+        """Places of the facts that are kept, ascending, and what went wrong, if anything did."""
+        answers: SimpleQueue[Any] = SimpleQueue()
+        context = copy_context()
+
+        def run(_: object) -> Any:
+            try:
+                return context.run(self._places, query, facts)
+            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+                return error
+
+        pool().submit(run, lambda _, outcome: answers.put(outcome), None)
+        try:
+            found = answers.get(timeout=self.timeout)
+        except Empty:
+            found = TimeoutError(f"no answer within {self.timeout:g} s")
+        if not isinstance(found, BaseException):
+            self._failing.clear()
+            return found, ""
+        if isinstance(found, MemoryError) or not isinstance(found, Exception):
+            raise found
+        reason = f"the fact filter failed ({type(found).__name__}): the facts are not filtered"
+        if not self._failing:
+            self._failing.append(reason)
+            warn(reason, cause=found)
+        return list(range(len(facts))), reason
+
+    def _places(self, query: str, facts: Sequence[Fact]) -> list[int]:
+        answer = self.keep(query, list(facts))
+        kept: Any = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
+        if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
+            raise InvalidTypeError(f"fact_filter must give a list of facts; got {type(kept).__name__}")
+        wanted = {tuple(fact) for fact in kept}
+        unknown = next((fact for fact in wanted if fact not in facts), None)
+        if unknown is not None:
+            raise InvalidTypeError(f"fact_filter must give some of the facts that it got; {unknown!r:.80} is none")
+        return [place for place, fact in enumerate(facts) if fact in wanted]
+
+
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFacts:
+    """Rows of the facts and names that seed a walk, nearest first; `note` says what to report, `none` if all went."""
+
+    rows: IntArray
+    note: str = ""
+    none: bool = False
+
+
+def kept_facts(
+    fact_filter: FactFilter | None, query: str, graph: EntityGraph, facts: FactIndex, near: Float32Array | FloatArray, top: int
+) -> KeptFacts:
+    """The `top` facts of the highest `near`, ties by row, after the filter; names among them are no facts and stay."""
+    best = nearest_facts(near, top)
+    shown = [place for place, row in enumerate(best.tolist()) if facts.ends.shape[1] == 2 and facts.ends[row, 1] >= 0]
+    if fact_filter is None or not shown:
+        return KeptFacts(best)
+    found, note = fact_filter.rows(query, [facts.text(graph, int(best[place])) for place in shown])
+    gone = set(shown).difference(shown[place] for place in found)
+    rows = best[[place for place in range(len(best)) if place not in gone]]
+    return KeptFacts(rows, note if len(rows) else NONE_KEPT.format(len(shown)), not len(rows))

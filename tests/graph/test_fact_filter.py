@@ -1,0 +1,217 @@
+"""The fact filter: keeping everything is no filter, to the bit; keeping nothing is similarity; faults cost nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
+from phasegraph.graph import (
+    Extraction,
+    FactFilter,
+    FactIndex,
+    GraphSource,
+    SemFlowSource,
+    WalkSettings,
+    filter_facts_with,
+    graph_from_extractions,
+)
+
+# Passages, facts and embeddings of the golden graph, spec 7.4.
+VECTORS = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])
+MENTIONS = {"p0": "ab", "p1": "ab", "p2": "ac", "p3": "ad", "p4": "d"}
+FACTS = [("a", "r", "b"), ("a", "r", "c"), ("a", "r", "d"), ("b", "r", "c")]
+TEXTS = ["alpha", "beta", "gamma", "delta", "epsilon"]
+RECORDS = [Extraction(name, list(found)) for name, found in MENTIONS.items()]
+GRAPH = graph_from_extractions(
+    list(MENTIONS), [*RECORDS, Extraction("p0", triples=FACTS)], embeddings=VECTORS, texts=TEXTS
+)
+INDEX = FactIndex.of(GRAPH, FACTS, [[1, 0, 0], [0.6, 0.8, 0], [0, 0, 1], [0.5, 0.5, 0.7]])
+QUERY = "what of alpha and b?"
+
+
+def embedder(query: str) -> list[float]:
+    return [0.6, 0.8, 0.0]
+
+
+OURS = GraphSource(GRAPH, embedder=embedder, facts=INDEX)
+HIPPO = GraphSource(
+    GRAPH, embedder=embedder, facts=INDEX, reset="hipporag2", walk=WalkSettings(follow_probability=0.5, relevance=False)
+)
+WORDLESS = replace(OURS, words=None)
+SOURCES: dict[str, Any] = {
+    "ours": OURS, "wordless": WORDLESS, "hipporag2": HIPPO, "semflow": SemFlowSource(GRAPH, INDEX, embedder),
+}  # fmt: skip
+
+
+def keep_all(query: str, facts: Sequence[tuple[str, ...]]) -> Any:
+    return list(facts)
+
+
+async def keep_all_later(query: str, facts: Sequence[tuple[str, ...]]) -> Any:
+    return list(facts)
+
+
+@pytest.mark.parametrize("keep", [keep_all, keep_all_later, FactFilter(keep_all, timeout=60)])
+@pytest.mark.parametrize("name", SOURCES)
+def test_keeping_everything_is_no_filter_to_the_bit(name: str, keep: Any) -> None:
+    plain, filtered = (one.search(QUERY, 10, {}) for one in (SOURCES[name], replace(SOURCES[name], fact_filter=keep)))
+    assert plain.ids == filtered.ids
+    assert plain.scores.tobytes() == filtered.scores.tobytes()
+    assert (plain.background, plain.reason) == (filtered.background, filtered.reason)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_keeping_nothing_ranks_by_similarity_as_published(name: str) -> None:
+    found = replace(SOURCES[name], fact_filter=lambda query, facts: []).search(QUERY, 10, {})
+    near = VECTORS @ embedder("")
+    wanted = sorted((row for row in range(5) if near[row] > 0), key=lambda row: -near[row])
+    assert found.ids == tuple(f"p{row}" for row in wanted)
+    assert found.scores == pytest.approx(near[wanted], abs=1e-6)
+    assert "kept none of 4 facts" in found.reason
+
+
+def test_the_filter_is_given_the_query_and_the_nearest_facts_in_order() -> None:
+    seen: list[Any] = []
+
+    def keep(query: str, facts: Sequence[tuple[str, ...]]) -> Any:
+        seen.append((query, facts))
+        return facts[:1]
+
+    for source in (OURS, HIPPO):
+        replace(source, fact_filter=keep).search(QUERY, 10, {})
+    near = INDEX.embeddings @ np.array(embedder(""), dtype=np.float32)
+    assert seen == [(QUERY, [FACTS[row] for row in np.argsort(-near)])] * 2
+
+
+def test_the_kept_fact_alone_seeds_the_published_walk() -> None:
+    """The reset distribution of spec 7.4: the one kept fact, b-c, scores .9; b is in two passages, c in one."""
+    graph = graph_from_extractions(list(MENTIONS), RECORDS, embeddings=VECTORS)
+    query = np.array(embedder(""))
+    near = [query, [0, 0, 1], [0, 0, 1], 0.9 * query + [0, 0, 0.19**0.5]]
+    facts = FactIndex.of(graph, FACTS, near)
+    source = GraphSource(graph, embedder=embedder, facts=facts, reset="semflowrag", walk=HIPPO.walk)
+    found = replace(source, fact_filter=lambda query, facts: [("b", "r", "c")]).search(QUERY, 5, {})
+    seeds = {node.name: share for node, share in found.payloads[found.ids[0]].seeds}
+    masses = {
+        "b": 0.45,
+        "c": 0.9,
+        **dict(zip(("p0", "p1", "p2", "p4"), 0.08 * np.array([0.625, 1, 5 / 6, 0.5]), strict=True)),
+    }
+    total = sum(masses.values())
+    assert seeds == pytest.approx({name: mass / total for name, mass in masses.items()}, abs=1e-6)
+
+
+def fails(query: str, facts: Any) -> Any:
+    raise RuntimeError("no tokens left")
+
+
+async def fails_later(query: str, facts: Any) -> Any:
+    raise ConnectionError("gone")
+
+
+FAULTS = {
+    "raises": fails,
+    "raises later": fails_later,
+    "is late": lambda query, facts: time.sleep(0.4),
+    "gives nothing": lambda query, facts: None,
+    "gives a text": lambda query, facts: "all",
+    "gives a number": lambda query, facts: 3,
+    "gives another fact": lambda query, facts: [("x", "y", "z")],
+    "gives no facts": lambda query, facts: [1, 2],
+    "an answer without a list": filter_facts_with(lambda prompt: "I cannot say."),
+    "an answer that is no text": filter_facts_with(lambda prompt: None),  # type: ignore[arg-type, return-value]
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_leaves_the_facts_as_they_were_and_says_so(name: str) -> None:
+    plain = OURS.search(QUERY, 10, {})
+    source = replace(OURS, fact_filter=FactFilter(FAULTS[name], timeout=0.1))
+    with pytest.warns(PhasegraphWarning, match="fact filter failed"):
+        first = source.search(QUERY, 10, {})
+    for found in (first, *(source.search(QUERY, 10, {}) for _ in range(19 if name != "is late" else 2))):
+        assert found.ids == plain.ids
+        assert found.scores.tobytes() == plain.scores.tobytes()
+        assert found.reason.startswith("the fact filter failed (")
+
+
+def test_a_filter_that_works_again_is_warned_about_anew() -> None:
+    well = threading.Event()
+    source = replace(OURS, fact_filter=lambda query, facts: facts if well.is_set() else fails(query, facts))
+    for _ in range(2):
+        with pytest.warns(PhasegraphWarning, match="fact filter failed"):
+            source.search(QUERY, 10, {})
+        well.set()
+        assert source.search(QUERY, 10, {}).reason == ""
+        well.clear()
+
+
+def test_memory_errors_and_interrupts_pass() -> None:
+    def out(query: str, facts: Any) -> Any:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        replace(OURS, fact_filter=out).search(QUERY, 10, {})
+
+
+def test_names_are_no_facts_and_stay() -> None:
+    both = INDEX.plus(FactIndex.of_names(GRAPH, ["a"], [[0.6, 0.8, 0]]))
+    shown: list[Any] = []
+
+    def keep(query: str, facts: Any) -> Any:
+        shown.extend(facts)
+        return []
+
+    found = replace(OURS, facts=both, fact_filter=keep).search(QUERY, 10, {})
+    assert len(shown) == 4
+    assert ("a",) not in shown
+    assert found.reason == ""
+    assert isinstance(found.payloads["p0"].path, tuple)
+
+
+def test_a_part_shows_the_filter_its_own_facts_alone() -> None:
+    facts = FactIndex.of(GRAPH, FACTS, INDEX.embeddings, passages=["p0", "p2", "p3", "p2"])
+    seen: list[Any] = []
+
+    def keep(query: str, given: Any) -> Any:
+        seen.extend(given)
+        return given
+
+    replace(OURS, facts=facts, fact_filter=keep).within({"p0", "p1"}).search(QUERY, 10, {})
+    assert seen == [("a", "r", "b")]
+
+
+def test_the_model_reads_numbers_and_answers_with_them() -> None:
+    asked: list[str] = []
+
+    def model(prompt: str) -> str:
+        asked.append(prompt)
+        return '```json\n{"facts": [2, 9, "1"]}\n```'
+
+    assert filter_facts_with(model)('Who "was" {it}?', FACTS) == FACTS[:2]
+    assert '"Who \\"was\\" {it}?"' in asked[0]
+    assert '"4": "b | r | c"' in asked[0]
+    assert filter_facts_with(model, prompt="{query} {facts} {{}}")("q", FACTS[:1]) == FACTS[:1]
+    assert filter_facts_with(lambda prompt: "[]")("q", FACTS) == []
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(InvalidInputError, match="fact_filter= needs facts="):
+        GraphSource(GRAPH, embedder=embedder, fact_filter=keep_all)
+    with pytest.raises(InvalidTypeError, match="fact_filter must be a function"):
+        replace(OURS, fact_filter=3)
+    with pytest.raises(InvalidInputError, match=r"FactFilter.timeout"):
+        FactFilter(keep_all, timeout=0)
+    with pytest.raises(InvalidInputError, match=r"prompt must hold \{query\}, \{facts\}"):
+        filter_facts_with(len, prompt="{query}")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match="no other field"):
+        filter_facts_with(len, prompt="{query} {facts} {more}")  # type: ignore[arg-type]
+    with pytest.raises(InvalidTypeError, match="text_model"):
+        filter_facts_with("gpt")  # type: ignore[arg-type]
