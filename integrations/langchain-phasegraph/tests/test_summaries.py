@@ -64,8 +64,9 @@ def test_summaries_stand_for_themselves():
     summaries = [one for one in alone if one.id.startswith("summary:")]
     assert summaries
     assert all(one.page_content == "All of the one topic." for one in summaries)
-    found = fused(source, k=30).invoke("The orchard?")
-    assert {one.id for one in summaries} <= {one.id for one in found}
+    for retriever in (source, EntityGraphRetriever(graph=source, documents=DOCUMENTS)):
+        found = fused(retriever, k=30).invoke("The orchard?")
+        assert {one.id for one in summaries} <= {one.id for one in found}
     first = next(one for one in found if one.id.startswith("summary:"))
     assert first.metadata["summary_of"] == sorted(one.id for one in DOCUMENTS if one.metadata["topic"] == "orchard")
 

@@ -124,9 +124,14 @@ class KeptFacts:
 
 
 def kept_facts(
-    fact_filter: FactFilter | None, query: str, graph: EntityGraph, facts: FactIndex, near: Float32Array | FloatArray, top: int
+    fact_filter: FactFilter | None,
+    query: str,
+    graph: EntityGraph,
+    facts: FactIndex,
+    near: Float32Array | FloatArray,
+    top: int,
 ) -> KeptFacts:
-    """The `top` facts of the highest `near`, ties by row, after the filter; names among them are no facts and stay."""
+    """The `top` facts of the highest `near`, ties by row, after the filter; names are no facts and stay."""
     best = nearest_facts(near, top)
     shown = [place for place, row in enumerate(best.tolist()) if facts.ends.shape[1] == 2 and facts.ends[row, 1] >= 0]
     if fact_filter is None or not shown:

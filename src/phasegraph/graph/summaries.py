@@ -39,6 +39,7 @@ from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_m
 from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking, by_fields, top_order
 from phasegraph.retrieval import with_progress
+from phasegraph.retrieval.identity import SUMMARY_PREFIX
 from phasegraph.serialization import read_bundle, read_document, write_bundle, write_document
 from phasegraph.sources.protocol import Upstream
 from phasegraph.sources.workers import WorkerPool
@@ -50,7 +51,7 @@ _Slot: TypeAlias = tuple[str, int, int]
 """A document (or "" for the whole collection), a level, a cluster: the same as passages come and go."""
 _KIND, _VERSION = "summary-tree", 1
 _TEXT_KIND, _TEXT_VERSION = "summary", 1
-_COLLECTION, _PREFIX = "", "summary:"
+_COLLECTION = ""
 _GROWN = 1.0
 """Passages that came after the clusters were fitted, as a share of those they were fitted to: beyond, it is warned."""
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
@@ -145,7 +146,7 @@ class _Node:
 
 @dataclass(frozen=True, eq=False)
 class SummaryTree:
-    """Passages and summaries of what belongs together; made by :meth:`build`, changed by :meth:`add` and :meth:`remove`.
+    """Passages and summaries of what belongs together; made by :meth:`build`, changed by :meth:`add`, :meth:`remove`.
 
     Parameters
     ----------
@@ -579,7 +580,7 @@ class _Growing:
 
     def __init__(self, before: SummaryTree, embeddings: Float32Array, writer: _Writer) -> None:
         self.before, self.embeddings, self.writer = before, embeddings, writer
-        self.known = {one.id.removeprefix(_PREFIX): row for row, one in enumerate(before.summaries)}
+        self.known = {one.id.removeprefix(SUMMARY_PREFIX): row for row, one in enumerate(before.summaries)}
         self.clusterings: dict[tuple[str, int], Clustering] = {}
         self.parents: dict[tuple[str, int], dict[_Slot, tuple[int, ...]]] = {}
         self.nodes: dict[str, _Node] = {}
@@ -693,7 +694,7 @@ def _grown(
         growing.climbed({_COLLECTION: joined}, highest)
     nodes = sorted(growing.nodes.values(), key=lambda one: (one.level, one.key))
     summaries = [
-        Summary(f"{_PREFIX}{one.key}", one.text, one.level, tuple(ids[row] for row in sorted(one.leaves)))
+        Summary(f"{SUMMARY_PREFIX}{one.key}", one.text, one.level, tuple(ids[row] for row in sorted(one.leaves)))
         for one in nodes
     ]
     stacked = np.array([one.vector for one in nodes], dtype=np.float32).reshape(-1, vectors.shape[1])
@@ -784,7 +785,7 @@ class SummarySource:
 
 def summaries_in(ranking: Ranking) -> dict[str, Summary]:
     """The summaries that stand for themselves in a ranking, by id."""
-    named = (one for one in ranking.ids if one.startswith(_PREFIX))
+    named = (one for one in ranking.ids if one.startswith(SUMMARY_PREFIX))
     return {one: found for one in named if isinstance(found := ranking.payloads.get(one), Summary)}
 
 

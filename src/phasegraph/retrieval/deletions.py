@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from phasegraph.errors import warn
 from phasegraph.ranking import Ranking
-from phasegraph.retrieval.identity import is_text_id
+from phasegraph.retrieval.identity import SUMMARY_PREFIX, is_text_id
 from phasegraph.sources.protocol import Upstream
 
 LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
@@ -67,7 +67,8 @@ class Deletions:
         if not self._sample or not len(ranking):
             return ranking
         seen = [other for name in self._stores if (other := upstream.get(name)) is not None]
-        left = [one for one in ranking.ids if not is_text_id(one) and not any(one in other.positions for other in seen)]
+        named = (one for one in ranking.ids if not is_text_id(one) and not one.startswith(SUMMARY_PREFIX))
+        left = [one for one in named if not any(one in other.positions for other in seen)]
         asked = False
         for name, look_up in self._stores.items():
             if not left:

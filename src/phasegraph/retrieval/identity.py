@@ -37,6 +37,10 @@ def text_id(text: str, /) -> str:
     return f"text-{digest[:_HASH_LENGTH]}"
 
 
+SUMMARY_PREFIX = "summary:"
+"""What the ids of summaries begin with: they stand for passages, and no store holds them."""
+
+
 def is_text_id(identifier: str, /) -> bool:
     """Whether an id is made from a text.
 
