@@ -40,6 +40,7 @@ from phasegraph.cli.protocol import (
     protocol_of,
 )
 from phasegraph.errors import InsufficientDataError, MissingDependencyError
+from phasegraph.evaluation.ablation import STAGES, ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
 from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_rows
 from phasegraph.evaluation.experiment import (
@@ -173,7 +174,7 @@ JudgedFile = Annotated[
     Path,
     typer.Argument(
         metavar="DATASET_DIR",
-        help="A folder with corpus, queries and embeddings; with --retriever also a JSONL file of judged questions.",
+        help="A folder with corpus, queries and embeddings; with --retriever or --ablate also a file.",
         exists=True,
     ),
 ]
@@ -218,6 +219,14 @@ Unanswerable = Annotated[
 RowsTo = Annotated[
     Path | None, typer.Option("--rows", help="Write every query's ids and measures as JSONL.", dir_okay=False)
 ]
+Ablated = Annotated[
+    str | None,
+    typer.Option(
+        "--ablate",
+        help=f"All of these stages on, then one off at a time: {', '.join(STAGES)} or all; DATASET_DIR may also be a "
+        "published per-query table (JSON).",
+    ),
+]
 ReportTo = Annotated[
     Path | None, typer.Option("--report", help="Write a page with pictures into this folder.", file_okay=False)
 ]
@@ -249,12 +258,18 @@ def evaluate(
     json_to: JsonTo = None,
     rows_to: RowsTo = None,
     report_to: ReportTo = None,
+    stages: Ablated = None,
 ) -> None:
     """Measure systems on a folder of queries, passages and embeddings: one table, exact tests, no network.
 
     A saved pipeline adds a row 'tuned'. The baseline is added where it is not among the systems. Under a protocol the
-    tables are those of the part that it tests. With --retriever, your own are measured in place of the systems.
+    tables are those of the part that it tests. With --retriever, your own are measured in place of the systems; with
+    --ablate, one pipeline with stages on and off, by stand-ins for their models.
     """
+    if stages is not None:
+        check_ablation(context)
+        show_ablation(folder, names_in(stages), limit, graph, json_to)
+        return
     if retriever:
         goals = tuple(map(ranked_measure, names_in(measures)))
         check_options(context)
@@ -348,6 +363,47 @@ def evaluate(
         terms = meanings(table, wanted)
         page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells, terms)
         to.print(f"report: {page}", markup=False)
+
+
+def check_ablation(context: typer.Context) -> None:
+    """Refuse options that an ablation does not heed."""
+    heeded = {"folder", "stages", "limit", "graph", "json_to"}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if name not in heeded and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{parameter.opts[0]} has no meaning beside --ablate")
+
+
+def show_ablation(folder: Path, stages: Sequence[str], limit: int, graph: Path | None, json_to: str | None) -> None:
+    """Measure a pipeline with all stages on and each of them off, or read a published table of that."""
+    check_outputs(json=json_to)
+    if folder.is_dir():
+        kept = kept_graph(graph)
+        table = ablate(ExperimentInput(open_dataset(folder), limit, graph=kept, progress=progress), stages)
+    else:
+        table = published_ablation(folder, stages)
+    measures = list(table.rows[0].means)
+    columns = ["stages"]
+    for measure in measures:
+        columns += [measure, "difference [95 %]", "p", "p (Holm)"]
+    rows = []
+    for row in table.rows:
+        cells = [row.name]
+        for measure in measures:
+            cells.append(percent(row.means[measure]))
+            if measure in row.differences:
+                mean, low, high = (100 * one for one in row.differences[measure])
+                cells += [f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]", p_text(row.p[measure]), p_text(row.p_holm[measure])]
+            else:
+                cells += ["", "", ""]
+        rows.append(cells)
+    if json_to is not None:
+        write_json(table.to_dict(), json_to)
+    to = console(beside_json=json_to == "-")
+    show_table(to, f"{table.name}: {table.queries} queries, all stages on, then one off at a time", columns, rows)
+    for line in table.notes:
+        to.print(line, markup=False)
 
 
 def ranked_measure(text: str) -> Measure:

@@ -1,0 +1,411 @@
+"""What each stage of retrieval is worth: all of them on, then one off at a time, on the same queries.
+
+Language models and cross-encoders are replaced by stand-ins that need none and give the same answer every time: what
+is measured is the wiring and the statistics. A figure of a stand-in says nothing about a model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count
+from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph.evaluation.datasets import load_facts
+from phasegraph.evaluation.measures import ndcg, token_f1
+from phasegraph.evaluation.significance import holm, paired_bootstrap
+from phasegraph.evaluation.source_runs import ExperimentInput, graph_of
+from phasegraph.graph import EntityGraph, FactIndex, GraphSource, SummaryTree, VectorSource
+from phasegraph.graph.words import normalise_name
+from phasegraph.lexical import TOKENIZERS
+from phasegraph.ranking import Ranking
+from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec
+from phasegraph.retrieval.routing import neighbour_entropy_router
+from phasegraph.sources.protocol import Upstream
+
+STAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "rewrite": "HyDE: the vectors are asked with the best passage by BM25 too, joined by reciprocal rank",
+        "rerank": "the top 30 by the share of the query's words that a passage has, plus cosine, blended half and half",
+        "route": "by the entropy of the 20 nearest neighbours: below 1.8 the vectors alone, else all sources",
+        "correct": "graded by the share of the query's words in the top 3; below 25 the best passage by BM25 is asked",
+        "summaries": "a summary tree of extracted sentences, its leaves as one more source",
+        "facts": "of the nearest facts those with a word of the query seed the walk",
+        "graph": "the walk over the entity graph",
+    }
+)
+"""What can be switched off, and the stand-in for it."""
+PUBLISHED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "rewrite": ("hyde", "dphf", "modality_hyde"),
+        "rerank": ("rerank",),
+        "correct": ("sscc", "crag"),
+        "summaries": ("raptor", "cross_doc"),
+        "graph": ("graph",),
+    }
+)
+"""The rows of a published table that switch a stage off, without their ``wo_``."""
+_FULL, _K, _SEED, _BLEND = "full", 10, 0, 0.5
+_NAMES = re.compile(r"\d[\w.,-]*\w|\d|[^\W\d_a-z][\w'’-]*(?:\s+[^\W\d_a-z][\w'’-]*)*")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+@dataclass(frozen=True, slots=True)
+class AblationRow:
+    """One configuration.
+
+    Parameters
+    ----------
+    name : str
+        ``full``, or ``- stage``.
+    means : mapping of str to float
+        nDCG@10 and F1 in [0, 1]; NaN for a measure without a judged query.
+    differences : mapping of str to (float, float, float)
+        To ``full``, with the 95 % bootstrap interval; none for ``full`` itself.
+    p, p_holm : mapping of str to float
+        Of the paired bootstrap, and corrected over the rows of the measure.
+    """
+
+    name: str
+    means: Mapping[str, float]
+    differences: Mapping[str, tuple[float, float, float]]
+    p: Mapping[str, float]
+    p_holm: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Ablation:
+    """The table of an ablation.
+
+    Parameters
+    ----------
+    name : str
+        Of the data.
+    queries : int
+    rows : tuple of AblationRow
+        ``full`` first.
+    notes : tuple of str
+        What the stages stood for, and what was left out.
+    """
+
+    name: str
+    queries: int
+    rows: tuple[AblationRow, ...]
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> AblationRow:
+        """The row of a configuration."""
+        return next(row for row in self.rows if row.name == name)
+
+    def to_dict(self) -> dict[str, object]:
+        """JSON types; None in place of NaN."""
+
+        def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+            return {
+                key: [_known(each) for each in one] if isinstance(one, tuple) else _known(one)
+                for key, one in values.items()
+            }
+
+        return {
+            "dataset": self.name,
+            "queries": self.queries,
+            "rows": {
+                row.name: {
+                    "means": plain(row.means), "differences": plain(row.differences), "p": plain(row.p),
+                    "p_holm": plain(row.p_holm),
+                }
+                for row in self.rows
+            },
+            "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)
+
+
+def compare_ablations(
+    name: str,
+    values: Mapping[str, Mapping[str, Mapping[str, float]]],
+    *,
+    notes: Sequence[str] = (),
+    resamples: int = 10_000,
+) -> Ablation:
+    """Compare every configuration with ``full``, query by query.
+
+    Parameters
+    ----------
+    name : str
+    values : mapping
+        By configuration, ``full`` among them, by measure, by query: values in [0, 1].
+    notes : sequence of str
+    resamples : int, default 10000
+
+    Returns
+    -------
+    Ablation
+
+    Notes
+    -----
+    Paired bootstrap of the differences (:func:`~phasegraph.evaluation.significance.paired_bootstrap`, seed 0), and
+    Holm's correction over the rows of each measure: the tests of "Beyond the Reranker". A query that one of two
+    configurations has no value for is left out of their difference.
+
+    Examples
+    --------
+    >>> table = compare_ablations(
+    ...     "toy", {"full": {"F1": {"a": 1.0, "b": 0.5}}, "- rerank": {"F1": {"a": 0.0, "b": 0.5}}}
+    ... )
+    >>> table["- rerank"].differences["F1"][0]
+    -0.5
+    """
+    if _FULL not in values or len(values) < 2:
+        raise InvalidInputError(f"an ablation needs {_FULL!r} and at least one other; got {list(values)}")
+    full, measures = values[_FULL], list(values[_FULL])
+    tests: dict[tuple[str, str], Any] = {}
+    for row, of in values.items():
+        for measure in measures if row != _FULL else ():
+            shared = [query for query in full[measure] if query in of[measure]]
+            changes = [of[measure][query] - full[measure][query] for query in shared]
+            tests[row, measure] = paired_bootstrap(changes, resamples=resamples, rng=_SEED) if changes else None
+    corrected: dict[tuple[str, str], float] = {}
+    for measure in measures:
+        keys = [key for key, found in tests.items() if key[1] == measure and found is not None]
+        corrected |= zip(keys, holm([tests[key].p for key in keys]).tolist() if keys else [], strict=True)
+    rows = []
+    for row, of in values.items():
+        known = {measure: found for measure in measures if (found := tests.get((row, measure))) is not None}
+        rows.append(
+            AblationRow(
+                row,
+                {one: float(np.mean(list(of[one].values()))) if of[one] else float("nan") for one in measures},
+                {one: (found.mean, found.low, found.high) for one, found in known.items()},
+                {one: found.p for one, found in known.items()},
+                {one: corrected[row, one] for one in known},
+            )
+        )
+    return Ablation(name, max(len(each) for each in full.values()), tuple(rows), tuple(notes))
+
+
+def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
+    """The ablation of a published per-query table: ``{"qids", "configs": {"full": {"ndcg", "f1"}, "wo_…"}}``.
+
+    Parameters
+    ----------
+    path : path
+        JSON; values by query under each configuration.
+    stages : sequence of str
+        Keys of ``STAGES``, of which one may stand for several rows; names of the rows without their ``wo_``; or
+        ``all``, every ``wo_`` row of the paper's eight.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file is no such table, or has no row for a stage.
+    """
+    file = Path(path)
+    try:
+        state = json.loads(file.read_text(encoding="utf-8"))
+        found = {
+            name: {
+                measure: {query: float(one[key][query]) for query in state.get("qids", one[key]) if query in one[key]}
+                for measure, key in (("nDCG@10", "ndcg"), ("F1", "f1"))
+            }
+            for name, one in state["configs"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInputError(f"{file.name} is no table of configurations with ndcg and f1 by query") from error
+    values = {_FULL: found.get(_FULL, {})}
+    for stage in (name for one in stages for name in (_EIGHT if one == "all" else (one,))):
+        rows = [row for row in PUBLISHED.get(stage, (stage,)) if f"wo_{row}" in found]
+        if not rows:
+            known = ", ".join(name.removeprefix("wo_") for name in found if name.startswith("wo_"))
+            raise InvalidInputError(f"{file.name} has no row without {stage!r}; it has {known}")
+        values |= {f"- {row}": found[f"wo_{row}"] for row in rows}
+    title = f"{file.stem} (published)"
+    return compare_ablations(title, values, notes=["differences are of published values, query by query"])
+
+
+_EIGHT = ("rerank", "hyde", "raptor", "sscc", "cross_doc", "graph", "crag", "dphf")
+
+
+def ablate(inputs: ExperimentInput, stages: Sequence[str], *, k: int = _K, resamples: int = 10_000) -> Ablation:
+    """Answer every query with all stages on, then with each of them off, by stand-ins for their models.
+
+    Parameters
+    ----------
+    inputs : ExperimentInput
+        The graph, if given, an entity graph.
+    stages : sequence of str
+        Keys of ``STAGES``, at least one; or ``all``. Those that are not named are off throughout, the graph is on.
+    k : int, default 10
+        Passages per query.
+    resamples : int, default 10000
+
+    Returns
+    -------
+    Ablation
+
+    Notes
+    -----
+    F1 is that of an extracted answer: the name or number in the first three passages, not in the query, whose sentences
+    share most words with it.
+    """
+    wanted = list(dict.fromkeys(name for one in stages for name in (STAGES if one == "all" else (one,))))
+    unknown = [one for one in wanted if one not in STAGES]
+    if unknown or not wanted:
+        raise InvalidInputError(f"stages must be among all, {', '.join(STAGES)}; got {', '.join(unknown) or 'none'}")
+    check_count("k", k, minimum=1)
+    bench, notes = _Bench(inputs), []
+    if "facts" in wanted:
+        try:
+            _ = bench.facts
+        except InsufficientDataError as error:
+            wanted.remove("facts")
+            notes.append(f"left out: facts: {error}")
+    if not wanted:
+        raise InsufficientDataError("; ".join(notes))
+    notes += [f"{one}: {STAGES[one]}" for one in wanted]
+    notes.append("stand-ins, not models: the figures say nothing about a model")
+    on = frozenset(wanted) | {"graph"}
+    values = {_FULL: bench.measured(on, k)} | {f"- {one}": bench.measured(on - {one}, k) for one in wanted}
+    return compare_ablations(inputs.dataset.name, values, notes=notes, resamples=resamples)
+
+
+@dataclass(frozen=True, slots=True)
+class _Texted:
+    """A source whose hits carry the passages' texts, for stages that read them."""
+
+    source: Any
+    contents: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        return str(self.source.name)
+
+    @property
+    def depends_on(self) -> Sequence[str]:
+        return tuple(getattr(self.source, "depends_on", ()))
+
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        found: Ranking = self.source.search(query, limit, upstream)
+        return replace(found, payloads={one: self.contents[one] for one in found.ids})
+
+
+class _Bench:
+    """A data set with everything that the stages stand on, made once."""
+
+    def __init__(self, inputs: ExperimentInput) -> None:
+        if inputs.graph is not None and not isinstance(inputs.graph, EntityGraph):
+            raise InvalidInputError("an ablation walks an entity graph; the graph given is a chunk graph")
+        self.inputs, self.dataset = inputs, inputs.dataset
+        self.vectors = self.dataset.vectors_by_text()
+        self.graph = graph_of(self.dataset) if inputs.graph is None else inputs.graph
+        self.words = TOKENIZERS["english"]
+        self.contents = dict(self.dataset.contents)
+
+    @cached_property
+    def tree(self) -> SummaryTree:
+        data = self.dataset
+        return SummaryTree.build(data.passages, data.passage_vectors)
+
+    @cached_property
+    def facts(self) -> FactIndex:
+        """The data set's embedded facts, as those of its graph."""
+        found, rows = load_facts(self.dataset), self.graph.entity_rows
+        places = np.array([rows.get(normalise_name(name), -1) for name in found.entities], dtype=np.int32)
+        ends = places[found.pairs]
+        known = (ends >= 0).all(axis=1)
+        return FactIndex(ends[known], found.vectors[known])
+
+    def embed(self, text: str) -> Any:
+        """The embedding of a question or a passage, which are all that is asked."""
+        return self.vectors[text]
+
+    def best_by_words(self, query: str) -> str:
+        """The content of the best passage by BM25; the query where no passage has a word of it."""
+        lexical: Any = self.graph.lexical
+        scores: FloatArray = lexical.look_up(query).scores
+        if not len(scores) or scores.max() <= 0:
+            return query
+        return self.contents[self.graph.passages[int(scores.argmax())]]
+
+    def share(self, query: str, text: str) -> float:
+        """The share of the query's words that a text has."""
+        asked = set(self.words(query))
+        return len(asked.intersection(self.words(text))) / len(asked) if asked else 0.0
+
+    def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+        """A share of words and a cosine for each text."""
+        vector = self.embed(query)
+        return [self.share(query, text) + float(self.embed(text) @ vector) for text in texts]
+
+    def grade(self, query: str, texts: Sequence[str]) -> float:
+        """The share of the query's words in the texts, from 1 to 100."""
+        return max(1.0, 100 * self.share(query, " ".join(texts)))
+
+    def keep(self, query: str, facts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+        """The facts that share a word with the query."""
+        return [fact for fact in facts if self.share(query, " ".join(fact)) > 0]
+
+    def answer(self, query: str, ids: Sequence[str]) -> str:
+        """The name or number in the first three passages whose sentences share most words with the query."""
+        asked, found = set(self.words(query)), dict[str, float]()
+        for sentence in (one for name in ids[:3] for one in _SENTENCE.split(self.contents[name])):
+            near = self.share(query, sentence)
+            for name in dict.fromkeys(_NAMES.findall(sentence)):
+                words = self.words(name)
+                if words and not asked.intersection(words):
+                    found[name] = found.get(name, 0.0) + near
+        return max(found, key=found.__getitem__, default="")
+
+    def engine(self, on: frozenset[str]) -> tuple[FusionEngine, dict[str, Any]]:
+        """The engine with these stages on, and its sources."""
+        facts = self.facts if "facts" in on else None
+        sources: dict[str, Any] = {"vector": VectorSource(self.graph, embedder=self.embed)}
+        if "graph" in on:
+            sources["graph"] = GraphSource(
+                self.graph, embedder=self.embed, facts=facts, fact_filter=None if facts is None else self.keep
+            )
+        if "summaries" in on:
+            sources["summaries"] = self.tree.source(self.embed)
+        rewrite: dict[str, Any] = {"rewrite": self.best_by_words, "combine": "rrf"} if "rewrite" in on else {}
+        specs = {
+            name: SourceSpec(
+                retriever=None, depends_on=tuple(getattr(one, "depends_on", ())),
+                **(rewrite if name == "vector" else {}),
+            )
+            for name, one in sorted(sources.items())
+        }  # fmt: skip
+        engine = FusionEngine.of(
+            specs, k=_K, limit=self.inputs.limit, timeout=None,
+            access=HitAccess(text=lambda hit: hit if isinstance(hit, str) else ""),
+            route=neighbour_entropy_router("vector", list(sources), list(sources)) if "route" in on else None,
+            rerank=Rerank(self.rerank, blend=_BLEND) if "rerank" in on else None,
+            corrective=Corrective(self.grade, self.best_by_words) if "correct" in on else None,
+        )  # fmt: skip
+        return engine, {name: _Texted(one, self.contents) for name, one in sources.items()}
+
+    def measured(self, on: frozenset[str], k: int) -> dict[str, dict[str, float]]:
+        """NDCG and F1 of every query that has them."""
+        engine, sources = self.engine(on)
+        found: dict[str, dict[str, float]] = {f"nDCG@{k}": {}, "F1": {}}
+        rows: Any = range(len(self.dataset.queries))
+        show: Callable[..., Any] | None = self.inputs.progress
+        for row in rows if show is None else show(rows, f"{len(on)} stages"):
+            query = self.dataset.queries[row]
+            ids = engine.retrieve(query.text, sources, k=k)[0].ids
+            found[f"nDCG@{k}"][query.id] = ndcg(ids, query.judgement, k)
+            read = token_f1([self.answer(query.text, ids)], query.judgement)
+            if read is not None:
+                found["F1"][query.id] = read
+        return found
