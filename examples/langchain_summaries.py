@@ -60,12 +60,12 @@ new = {"id": "mill Oulu", "text": "The mill of Oulu. A mill is where corn is gro
 grown = tree.add([new], model.embed_documents([new["text"]]))
 print("summaries kept:", sum(one in tree.summaries for one in grown.summaries), "of", len(grown.summaries))
 
-# The fact filter: a chat model says which facts seed the walk. This one keeps the second.
+# The fact filter: a chat model says which facts seed the walk. This one keeps the first.
 facts = [("Bergen", "has", "harbour"), ("Lund", "has", "mill")]
 records = [Extraction(f"{end} {start}", triples=[(start, verb, end)]) for start, verb, end in facts]
 graph = graph_from_extractions(list(PASSAGES), records, embeddings=vectors)
 index = FactIndex.of_extractions(graph, records, model.embed_documents)
-llm = FakeListChatModel(responses=['{"facts": [2]}'])
+llm = FakeListChatModel(responses=['{"facts": [1]}'])
 walk = GraphSource(graph, embedder=model.embed_query, facts=index, fact_filter=filter_facts_with(text_model(llm)))
 found = EntityGraphRetriever(graph=walk, documents=documents, k=1).invoke("Which town has a mill?")
 print("walked to:", found[0].id)

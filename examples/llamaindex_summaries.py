@@ -42,15 +42,15 @@ class Words(BaseEmbedding):
         return self._get_text_embedding(query)
 
 
-class Second(CustomLLM):
-    """Keeps the second fact; put your LLM in its place."""
+class First(CustomLLM):
+    """Keeps the first fact; put your LLM in its place."""
 
     @property
     def metadata(self):
         return LLMMetadata()
 
     def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text='{"facts": [2]}')
+        return CompletionResponse(text='{"facts": [1]}')
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)
@@ -77,12 +77,12 @@ new = {"id": "mill Oulu", "text": "The mill of Oulu. A mill is where corn is gro
 grown = tree.add([new], [model.get_text_embedding(new["text"])])
 print("summaries kept:", sum(one in tree.summaries for one in grown.summaries), "of", len(grown.summaries))
 
-# The fact filter: a language model says which facts seed the walk. This one keeps the second.
+# The fact filter: a language model says which facts seed the walk. This one keeps the first.
 facts = [("Bergen", "has", "harbour"), ("Lund", "has", "mill")]
 records = [Extraction(f"{end} {start}", triples=[(start, verb, end)]) for start, verb, end in facts]
 graph = graph_from_extractions(list(PASSAGES), records, embeddings=vectors)
 known = FactIndex.of_extractions(graph, records, model.get_text_embedding_batch)
-keep = filter_facts_with(text_model(Second()))
+keep = filter_facts_with(text_model(First()))
 walk = GraphSource(graph, embedder=model.get_query_embedding, facts=known, fact_filter=keep)
 found = EntityGraphRetriever(walk, nodes, similarity_top_k=1).retrieve("Which town has a mill?")
 print("walked to:", found[0].node_id)
