@@ -25,9 +25,20 @@ def test_an_agent_asks_the_retriever_and_reads_two_passages_together(name, tmp_p
     ]
 
 
+SUMMARIES = ["langchain_summaries.py", "llamaindex_summaries.py"]
+
+
+@pytest.mark.parametrize("name", SUMMARIES)
+def test_summaries_come_first_change_where_they_must_and_facts_are_filtered(name, tmp_path):
+    lines = run_script(EXAMPLES / name, {}, tmp_path).splitlines()
+    assert [line.partition(":")[0] for line in lines[:2]] == ["level 1, 6 passages"] * 2
+    assert lines[2].strip().startswith("['harbour Bergen', 'harbour Lund'")
+    assert lines[-2:] == ["summaries kept: 1 of 2", "walked to: mill Lund"]
+
+
 def test_every_script_is_run_here_or_in_test_demo():
     named = {"demo.py", "langchain_quickstart.py", "llamaindex_quickstart.py", "neo4j_graph.py", *AGENTS}
-    named |= {"langchain_stages.py", "llamaindex_stages.py"}
+    named |= {"langchain_stages.py", "llamaindex_stages.py", *SUMMARIES}
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
 
 
