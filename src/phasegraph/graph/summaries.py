@@ -166,6 +166,12 @@ class SummaryTree:
     levels : int
     summariser : str
         Who wrote the summaries.
+    embedded : bool
+        Whether a model embedded them; else they stand at the means of their passages.
+    clusterings : mapping of (str, int) to Clustering
+        Of each document and level, as they were fitted.
+    parents : mapping of (str, int) to mapping
+        The clusters that each summary was first put into.
     """
 
     passages: tuple[str, ...]
