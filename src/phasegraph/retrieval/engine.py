@@ -464,7 +464,10 @@ class FusionEngine:
     def inspect(self, query: str, result: Result) -> Inspection:
         """An answer of :meth:`retrieve` with all its candidates, fused again as they were; no source is asked."""
         rankings = result.candidates.rankings
+        rerank = None if self.stages is None else self.stages.rerank
         context = replace(self.access.context(query), words=self.access.words(query, rankings))
+        if rerank is not None:
+            context = replace(context, blend=rerank.blend)
         plain = replace(self.pipeline, accept=None, selection=None, strict=False)
         return Inspection(
             query, result, plain.decide(rankings, context, reports=result.reports, k=len(result.candidates))
