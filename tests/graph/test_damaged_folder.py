@@ -9,7 +9,6 @@ from phasegraph.graph import GraphIndex, corpus, index
 from phasegraph.graph.corpus import Folder
 from phasegraph.serialization import read_document, write_document
 
-
 KINDS = {"graph/manifest.json": (index.KIND, index.VERSION), corpus.STATE: (corpus.KIND, corpus.VERSION)}
 
 
@@ -18,7 +17,6 @@ def test_a_folder_whose_documents_lack_a_part_is_refused(tmp_path, file, lost):
     folder = Folder.create(tmp_path / "folder", GraphIndex.build([{"id": "a", "text": "Ada met Bo."}]), {})
     body = read_document(folder.path / file, *KINDS[file])
     write_document(folder.path / file, *KINDS[file], {name: one for name, one in body.items() if name != lost})
-    again = Folder(folder.path)
+    opened = Folder(folder.path)
     with pytest.raises(IntegrityError):
-        again.load()
-        _ = again.settings
+        print(opened.settings, opened.load())
