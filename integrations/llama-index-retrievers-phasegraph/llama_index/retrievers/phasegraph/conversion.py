@@ -229,9 +229,9 @@ def _node(item: object, row: int) -> BaseNode:
     """A text, a row or a triple as a node; what a row says of its id and score is read from its metadata."""
     hit = plain_hit(item, _HITS, row)
     if hit.text is None:
-        return NamedNode(id_=str(hit.id), text="", metadata=dict(hit.metadata))
+        return NamedNode(id_=str(hit.id), text="", metadata=dict(hit.metadata))  # type: ignore[call-arg]
     unread = [key for key in hit.metadata if key in hit.read]  # neither a prompt nor an embedding reads them
-    return UnnamedNode(
+    return UnnamedNode(  # type: ignore[call-arg]
         id_=resolve_id(None, {}, hit.text)[0], text=hit.text, metadata=dict(hit.metadata),
         excluded_llm_metadata_keys=unread, excluded_embed_metadata_keys=unread,
     )  # fmt: skip
