@@ -188,7 +188,7 @@ class Folder:
     @lazy_property
     def settings(self) -> dict[str, object]:
         """What the folder was made with."""
-        settings = self._state()["settings"]
+        settings = self._state().get("settings")
         if not isinstance(settings, dict):
             raise IntegrityError(f"{STATE}: settings must be a mapping; it is damaged")
         return settings
@@ -206,10 +206,10 @@ class Folder:
 
     def _there(self) -> tuple[object, ...]:
         """What tells one state of the folder from another."""
-        return self._base(), self._changes(), self._doubtful(), self._state()["applied"]
+        return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
     def _load(self) -> tuple[GraphIndex, frozenset[str]]:
-        applied = _number(self._state()["applied"])
+        applied = _number(self._state().get("applied"))
         base = self._base()
         index, self.last, self.pending = GraphIndex.load(self.path / "graph"), base, 0
         if self._base() != base:
@@ -304,7 +304,7 @@ class Folder:
 
     def _base(self) -> int:
         """The last change in the index's bundle."""
-        content = read_document(self.path / "graph" / MANIFEST, INDEX, VERSION)["content"]
+        content = read_document(self.path / "graph" / MANIFEST, INDEX, VERSION).get("content")
         return _number(content.get("change")) if isinstance(content, dict) else 0
 
     def _state(self) -> dict[str, object]:

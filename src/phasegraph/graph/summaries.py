@@ -422,7 +422,7 @@ class SummaryTree:
         try:
             names, written = unpacked("passages", arrays), unpacked("written", arrays)
             ids, heights = unpacked("summaries", arrays), arrays["heights"].tolist()
-            under = unpacked_matrix("under", arrays, (len(ids), len(names)))
+            under = unpacked_matrix("under", arrays, (len(ids), len(names)), np.bool_)
             summaries = [
                 Summary(key, text, level, tuple(names[row] for row in sorted(under[[place]].indices.tolist())))
                 for place, (key, text, level) in enumerate(zip(ids, written, heights, strict=True))

@@ -1,0 +1,22 @@
+"""Folders that a fuzzer damaged and sealed again: what had escaped as a foreign error."""
+
+from __future__ import annotations
+
+import pytest
+
+from phasegraph.errors import IntegrityError
+from phasegraph.graph import GraphIndex, corpus, index
+from phasegraph.graph.corpus import Folder
+from phasegraph.serialization import read_document, write_document
+
+KINDS = {"graph/manifest.json": (index.KIND, index.VERSION), corpus.STATE: (corpus.KIND, corpus.VERSION)}
+
+
+@pytest.mark.parametrize(("file", "lost"), [("graph/manifest.json", "content"), (corpus.STATE, "settings")])
+def test_a_folder_whose_documents_lack_a_part_is_refused(tmp_path, file, lost):
+    folder = Folder.create(tmp_path / "folder", GraphIndex.build([{"id": "a", "text": "Ada met Bo."}]), {})
+    body = read_document(folder.path / file, *KINDS[file])
+    write_document(folder.path / file, *KINDS[file], {name: one for name, one in body.items() if name != lost})
+    opened = Folder(folder.path)
+    with pytest.raises(IntegrityError):
+        print(opened.settings, opened.load())
