@@ -78,7 +78,9 @@ def browser():
         if os.environ.get("PHASEGRAPH_REQUIRE_CHROMIUM"):
             pytest.fail("PHASEGRAPH_REQUIRE_CHROMIUM is set and no chromium is on the PATH")
         pytest.skip("no chromium on the PATH; Debian's package of that name has it")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=20000)
 
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])

@@ -100,7 +100,7 @@ class Inspector:
             raise InvalidInputError("--embedder is of an index with embeddings (index --embeddings); it has none")
         once = None if embedder is None else lru_cache(maxsize=256)(embedder)
         self.index, self.name, self.judged = index, name, tuple(judged)
-        self.sources: dict[str, Any] = {"graph": GraphSource(graph, embedder=once)}
+        self.sources: dict[str, Any] = {"graph": GraphSource(graph, embedder=once).prepare()}
         if graph.lexical is not None:
             self.sources["lexical"] = LexicalSource(graph)
         if once is not None:
