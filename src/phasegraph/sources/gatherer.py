@@ -44,7 +44,7 @@ from phasegraph.sources.protocol import (
     search_of,
 )
 from phasegraph.sources.settings import SourceSettings, check_settings
-from phasegraph.sources.workers import own_loop, pool
+from phasegraph.sources.workers import own_loop, pool, watch_own_loop
 
 Mode: TypeAlias = Literal["search", "drive", "task"]  # in a worker; a coroutine in a worker; a task of an event loop
 Outcome: TypeAlias = Ranking | BaseException
@@ -304,6 +304,8 @@ class GatherState:
         try:
             if task.mode == "task":
                 (self._runner or TaskRunner(own_loop(task.state.noticed), _keep)).start(self, task)
+                if self._runner is None:
+                    watch_own_loop()
             else:
                 pool().submit(self.run, self.settle, task)
         except BaseException as error:  # noqa: BLE001 - settled as the source's error, or passed through

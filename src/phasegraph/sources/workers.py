@@ -105,6 +105,7 @@ class OwnLoop:
         self.loop = asyncio.new_event_loop()
         self._retired = False
         self._asked: float | None = None
+        self._unanswered = 0
         self._answered = threading.Event()
         threading.Thread(target=self._run, name="phasegraph-loop", daemon=True).start()
 
@@ -116,21 +117,25 @@ class OwnLoop:
                 _logger.debug("a task ended the event loop of sources, which goes on", exc_info=True)
         self.loop.close()
 
-    def is_blocked(self) -> bool:
-        """Whether it has done nothing for a second; asks it to show that it does, for the next who wants to know."""
+    def ask(self) -> None:
+        """Have it show that it goes on, once what it was given before has begun."""
+        self._unanswered += 1
         if self._asked is None:
             self._asked = monotonic()
-            self._answered.clear()
-            # Not at once: what is about to begin shall have begun by then.
-            self.loop.call_soon_threadsafe(self.loop.call_later, _MOMENT_SECONDS / 5, self._answer)
-            return False
-        if monotonic() - self._asked < _BLOCKED_SECONDS:
-            return False
-        return not self._answered.wait(_MOMENT_SECONDS)  # whoever slept meanwhile was perhaps the machine
+        self.loop.call_soon_threadsafe(self.loop.call_later, _MOMENT_SECONDS / 5, self._answer)
 
     def _answer(self) -> None:
-        self._asked = None
-        self._answered.set()
+        self._answered.set()  # first: whoever waits for it holds the lock
+        with _process.lock:
+            self._unanswered -= 1
+            self._asked = monotonic() if self._unanswered else None
+
+    def is_blocked(self) -> bool:
+        """Whether it was asked a second ago, and has not answered since."""
+        if self._asked is None or monotonic() - self._asked < _BLOCKED_SECONDS:
+            return False
+        self._answered.clear()
+        return not self._answered.wait(_MOMENT_SECONDS)  # whoever slept meanwhile was perhaps the machine
 
     def retire(self) -> str:
         """Let it end once its tasks have; the name of the task that blocks it."""
@@ -200,5 +205,12 @@ def own_loop(replaced: Callable[[str], object] = str) -> asyncio.AbstractEventLo
             process.loop = None
         if process.loop is None:
             process.loop = OwnLoop()
-            process.loop.is_blocked()
         return process.loop.loop
+
+
+def watch_own_loop() -> None:
+    """Notice it where what was just given to our own event loop blocks that."""
+    process = _process
+    with process.lock:
+        if process.loop is not None:
+            process.loop.ask()
