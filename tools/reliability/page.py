@@ -90,7 +90,7 @@ def determinism(found: dict[str, Any]) -> list[str]:
 
 def compare(found: dict[str, Any]) -> list[str]:
     """What compare.py found."""
-    names = list(found["laws"])
+    names = sorted(found["laws"], key=lambda law: int(law[1:]))
     fusers = list(found["order"])
 
     def cell(fuser: str, law: str) -> str:
