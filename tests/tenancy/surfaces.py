@@ -99,6 +99,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("calibrate", "acalibrate", "fitted_pipeline", "save", "load_pipeline"), "files"),
         **dict.fromkeys(("whole_filter", "whole_filters", "within"), TENANT),
         **dict.fromkeys(("exchange", "for_call"), "hits"),
+        **dict.fromkeys(("inspect", "ainspect"), "reprs"),
         **dict.fromkeys(
             (
                 "add_documents",
@@ -130,6 +131,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("filter", "filters", "require_filter"), TENANT),
         **dict.fromkeys(("vector", "graph", "retrievers", "documents", "nodes", "seeds"), "hits"),
         **dict.fromkeys(("object_map", "objects"), "hits"),
+        **dict.fromkeys(("route", "rerank", "corrective"), "hits"),
         **dict.fromkeys(("embeddings", "embed_model", "pipeline"), OPERATOR),
         **dict.fromkeys(
             (
@@ -177,6 +179,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 "phasegraph/cli",
+                "phasegraph/inspecting",
                 "phasegraph/evaluation",
                 "phasegraph/tuning",
                 "phasegraph/testing",
@@ -196,6 +199,8 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             ("phasegraph/retrieval/deletions", "phasegraph/retrieval/identity", "phasegraph/retrieval/reading"),
             "reports",
         ),
+        "phasegraph/markup": "reprs",
+        "phasegraph/retrieval/steps": "reports",
         "phasegraph/errors": "exceptions",
         "phasegraph/retrieval/engine": "hooks",
         "phasegraph/tracing": "spans",
@@ -208,6 +213,10 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "langchain_phasegraph/lists",
                 "langchain_phasegraph/sources",
                 "langchain_phasegraph/conversion",
+                "langchain_phasegraph/stages",
+                "llama_index/retrievers/phasegraph/stages",
+                "phasegraph/retrieval/rewriting",
+                "phasegraph/retrieval/routing",
                 "llama_index/retrievers/phasegraph/base",
                 "llama_index/retrievers/phasegraph/entity_graph",
                 "llama_index/retrievers/phasegraph/retriever_sources",
@@ -232,15 +241,21 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/identity",
             "phasegraph/retrieval/reading",
             "phasegraph/retrieval/source_config",
+            "phasegraph/retrieval/steps",
             "phasegraph/sources/gatherer",
             "phasegraph/graph/chroma",
+            "phasegraph/graph/fact_filter",
+            "phasegraph/graph/summaries",
             "phasegraph/graph/corpus",
             "phasegraph/pipeline",
             "phasegraph/acceptance/drift",
         ),
         "warnings",
     ),
-    "modules that log": dict.fromkeys(("phasegraph/errors", "phasegraph/sources/workers"), "logs"),
+    "modules that log": {
+        **dict.fromkeys(("phasegraph/errors", "phasegraph/sources/workers"), "logs"),
+        "phasegraph/inspecting/server": OPERATOR,
+    },
     "modules that note": dict.fromkeys(
         (
             "llama_index/retrievers/phasegraph/retriever_sources",
@@ -250,20 +265,23 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         ),
         "reports",
     ),
-    "modules that remember calls": dict.fromkeys(
-        (
-            "langchain_phasegraph/entity_graph",
-            "langchain_phasegraph/filters",
-            "llama_index/retrievers/phasegraph/entity_graph",
-            "llama_index/retrievers/phasegraph/filters",
-            "llama_index/retrievers/phasegraph/retriever_sources",
-            "phasegraph/graph/source",
-            "phasegraph/retrieval/kept",
-            "phasegraph/sources/gatherer",
-            "phasegraph/neo4j/source",
-            "phasegraph/retrieval/recent",
-            "phasegraph/neo4j/connection",
+    "modules that remember calls": {
+        **dict.fromkeys(
+            (
+                "langchain_phasegraph/entity_graph",
+                "langchain_phasegraph/filters",
+                "llama_index/retrievers/phasegraph/entity_graph",
+                "llama_index/retrievers/phasegraph/filters",
+                "llama_index/retrievers/phasegraph/retriever_sources",
+                "phasegraph/graph/source",
+                "phasegraph/retrieval/kept",
+                "phasegraph/sources/gatherer",
+                "phasegraph/neo4j/source",
+                "phasegraph/retrieval/recent",
+                "phasegraph/neo4j/connection",
+            ),
+            "caches",
         ),
-        "caches",
-    ),
+        "phasegraph/inspecting/inspector": OPERATOR,
+    },
 }

@@ -396,7 +396,16 @@ def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Ju
 
 
 def measure_to_show(table: Table) -> Measure:
-    """The measure that pictures and the conclusion are about: LastHop@10 where it is tested, else the first."""
+    """The measure that pictures and the conclusion are about: LastHop@10 where it is tested, else the first.
+
+    Parameters
+    ----------
+    table : Table
+
+    Returns
+    -------
+    Measure
+    """
     return next((m for m in table.tests if str(m) == "LastHop@10"), [*table.tests, *table.measures][0])
 
 

@@ -165,22 +165,25 @@ def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
     return {f"{name}_text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
 
 
-def offsets(name: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Where each of the texts of :func:`packed` ends; InvalidInputError where they are no run, or many are empty."""
+def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> NDArray[Any]:
+    """Where each of the texts of :func:`packed` ends; InvalidInputError where they are no run.
+
+    `unique` texts are an error where many are empty.
+    """
     text, ends = arrays[f"{name}_text"], arrays[f"{name}_ends"]
     if text.ndim != 1 or ends.ndim != 1 or text.dtype != np.uint8 or ends.dtype != np.int64:
         raise InvalidInputError(f"{name} must be bytes and where each text ends")
     lengths = np.diff(ends, prepend=0)
     if (int(ends[-1]) if len(ends) else 0) != len(text) or (lengths < 0).any() or (ends < 0).any():
         raise InvalidInputError(f"the ends of {name} must ascend to the length of their text")
-    if np.count_nonzero(lengths == 0) > 1:
+    if unique and np.count_nonzero(lengths == 0) > 1:
         raise InvalidInputError(f"{name} must be unique; several are empty")
     return ends
 
 
-def unpacked(name: str, arrays: Mapping[str, NDArray[Any]]) -> tuple[str, ...]:
+def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> tuple[str, ...]:
     """The texts of :func:`packed`."""
-    text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays)
+    text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique)
     starts = [0, *ends[:-1].tolist()]
     return tuple(
         text[start:end].decode("utf-8", "surrogatepass") for start, end in zip(starts, ends.tolist(), strict=False)

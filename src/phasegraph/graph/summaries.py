@@ -420,7 +420,7 @@ class SummaryTree:
         state, arrays = read_bundle(directory, _KIND, _VERSION, mmap=mmap, verify=verify)
         body: dict[str, Any] = dict(state)
         try:
-            names, written = unpacked("passages", arrays), unpacked("written", arrays)
+            names, written = unpacked("passages", arrays), unpacked("written", arrays, unique=False)
             ids, heights = unpacked("summaries", arrays), arrays["heights"].tolist()
             under = unpacked_matrix("under", arrays, (len(ids), len(names)), np.bool_)
             summaries = [
@@ -435,7 +435,8 @@ class SummaryTree:
             if len(embeddings) != len(names) or len(vectors) != len(ids):
                 raise InvalidInputError("there must be one vector for each passage and each summary")
             return cls(
-                names, unpacked("texts", arrays), unpacked("documents", arrays), embeddings, tuple(summaries), vectors,
+                names, unpacked("texts", arrays, unique=False), unpacked("documents", arrays, unique=False), embeddings,
+                tuple(summaries), vectors,
                 settings, int(body["levels"]), str(body["summariser"]), bool(body["embedded"]),
                 dict(zip(keys, fitted, strict=True)),
                 {

@@ -73,6 +73,9 @@ class PartialGraph:
     here: Any = None  # (P + E,) bool: nodes whose edges were fetched
     embeddings: None = None
 
+    def check_files(self) -> None:
+        """As :meth:`~phasegraph.graph.EntityGraph.check_files`: there are none."""
+
     @property
     def size(self) -> int:
         """How many nodes there are."""
