@@ -20,3 +20,10 @@ def test_a_folder_whose_documents_lack_a_part_is_refused(tmp_path, file, lost):
     opened = Folder(folder.path)
     with pytest.raises(IntegrityError):
         print(opened.settings, opened.load())
+
+
+def test_a_folder_without_the_manifest_of_its_graph_is_refused(tmp_path):
+    folder = Folder.create(tmp_path / "folder", GraphIndex.build([{"id": "a", "text": "Ada met Bo."}]), {})
+    (folder.path / "graph" / "manifest.json").unlink()
+    with pytest.raises(IntegrityError, match=r"manifest\.json is missing"):
+        Folder(folder.path).load()

@@ -304,7 +304,10 @@ class Folder:
 
     def _base(self) -> int:
         """The last change in the index's bundle."""
-        content = read_document(self.path / "graph" / MANIFEST, INDEX, VERSION).get("content")
+        manifest = self.path / "graph" / MANIFEST
+        if not manifest.is_file():
+            raise IntegrityError(f"{self.path.name}: graph/{MANIFEST} is missing")
+        content = read_document(manifest, INDEX, VERSION).get("content")
         return _number(content.get("change")) if isinstance(content, dict) else 0
 
     def _state(self) -> dict[str, object]:
