@@ -43,7 +43,7 @@ $(VENV)/.ready-lint: $(SOURCES)
 # $(1): environment, $(2): run. OPTIONS go to the run: make fuzz OPTIONS="--seconds 60"; then its figures are not kept.
 define reliability
 	$(1)/bin/python tools/reliability/$(2).py $(or $(OPTIONS),--json docs/reliability/$(2).json); \
-		code=$$?; $(if $(OPTIONS),,$(1)/bin/python tools/reliability/page.py;) exit $$code
+		code=$$?; $(if $(OPTIONS),,$(1)/bin/python tools/reliability/promises.py;) exit $$code
 endef
 
 $(VENV)/.ready-bench: $(SOURCES)

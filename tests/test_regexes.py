@@ -33,6 +33,8 @@ LENGTH, MOST, ENOUGH = 20, 2.9, 50_000
 MADE = {
     "lexical.py:places_of": [r"(?<!\w)word(?!\w)"],
     "lexical.py:_with_marks": ["\\w[\\w\u0301\u093f]+"],
+    "routing.py:__init__": [r"(?<!\w)who\ is(?!\w)"],
+    "routing.py:_named": [r"(?<!\w)graph(?!\w)"],
     "_text.py:_many_marks": ["[\u0301\u0316]{30}(?=[\u0301\u0316])"],
 }
 

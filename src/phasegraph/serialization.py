@@ -204,18 +204,20 @@ def read_bundle(
     if not manifest.is_file():
         raise IntegrityError(f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none")
     for _ in range(_MOST_READS):
-        seen = _capped(manifest)
+        seen, which = _capped(manifest)
         try:
             return _read_bundle(target, seen, kind, newest, mmap, verify)
         except (IntegrityError, OSError):
-            if _capped(manifest) == seen:
-                raise  # else a writer has replaced it meanwhile, and removed what it named
+            if _capped(manifest)[1] == which:
+                raise  # else a writer has replaced it meanwhile, perhaps by the same, and removed what it named
     raise IntegrityError(f"{target.name}: it is replaced all the time; read it when its writers are done")
 
 
-def _capped(file: Path) -> bytes:
+def _capped(file: Path) -> tuple[bytes, tuple[int, int]]:
+    """What is in a file, and which file it was: one that replaces it has another number or time."""
     with file.open("rb") as handle:
-        return handle.read(MAX_DOCUMENT_BYTES + 1)
+        about = os.fstat(handle.fileno())
+        return handle.read(MAX_DOCUMENT_BYTES + 1), (about.st_ino, about.st_mtime_ns)
 
 
 def _read_bundle(
@@ -236,7 +238,7 @@ def _read_bundle(
 def bundle_kind(directory: str | os.PathLike[str]) -> str:
     """What kind of bundle a directory says it is; empty where it does not, which reading it will name."""
     try:
-        kind = json.loads(_capped(Path(directory) / MANIFEST)).get("kind")
+        kind = json.loads(_capped(Path(directory) / MANIFEST)[0]).get("kind")
     except (OSError, ValueError, AttributeError, RecursionError):
         return ""
     return kind if isinstance(kind, str) else ""

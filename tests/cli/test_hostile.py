@@ -63,6 +63,7 @@ def place(tmp_path, monkeypatch):
     work = tmp_path / "a" / "b"
     work.mkdir(parents=True)
     monkeypatch.chdir(work)
+    monkeypatch.setattr("uvicorn.Server.run", lambda server, sockets=None: None)  # or a page served has no end
     write_dataset(work / "data")
     GraphIndex.build([{"id": "p1", "title": "Ada", "text": "Ada met Bo."}]).save(work / "index")
     FusionPipeline().save(work / "pipeline.json")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from phasegraph import Ranking
+from phasegraph.errors import PhasegraphWarning
 from phasegraph.graph import (
     ChunkGraphSource,
     EntityGraph,
@@ -194,7 +195,8 @@ def test_settings_walks_and_reports_are_copied(copied: Callable[[Any], Any]) -> 
     other = personalized_pagerank(twin, ([0], [1.0]), follow_probability=0.5, method="push")
     assert one.mass.tobytes() == other.mass.tobytes() == copied(one).mass.tobytes()
     assert not twin.weights.flags.writeable
-    run = extract_with_model(PASSAGES, lambda prompt: "no", model_name="none")
+    with pytest.warns(PhasegraphWarning, match="3 of 3 passages have no extraction"):
+        run = extract_with_model(PASSAGES, lambda prompt: "no", model_name="none")
     assert copied(run) == run
     assert len(copied(run).report.failed) == 3
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from real_servers import Address, skip_or_fail
+from real_servers import Address, clear, skip_or_fail
 
 from phasegraph.neo4j import Neo4jConnection
 
@@ -62,15 +62,3 @@ def spare_server(one_spare_server: SpareServer) -> SpareServer:
     with neo4j.GraphDatabase.driver(one_spare_server.uri, notifications_min_severity="OFF") as opened:
         clear(opened)
     return one_spare_server
-
-
-def clear(driver: neo4j.Driver) -> None:
-    """Empty the database, our own indexes apart; the session made sure at its start that nothing in it is anybody's."""
-    run = driver.execute_query
-    run("MATCH (n) DETACH DELETE n")
-    for row in run("SHOW CONSTRAINTS YIELD name").records:
-        if not row["name"].startswith("phasegraph_"):
-            run(f"DROP CONSTRAINT `{row['name']}` IF EXISTS")
-    for row in run("SHOW INDEXES YIELD name, type WHERE type <> 'LOOKUP'").records:
-        if not row["name"].startswith("phasegraph_"):
-            run(f"DROP INDEX `{row['name']}` IF EXISTS")

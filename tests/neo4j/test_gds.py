@@ -36,7 +36,7 @@ SMALL = [
 @pytest.fixture(scope="module")
 def stored(driver):
     """A slice of the corpus on a server with GDS, written once, and its graph in memory."""
-    from conftest import clear
+    from real_servers import clear
 
     connection = Neo4jConnection(driver, timeout=60.0)
     if not has_gds(connection):

@@ -49,7 +49,7 @@ def names_in(some):
 @pytest.fixture(scope="module")
 def tenants(driver):
     """Every other passage is theirs; "alone" holds what is mine and nothing else."""
-    from conftest import clear
+    from real_servers import clear
 
     clear(driver)
     connection = Neo4jConnection(driver, timeout=60.0)

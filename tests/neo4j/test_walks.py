@@ -50,7 +50,7 @@ OTHER_WEIGHTS = EdgeWeights(
 @pytest.fixture(scope="module")
 def stored(driver):
     """A slice of the corpus, written once: nothing in this module changes it."""
-    from conftest import clear
+    from real_servers import clear
 
     clear(driver)
     connection = Neo4jConnection(driver, timeout=60.0)

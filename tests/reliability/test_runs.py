@@ -27,12 +27,12 @@ def tool(monkeypatch):
 
 
 def test_the_page_says_what_the_figures_say(tool):
-    page = tool("page")
-    assert page.PAGE.read_text(encoding="utf-8") == page.page()
+    promises = tool("promises")
+    assert promises.PAGE.read_text(encoding="utf-8") == promises.page()
 
 
 def test_the_page_says_of_a_run_that_it_left_no_figures(tool, tmp_path):
-    assert tool("page").page(tmp_path).count("has left no figures yet") == 5
+    assert tool("promises").page(tmp_path).count("has left no figures yet") == 5
 
 
 @pytest.mark.slow

@@ -200,7 +200,11 @@ def test_a_wheel_holds_the_package_and_nothing_else(built: dict[str, Built], nam
     with zipfile.ZipFile(built[name].wheel) as archive:
         held = {one for one in archive.namelist() if ".dist-info/" not in one}
     package = PACKAGES[name]
-    files = [one for one in package.rglob("*") if one.suffix == ".py" or one.name == "py.typed"]
+    files = [
+        one
+        for one in package.rglob("*")
+        if one.suffix == ".py" or one.name == "py.typed" or (one.is_file() and one.parent.name == "static")
+    ]
     assert held == {one.relative_to(package.parent).as_posix() for one in files}
     assert any(one.endswith("py.typed") for one in held)
 
@@ -214,7 +218,7 @@ def test_a_source_distribution_holds_no_leavings(built: dict[str, Built], name: 
         "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore",
     }  # fmt: skip
     assert {one.partition("/")[0] for one in held if "/" in one} == top
-    assert {Path(one).suffix for one in held if "/" in one} <= {".py", ".typed"}
+    assert {Path(one).suffix for one in held if "/" in one and "/static/" not in one} <= {".py", ".typed"}
     assert {"README.md", "LICENSE"} <= set(held)
 
 

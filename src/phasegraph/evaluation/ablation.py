@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.errors import InsufficientDataError, InvalidInputError
@@ -313,12 +313,12 @@ class _Bench:
         self.words = TOKENIZERS["english"]
         self.contents = dict(self.dataset.contents)
 
-    @cached_property
+    @lazy_property
     def tree(self) -> SummaryTree:
         data = self.dataset
         return SummaryTree.build(data.passages, data.passage_vectors)
 
-    @cached_property
+    @lazy_property
     def facts(self) -> FactIndex:
         """The data set's embedded facts, as those of its graph."""
         found, rows = load_facts(self.dataset), self.graph.entity_rows

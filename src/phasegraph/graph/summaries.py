@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event
@@ -20,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from phasegraph._forking import lazy_property
 from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_choice, check_count, check_query, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
@@ -369,7 +369,7 @@ class SummaryTree:
             vectors=self.vectors[nodes],
         )
 
-    @cached_property
+    @lazy_property
     def above(self) -> Any:
         """(P, N) CSR of bool: which summaries stand over a passage."""
         places = {name: row for row, name in enumerate(self.passages)}

@@ -1,4 +1,4 @@
-"""Write the page of promises from the figures that the runs left: ``python tools/reliability/page.py``."""
+"""Write the page of promises from the figures that the runs left: ``python tools/reliability/promises.py``."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def page(folder: Path = FIGURES) -> str:
     """The page as Markdown."""
     parts = [
         "# Reliability: what is promised, and the last figures",
-        "Written by `python tools/reliability/page.py` from `docs/reliability/*.json`, which the runs leave: "
+        "Written by `python tools/reliability/promises.py` from `docs/reliability/*.json`, which the runs leave: "
         "`make chaos`, `make soak`, `make fuzz`, `make determinism`, `make compare`. Each says its verdict in "
         "its last line and ends with 1 where a promise is broken. The figures here are those of the command that is "
         "named, which may be a smaller run than the target makes.",
