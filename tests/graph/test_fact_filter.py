@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
+from phasegraph import CallableSource, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import (
     Extraction,
     FactFilter,
@@ -22,6 +24,7 @@ from phasegraph.graph import (
     filter_facts_with,
     graph_from_extractions,
 )
+from phasegraph.retrieval import FusionEngine, SourceSpec
 
 # Passages, facts and embeddings of the golden graph, spec 7.4.
 VECTORS = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])
@@ -116,7 +119,19 @@ async def fails_later(query: str, facts: Any) -> Any:
     raise ConnectionError("gone")
 
 
+def _raiser(error: BaseException) -> Any:
+    def keep(query: str, facts: Any) -> Any:
+        raise error
+
+    return keep
+
+
 FAULTS = {
+    "raises SystemExit": _raiser(SystemExit(3)),
+    "raises GeneratorExit": _raiser(GeneratorExit()),
+    "raises CancelledError": _raiser(asyncio.CancelledError()),
+    "raises StopIteration": _raiser(StopIteration()),
+    "gives without end": lambda query, facts: itertools.cycle(facts),
     "raises": fails,
     "raises later": fails_later,
     "is late": lambda query, facts: time.sleep(0.4),
@@ -133,13 +148,55 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_leaves_the_facts_as_they_were_and_says_so(name: str) -> None:
     plain = OURS.search(QUERY, 10, {})
-    source = replace(OURS, fact_filter=FactFilter(FAULTS[name], timeout=0.1))
+    for _ in range(20 if name != "is late" else 1):  # a filter is left out after 10 failures in a row
+        source = replace(OURS, fact_filter=FactFilter(FAULTS[name], timeout=0.1))
+        with pytest.warns(PhasegraphWarning, match="fact filter failed"):
+            first = source.search(QUERY, 10, {})
+        for found in (first, *(source.search(QUERY, 10, {}) for _ in range(9 if name != "is late" else 2))):
+            assert found.ids == plain.ids
+            assert found.scores.tobytes() == plain.scores.tobytes()
+            assert found.reason.startswith("the fact filter failed (")
+
+
+def test_a_filter_that_hangs_leaves_its_source_the_time_to_walk() -> None:
+    """Its own timeout is longer than the call's, as both are by default."""
+    over = threading.Event()
+    sources = {"graph": OURS, "v": CallableSource("v", lambda query, limit: [("p3", 0.9)])}
+
+    def asked(source: Any, calls: int) -> Any:
+        engine = FusionEngine.of({name: SourceSpec(retriever=None) for name in sources}, timeout=1.0)
+        return [engine.retrieve(QUERY, {**sources, "graph": source})[0] for _ in range(calls)]
+
+    (plain,) = asked(OURS, 1)
+    try:
+        with pytest.warns(PhasegraphWarning, match=r"fact filter failed \(no answer in time\)"):
+            found = asked(replace(OURS, fact_filter=lambda query, facts: over.wait(30)), 3)
+    finally:
+        over.set()
+    for one in found:
+        assert (one.ids, one.scores.tobytes()) == (plain.ids, plain.scores.tobytes())
+        assert [report.status for report in one.reports] == ["ok", "ok"]
+
+
+def test_a_filter_that_keeps_failing_is_left_out() -> None:
+    calls: list[int] = []
+
+    def keep(query: str, facts: Any) -> Any:
+        calls.append(1)
+        raise ValueError
+
+    source = replace(OURS, fact_filter=keep)
     with pytest.warns(PhasegraphWarning, match="fact filter failed"):
-        first = source.search(QUERY, 10, {})
-    for found in (first, *(source.search(QUERY, 10, {}) for _ in range(19 if name != "is late" else 2))):
-        assert found.ids == plain.ids
-        assert found.scores.tobytes() == plain.scores.tobytes()
-        assert found.reason.startswith("the fact filter failed (")
+        found = [source.search(QUERY, 10, {}) for _ in range(15)]
+    assert len(calls) == 10
+    assert found[-1].reason == "the fact filter was not asked (it failed 10 times in a row): the facts are not filtered"
+
+
+def test_what_a_model_says_stands_in_no_report() -> None:
+    source = replace(OURS, fact_filter=filter_facts_with(lambda prompt: "a private word"))
+    with pytest.warns(PhasegraphWarning, match="fact filter failed") as caught:
+        found = source.search(QUERY, 10, {})
+    assert "private" not in found.reason + " ".join(str(one.message) for one in caught)
 
 
 def test_a_filter_that_works_again_is_warned_about_anew() -> None:
@@ -149,7 +206,8 @@ def test_a_filter_that_works_again_is_warned_about_anew() -> None:
         with pytest.warns(PhasegraphWarning, match="fact filter failed"):
             source.search(QUERY, 10, {})
         well.set()
-        assert source.search(QUERY, 10, {}).reason == ""
+        with pytest.warns(PhasegraphWarning, match="fact filter answers again"):
+            assert source.search(QUERY, 10, {}).reason == ""
         well.clear()
 
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 from collections.abc import Callable, Iterable, Sequence
-from contextvars import copy_context
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from functools import partial
+from itertools import islice
 from typing import Any, TypeAlias
 
+from phasegraph._over import seconds_left
 from phasegraph._typing import Float32Array, FloatArray, IntArray
 from phasegraph._validation import check_range
-from phasegraph.errors import InvalidTypeError, warn
+from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import FactIndex, nearest_facts
 from phasegraph.ranking import by_fields
-from phasegraph.sources.workers import pool
+from phasegraph.retrieval.steps import Step
 
 Fact: TypeAlias = tuple[str, ...]
 KeepFacts: TypeAlias = Callable[[str, Sequence[Fact]], Any]
 """``keep(query, facts) -> facts``: those of (subject, predicate, object) that bear on the query; may be a coroutine."""
+_HALF = 0.5
+"""Of what its source has left, so that the walk still has its time."""
 NONE_KEPT = "the fact filter kept none of {} facts: passages are ranked by their similarity to the query, as published"
 
 
@@ -35,13 +36,14 @@ class FactFilter:
         order, without the predicate where it is not known. May be a coroutine function. For a language model:
         :func:`~phasegraph.graph.filter_facts_with`.
     timeout : float, default 10
-        Seconds that it may take; less than what its source has.
+        Seconds that it may take; never more than half of what its source has left.
 
     Notes
     -----
     It runs in a worker. Where it raises, is late, or gives something else than some of the facts, all of them seed the
     walk, the ranking's reason says so, and a warning, once until it works again. (The published programs give up the
-    walk then.) Where it keeps none, the passages are ranked by similarity, as published.
+    walk then.) After 10 failures in a row it is left out, one query in 30 s trying it again. Where it keeps none, the
+    passages are ranked by similarity, as published.
 
     References
     ----------
@@ -57,7 +59,7 @@ class FactFilter:
 
     keep: KeepFacts
     timeout: float = 10.0
-    _failing: list[str] = field(default_factory=list, init=False, repr=False)
+    _step: Step = field(init=False, repr=False)
 
     __reduce__ = by_fields
 
@@ -65,6 +67,7 @@ class FactFilter:
         if not callable(self.keep):
             raise InvalidTypeError(f"fact_filter must be a function of a query and facts; got {self.keep!r:.80}")
         check_range("FactFilter.timeout", self.timeout, ends="(]")
+        object.__setattr__(self, "_step", Step("the fact filter", self.keep, "the facts are not filtered"))
 
     @classmethod
     def of(cls, given: object) -> FactFilter | None:
@@ -73,45 +76,26 @@ class FactFilter:
 
     def rows(self, query: str, facts: Sequence[Fact]) -> tuple[list[int], str]:
         """Places of the facts that are kept, ascending, and what went wrong, if anything did."""
-        answers: SimpleQueue[Any] = SimpleQueue()
-        context = copy_context()
-
-        def run(_: object) -> Any:
-            try:
-                return context.run(self._places, query, facts)
-            except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
-                return error
-
-        pool().submit(run, lambda _, outcome: answers.put(outcome), None)
-        try:
-            found = answers.get(timeout=self.timeout)
-        except Empty:
-            found = TimeoutError(f"no answer within {self.timeout:g} s")
-        if not isinstance(found, BaseException):
-            self._failing.clear()
-            return found, ""
-        if isinstance(found, MemoryError) or not isinstance(found, Exception):
-            raise found
-        reason = f"the fact filter failed ({type(found).__name__}): the facts are not filtered"
-        if not self._failing:
-            self._failing.append(reason)
-            warn(reason, cause=found)
-        return list(range(len(facts))), reason
-
-    def _places(self, query: str, facts: Sequence[Fact]) -> list[int]:
-        answer = self.keep(query, list(facts))
-        kept: Any = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
-        if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
-            raise InvalidTypeError(f"fact_filter must give a list of facts; got {type(kept).__name__}")
-        wanted = {tuple(fact) for fact in kept}
-        unknown = next((fact for fact in wanted if fact not in facts), None)
-        if unknown is not None:
-            raise InvalidTypeError(f"fact_filter must give some of the facts that it got; {unknown!r:.80} is none")
-        return [place for place, fact in enumerate(facts) if fact in wanted]
+        seconds = min(self.timeout, _HALF * seconds_left())
+        tried = self._step.run((query, list(facts)), seconds, partial(_places, facts))
+        self._step.announce()
+        if tried.error is None:
+            return tried.value, ""
+        how = "was not asked" if tried.status == "skipped" else "failed"
+        return list(range(len(facts))), f"the fact filter {how} ({tried.reason}): the facts are not filtered"
 
 
-async def _awaited(answer: Any) -> Any:
-    return await answer
+def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
+    """Places of the facts that a filter gave."""
+    if isinstance(kept, str | bytes) or not isinstance(kept, Iterable):
+        raise InvalidTypeError(f"fact_filter must give a list of facts; got {type(kept).__name__}")
+    given = [tuple(fact) for fact in islice(kept, len(facts) + 1)]
+    if len(given) > len(facts):
+        raise InvalidInputError(f"fact_filter must give at most the {len(facts)} facts that it got; got more")
+    unknown = sum(fact not in facts for fact in given)
+    if unknown:  # a model's words are not repeated
+        raise InvalidTypeError(f"fact_filter must give some of the facts that it got; {unknown} are none")
+    return [place for place, fact in enumerate(facts) if fact in given]
 
 
 @dataclass(frozen=True, slots=True)

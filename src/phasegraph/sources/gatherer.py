@@ -17,7 +17,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from phasegraph._over import OVER
+from phasegraph._over import DUE, OVER
 from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
 from phasegraph.errors import (
     AllSourcesFailed,
@@ -273,6 +273,7 @@ class GatherState:
             task.launched = True
         if task.settings.timeout is not None:
             task.due = monotonic() + task.settings.timeout
+        task.context.run(DUE.set, min(self._due, task.due))
         self._enter(task)
 
     def _enter(self, task: SourceTask, *, first: bool = False) -> None:
