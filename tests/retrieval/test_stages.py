@@ -335,3 +335,54 @@ def test_a_reranker_of_paths_reads_the_bridge_before_the_last_hop() -> None:
     assert "Hitchcock" in last.split("\n\n")[0]  # the bridge's text stands first
     assert found[0] == "place"
     assert bridge_to("nobody", [seeds]) == []
+
+
+# -- a router that reads a ranking which is late
+
+
+def _slowly(seconds: float, hits: list[tuple[str, float]], ends: threading.Event) -> tuple[Any, Any]:
+    """A source that takes so long, plain and as a coroutine."""
+
+    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
+        ends.wait(seconds)
+        return hits
+
+    async def asearch(query: str, limit: int | None) -> list[tuple[str, float]]:
+        await asyncio.sleep(seconds)
+        return hits
+
+    return search, asearch
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+@pytest.mark.parametrize(("seconds", "status"), [(30.0, "timeout"), (0.9, "ok")])
+def test_a_router_that_waits_for_a_late_ranking_costs_no_answer(
+    seconds: float, status: str, awaits: bool, ends: threading.Event
+) -> None:
+    """Neither the others' answers, where the ranking never comes, nor its own, where it comes in time for the call."""
+    plain, coroutine = _slowly(seconds, [("a", 0.9), ("c", 0.1)], ends)
+    quick, quickly = _slowly(0.1, [("c", 5.0), ("d", 1.0)], ends)
+    sources: dict[str, Any] = {"vector": CallableSource("vector", plain), "graph": CallableSource("graph", quick)}
+    if awaits:
+        sources = {
+            "vector": AsyncCallableSource("vector", coroutine), "graph": AsyncCallableSource("graph", quickly),
+        }  # fmt: skip
+    specs = dict.fromkeys(sources, SourceSpec(retriever=None))
+
+    async def asked(made: FusionEngine) -> Any:
+        before = asyncio.all_tasks()
+        found = (await made.aretrieve("q", sources))[0] if awaits else made.retrieve("q", sources)[0]
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == before
+        return found
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PhasegraphWarning)
+        expected = asyncio.run(asked(engine(specs=specs, timeout=1.4)))
+        begun = time.monotonic()
+        found = asyncio.run(asked(engine(specs=specs, timeout=1.4, route=lambda query, ranking: "graph")))
+    assert time.monotonic() - begun < 1.4 + 0.3
+    assert (found.ids, found.scores.tobytes()) == (expected.ids, expected.scores.tobytes())
+    assert [one.status for one in found.reports] == [one.status for one in expected.reports] == ["ok", status]
+    (told,) = found.extras["stages"]
+    assert (told.stage, told.status, told.reason) == ("route", "skipped", "'vector' gave no ranking to route by")

@@ -6,14 +6,17 @@ payload each result is returned under. It never calls back.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
@@ -60,6 +63,7 @@ from phasegraph.retrieval.stages import (
     StageAdapter,
     Stages,
     awithin,
+    outcome_of,
     read_grade,
     read_ranking,
     within,
@@ -68,6 +72,7 @@ from phasegraph.retrieval.steps import StageReport, StageStatus, Step
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import AnySource, CallableSource, best_hits
+from phasegraph.sources.workers import pool
 
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
@@ -551,16 +556,20 @@ class FusionEngine:
         routed: Routed | None = None
         if stages.route.reads_ranking:
             first = "vector" if "vector" in sources else min(sources)
-            needs = {first, *self._needs(first)}
+            ahead = _Ahead({name: sources[name] for name in (first, *self._needs(first))})
             try:
-                answered = yield self._gathering({name: sources[name] for name in needs}, query, clock)
+                answered = yield ahead.begun(self.gatherer, query, clock)
+                ranking = next((one for one in answered.rankings if one.source == first), None)
             except AllSourcesFailed:
-                answered = None
-            ranking = None if answered is None else next((r for r in answered.rankings if r.source == first), None)
+                ranking = None
+            except Late:
+                ranking, sources = None, {**sources, **ahead.under_way}
             if ranking is None:
-                reason = f"{first!r} gave no ranking to route by"
-                told.append(StageReport("route", "skipped", reason))
-                return None, (yield self._gathering(sources, query, clock))
+                told.append(StageReport("route", "skipped", f"{first!r} gave no ranking to route by"))
+                try:
+                    return None, (yield self._gathering(sources, query, clock))
+                finally:
+                    ahead.give_up()
             arguments.append(ranking)
         tried = yield _trying(step, arguments, clock.left(_HALF), lambda answer: self._read_route(answer, sources))
         routed = tried.value
@@ -849,6 +858,86 @@ class _Given:
 
     def __call__(self, query: str, limit: int | None) -> Ranking:
         return self.ranking
+
+
+class _Ahead:
+    """Sources that are asked before the others; where they are late, their answer is waited for beside those.
+
+    Parameters
+    ----------
+    sources : mapping of str to Source or AsyncSource
+    """
+
+    __slots__ = ("_outcome", "_sources", "_task")
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._task: asyncio.Task[Gathered] | None = None
+
+    def begun(self, gatherer: Gatherer, query: str, clock: _Clock) -> Request:
+        """What they answered; Late where that takes more than half of the time, and then they go on."""
+        sources, seconds, half = self._sources, clock.left(), clock.left(_HALF)
+
+        def begin() -> Gathered:
+            gather = partial(gatherer.gather, sources, query, seconds=seconds)
+            if seconds is None:
+                return gather()
+            context = copy_context()
+            pool().submit(lambda given: context.run(outcome_of, given), lambda _, one: self._outcome.put(one), gather)
+            return self._found(half)
+
+        async def abegin() -> Gathered:
+            self._task = asyncio.create_task(gatherer.agather(sources, query, seconds=seconds))
+            self._task.add_done_callback(self._ended)
+            try:
+                done, _ = await asyncio.wait({self._task}, timeout=half)
+            except asyncio.CancelledError:
+                self.give_up()
+                raise
+            if not done:
+                raise Late
+            return self._task.result()
+
+        return begin, abegin
+
+    def _ended(self, task: asyncio.Task[Gathered]) -> None:
+        if task.cancelled():
+            self._outcome.put((None, Late()))
+        else:
+            error = task.exception()
+            self._outcome.put((None if error is not None else task.result(), error))
+
+    def _found(self, seconds: float | None = None) -> Gathered:
+        try:
+            outcome = self._outcome.get(timeout=seconds)
+        except Empty:
+            raise Late from None
+        self._outcome.put(outcome)
+        found, error = outcome
+        if error is not None:
+            raise error
+        answer: Gathered = found
+        return answer
+
+    @property
+    def under_way(self) -> Sources:
+        """Sources that give what these will answer."""
+        return {name: CallableSource(name, partial(self._answer, name)) for name in self._sources}
+
+    def _answer(self, name: str, query: str, limit: int | None) -> Any:
+        try:
+            found = self._found()
+        except AllSourcesFailed as error:
+            raise error.causes[name] from None
+        if name in found.causes:
+            raise found.causes[name]
+        return next((one for one in found.rankings if one.source == name), ())
+
+    def give_up(self) -> None:
+        """Leave no task behind."""
+        if self._task is not None:
+            self._task.cancel()
 
 
 async def _now(function: Callable[[], Item]) -> Item:

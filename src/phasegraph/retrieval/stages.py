@@ -149,7 +149,7 @@ def within(function: Callable[[], Answered], seconds: float) -> Answered:
     context, over = copy_context(), list[bool]()
     context.run(OVER.set, over)
 
-    pool().submit(lambda given: context.run(_outcome, given), lambda _, outcome: answered.put(outcome), function)
+    pool().submit(lambda given: context.run(outcome_of, given), lambda _, outcome: answered.put(outcome), function)
     try:
         value, error = answered.get(timeout=max(seconds, LEAST_SECONDS))
     except Empty:
@@ -170,7 +170,7 @@ async def awithin(function: Callable[[], Answered], seconds: float) -> Answered:
         return function()
 
     try:
-        value, error = await asyncio.wait_for(in_thread(_outcome, step), max(seconds, LEAST_SECONDS))
+        value, error = await asyncio.wait_for(in_thread(outcome_of, step), max(seconds, LEAST_SECONDS))
     except TimeoutError:
         raise Late from None
     finally:
@@ -181,7 +181,8 @@ async def awithin(function: Callable[[], Answered], seconds: float) -> Answered:
     return found
 
 
-def _outcome(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+def outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function gives, or what it raises."""
     try:
         return function(), None
     except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
@@ -197,7 +198,7 @@ async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(_settle, future, outcome)
 
-    pool().submit(lambda given: context.run(_outcome, given), then, partial(function, argument))
+    pool().submit(lambda given: context.run(outcome_of, given), then, partial(function, argument))
     return await future
 
 
