@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -46,8 +47,12 @@ def test_the_verdict_is_stored() -> None:
         AcceptancePolicy(verdict="most")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("error", [ValueError("secret"), KeyError("a"), StopIteration(), AttributeError(), OSError()])
-def test_an_on_empty_that_raises_costs_no_answer(error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("secret"), KeyError("a"), StopIteration(), AttributeError(), OSError(), SystemExit(2), GeneratorExit(),
+     asyncio.CancelledError()],
+)  # fmt: skip
+def test_an_on_empty_that_raises_costs_no_answer(error: BaseException) -> None:
     def on_empty(candidates: object, scores: object) -> list[str]:
         raise error
 

@@ -304,9 +304,9 @@ class AcceptancePolicy:
             return out, plain if kept else "all_below_threshold"
         try:
             named = self.on_empty(candidates, scores)
-        except MemoryError:
+        except (MemoryError, KeyboardInterrupt):
             raise
-        except Exception as error:  # noqa: BLE001 - the answer is that of "abstain", and says so
+        except BaseException as error:  # noqa: BLE001 - the answer is that of "abstain", and says so
             return out, f"callback_failed: {type(error).__name__}"
         rows = _rows_of(candidates, named)
         out[rows] = ACCEPT
