@@ -17,7 +17,7 @@ from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec
 from phasegraph.retrieval.rewriting import combined, read_texts
-from phasegraph.retrieval.stages import bridge_to, read_grade
+from phasegraph.retrieval.stages import bridges_to, read_grade
 from phasegraph.retrieval.steps import OverModel, Step, filled
 from phasegraph.sources import AsyncCallableSource
 
@@ -60,6 +60,26 @@ def test_what_ends_a_program_passes_through(error: BaseException) -> None:
 
     with pytest.raises(type(error)):
         asyncio.run(Step("it", awaited, "").arun((), None, same))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
+def test_a_trial_that_ends_a_program_is_not_the_last(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("phasegraph.retrieval.steps.monotonic", lambda: now[0])
+    raised: list[BaseException] = [ValueError()] * 10 + [error]
+
+    def broken() -> int:
+        if raised:
+            raise raised.pop(0)
+        return 3
+
+    step = Step("it", broken, "")
+    assert [step.run((), None, same).status for _ in range(11)] == ["failed"] * 10 + ["skipped"]
+    now[0] += 60.0
+    with pytest.raises(type(error)):
+        step.run((), None, same)
+    now[0] += 60.0
+    assert step.run((), None, same).value == 3
 
 
 def test_a_cancelled_caller_is_cancelled_and_the_steps_task_with_it() -> None:
@@ -119,8 +139,10 @@ def test_what_a_rewriter_gives_is_read_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "grade"), [("0", 1), ("100.5", 100), ("no number", 100), ("between 30 and 40", 30), (61, 61), (0.5, 1)]
-)
+    ("answer", "grade"),
+    [("0", 1), ("100.5", 100), ("no number", 100), ("between 30 and 40", 30), (61, 61), (0.5, 1), ("-7", 1),
+     ("rating-80", 80), ("9" * 400, 100), ("٧٥", 75)],
+)  # fmt: skip
 def test_a_grade_is_the_first_number_clamped_and_100_where_there_is_none(answer: Any, grade: float) -> None:
     assert read_grade(answer) == grade
 
@@ -334,7 +356,7 @@ def test_a_reranker_of_paths_reads_the_bridge_before_the_last_hop() -> None:
     assert last != "Leytonstone Leytonstone is a part of London."
     assert "Hitchcock" in last.split("\n\n")[0]  # the bridge's text stands first
     assert found[0] == "place"
-    assert bridge_to("nobody", [seeds]) == []
+    assert bridges_to(["nobody"], [seeds], str) == [""]
 
 
 # -- a router that reads a ranking which is late
@@ -386,3 +408,54 @@ def test_a_router_that_waits_for_a_late_ranking_costs_no_answer(
     assert [one.status for one in found.reports] == [one.status for one in expected.reports] == ["ok", status]
     (told,) = found.extras["stages"]
     assert (told.stage, told.status, told.reason) == ("route", "skipped", "'vector' gave no ranking to route by")
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_deciding_over_a_second_answer_has_no_more_than_what_is_left(awaits: bool, ends: threading.Event) -> None:
+    def on_empty(found: Any, scores: Any) -> list[str]:
+        ends.wait(0.6)
+        return []
+
+    made = engine(
+        specs={"v": SourceSpec(retriever=None)}, timeout=0.8, accept=AcceptancePolicy({"v": 5.0}, on_empty=on_empty),
+        corrective=Corrective(None, lambda query: "better"),
+    )  # fmt: skip
+    sources = {"v": CallableSource("v", lambda query, limit: [("a", 0.9)])}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PhasegraphWarning)
+        begun = time.monotonic()
+        for _ in range(3):
+            found = (asyncio.run(made.aretrieve("q", sources)) if awaits else made.retrieve("q", sources))[0]
+    assert time.monotonic() - begun < 3 * (0.8 + 0.2)  # without a bound each takes 1.2 s
+    (told,) = found.extras["stages"]  # type: ignore[misc, attr-defined]
+    assert (told.stage, told.status, found.reason) == ("correct", "late", "all_rejected")
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+def test_a_text_longer_than_a_query_may_be_is_not_asked(awaits: bool) -> None:
+    """A model that does not end its answer costs neither a source's time nor its answer."""
+    asked: list[str] = []
+
+    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
+        asked.append(query)
+        return [("a", 0.9)]
+
+    for longest, expected in ((20, "q"), (None, "again " * 10)):
+        asked.clear()
+        made = engine(
+            specs={"v": SourceSpec(retriever=None, rewrite=lambda query: "again " * 10)}, max_query_length=longest
+        )
+        sources = {"v": CallableSource("v", search)}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PhasegraphWarning)
+            found = (asyncio.run(made.aretrieve("q", sources)) if awaits else made.retrieve("q", sources))[0]
+        assert asked == [expected]
+        (told,) = found.extras["stages"]  # type: ignore[misc, attr-defined]
+        assert told.status == ("ok" if longest is None else "failed")
+        assert "again" not in told.reason
+
+
+def test_of_several_texts_a_correction_asks_the_first_and_says_so() -> None:
+    made = engine(corrective=Corrective(lambda query, texts: 1, lambda query: ["better", "best"]))
+    (told,) = made.retrieve("q", SOURCES)[0].extras["stages"]  # type: ignore[misc, attr-defined]
+    assert told.detail["texts"] == ("better",)

@@ -205,6 +205,17 @@ def test_a_reranker_of_paths_reads_the_bridge_before_a_last_hop():
     assert FILMS["Vertigo"] in read[0]
 
 
+def test_a_bridge_is_read_where_ids_are_joined_by_text():
+    nameless = [Document(text, metadata={"title": title}) for title, text in FILMS.items()]
+    read = []
+    films(
+        graph=EntityGraphRetriever.from_documents(nameless),
+        rerank=Rerank(lambda query, texts: read.append(texts) or [1.0] * len(texts), of="path"),
+    ).invoke(WHERE)
+    assert f"{FILMS['Vertigo']}\n\n{FILMS['Alfred Hitchcock']}" in read[0]
+    assert FILMS["Vertigo"] in read[0]
+
+
 def test_stages_go_with_selections_priors_and_another_retriever_around():
     judge = Letters("AHKV")
     inner = films(rerank=Rerank(judge, blend=0.5), selection="mmr", filter={"title": {"$ne": "Hollywood"}})

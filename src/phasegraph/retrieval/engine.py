@@ -316,7 +316,7 @@ class FusionEngine:
             raise InvalidInputError("SourceSpec.weight and pipeline= both say the weights: give one of them")
         adapts = StageAdapter() if adapter is None else adapter
         stages = Stages.of(route, rerank, corrective, adapts)
-        found = {name: spec.rewriting(name, limit, adapts.rewriter) for name, spec in specs.items()}
+        found = {name: spec.rewriting(name, limit, max_query_length, adapts.rewriter) for name, spec in specs.items()}
         known = specs if rerank is None else (*specs, RERANK)
         chosen = Chosen(k, checked, _policy(accept, known), _selection(selection), strict)
         gatherer = Gatherer(settings, timeout=timeout, strict=strict, max_query_length=max_query_length)
@@ -698,15 +698,19 @@ class FusionEngine:
         if tried.error is not None:
             tell(tried.status, tried.reason)
             return result
-        detail["texts"] = tuple(tried.value)
+        text = tried.value[0]
+        detail["texts"] = (text,)
         left = clock.left()
         if left is not None and left < _LEAST_SECONDS:
             tell("late", "no time was left to ask again")
             return result
         try:
-            second = yield from again(tried.value[0], action)
+            second = yield from again(text, action)
         except (AllSourcesFailed, InvalidInputError) as error:
             tell("failed", type(error).__name__)
+            return result
+        except Late:
+            tell("late", "the second answer was not ready in time")
             return result
         if second is None or not len(second):
             tell("ok", "the second answer is empty")
@@ -728,15 +732,19 @@ class FusionEngine:
         pipeline, wanted, read, routed = how
         asked = {one.source: sources[one.source] for one in first[2] if one.source in sources}
         found = yield self._gathering(asked, text, clock)
-        rankings, context, reports = self._read(text, found, sources, read, routed)
-        if action == "merged":
-            before = {one.source: one for one in first[1]}
-            now = {one.source: one for one in rankings}
-            rankings = [
-                combined(name, [lists[name] for lists in (before, now) if name in lists], "union")
-                for name in sorted(before | now)
-            ]
-        shortlist = pipeline.shortlist(rankings, context, reports=reports, k=wanted)
+
+        def make() -> tuple[Shortlist, Sequence[Ranking]]:
+            rankings, context, reports = self._read(text, found, sources, read, routed)
+            if action == "merged":
+                before = {one.source: one for one in first[1]}
+                now = {one.source: one for one in rankings}
+                rankings = [
+                    combined(name, [lists[name] for lists in (before, now) if name in lists], "union")
+                    for name in sorted(before | now)
+                ]
+            return pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
+
+        shortlist, rankings = (yield self._in_time(make, clock)) if self._may_be_late(found, read) else make()
         return (yield from self._decided(shortlist, rankings, clock))
 
     def _read(

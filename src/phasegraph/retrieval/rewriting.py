@@ -185,22 +185,29 @@ class Rewriting:
     share: float
     limit: int | None
     timeout: float | None
+    longest: int | None
 
     @classmethod
-    def of(cls, name: str, given: Any, combine: str | None, limit: int | None, timeout: float | None) -> Rewriting:
+    def of(
+        cls, name: str, given: Any, combine: str | None, limit: int | None, timeout: float | None, longest: int | None
+    ) -> Rewriting:
         """What a source's ``rewrite`` and ``combine`` say."""
         chosen: Any = getattr(given, "combine", "single") if combine is None else combine
         step = Step(f"rewriting for source {name!r}", given, "its query is asked as it is")
-        return cls(step, chosen, getattr(given, "share", 1.0), limit, timeout)
+        return cls(step, chosen, getattr(given, "share", 1.0), limit, timeout, longest)
+
+    def read(self, answer: object) -> list[str]:
+        """What the rewriter gave, as texts to ask: none longer than a query may be."""
+        return read_texts(answer, self.longest)
 
 
-def read_texts(answer: object) -> list[str]:
-    """What a rewriter gave, as texts to ask.
+def read_texts(answer: object, longest: int | None = None) -> list[str]:
+    """What a rewriter gave, as texts to ask, of at most so many characters each.
 
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If there is none, one is no text or blank, or there are more than 16.
+        If there is none, one is no text, blank or too long, or there are more than 16.
     """
     texts = [answer] if isinstance(answer, str) else answer
     if not isinstance(texts, list | tuple):
@@ -212,6 +219,9 @@ def read_texts(answer: object) -> list[str]:
         raise InvalidInputError("rewriting must give texts that are not blank; got none, or a blank one")
     if len(texts) > MOST_TEXTS:
         raise InvalidInputError(f"rewriting must give at most {MOST_TEXTS} texts; got {len(texts)}")
+    most = max(map(len, texts))
+    if longest is not None and most > longest:
+        raise InvalidInputError(f"rewriting must give texts of at most {longest:,} characters; got {most:,}")
     return list(texts)
 
 
@@ -322,7 +332,7 @@ class _Rewritten:
 class _BlockingRewritten(_Rewritten):
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The source's answer."""
-        asked = self._texts(query, self.rewriting.step.run((query,), self._seconds, read_texts))
+        asked = self._texts(query, self.rewriting.step.run((query,), self._seconds, self.rewriting.read))
 
         def one(text: str, wanted: int | None) -> Ranking:
             return self._cut(self.source.search(text, wanted, upstream), wanted)
@@ -335,7 +345,7 @@ class _BlockingRewritten(_Rewritten):
 class _AwaitingRewritten(_Rewritten):
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The source's answer, awaited."""
-        asked = self._texts(query, await self.rewriting.step.arun((query,), self._seconds, read_texts))
+        asked = self._texts(query, await self.rewriting.step.arun((query,), self._seconds, self.rewriting.read))
 
         async def one(text: str, wanted: int | None) -> Ranking:
             return self._cut(await self.source.asearch(text, wanted, upstream), wanted)

@@ -195,11 +195,13 @@ class SourceSpec(KnownFields):
         """Hits asked for, `limit` where it says nothing."""
         return limit if isinstance(self.limit, str) else self.limit
 
-    def rewriting(self, name: str, limit: int | None, adapt: Callable[[Any], Any]) -> Rewriting | None:
+    def rewriting(
+        self, name: str, limit: int | None, longest: int | None, adapt: Callable[[Any], Any]
+    ) -> Rewriting | None:
         """How its queries are rewritten, `adapt` making a function of what a framework has for that."""
         if self.rewrite is None:
             return None
-        return Rewriting.of(name, adapt(self.rewrite), self.combine, self.limit_or(limit), self.timeout)
+        return Rewriting.of(name, adapt(self.rewrite), self.combine, self.limit_or(limit), self.timeout, longest)
 
 
 def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:

@@ -24,6 +24,7 @@ from phasegraph.lexical import HitWords, read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.ranking import RERANK, Ranking
+from phasegraph.retrieval.identity import is_text_id, text_id
 from phasegraph.retrieval.rewriting import Rewriter
 from phasegraph.retrieval.routing import ChatRouter, Routing
 from phasegraph.retrieval.steps import OverModel, Step, filled
@@ -273,25 +274,41 @@ class Rerank(KnownFields):
         """What the model reads of the candidates."""
         known = access.texts(ids, rankings)
         if self.of == "path":
-            known = [
-                "\n\n".join(filter(None, [*access.texts(bridge_to(one, rankings), rankings), text]))
-                for one, text in zip(ids, known, strict=True)
-            ]
+            before = access.texts(bridges_to(ids, rankings, access.text), rankings)
+            known = ["\n\n".join(filter(None, pair)) for pair in zip(before, known, strict=True)]
         return [
             Passage(one, text, next((r.payloads[one] for r in rankings if one in r.payloads), None))
             for one, text in zip(ids, known, strict=True)
         ]
 
 
-def bridge_to(identifier: str, rankings: Sequence[Ranking]) -> list[str]:
-    """Id of the passage over which a walk came to this one, the last before it; none where it came over none."""
+def bridges_to(ids: Sequence[str], rankings: Sequence[Ranking], text: Callable[[Any], str]) -> list[str]:
+    """Per id that of the passage over which a walk came to it, the last before it; empty where it came over none.
+
+    Parameters
+    ----------
+    ids : sequence of str
+    rankings : sequence of Ranking
+    text : callable
+        Text of a payload: a path names its passages as its graph does, and hits without an id of their own may have
+        been joined to another source's.
+    """
+    found = [_bridge_to(one, rankings) for one in ids]
+    if not any(map(is_text_id, found)):
+        return found
+    held = {one: hit for ranking in rankings for one, hit in ranking.payloads.items() if not is_text_id(one)}
+    by_text = {text_id(said): one for one, hit in held.items() if (said := text(hit))}
+    return [by_text.get(one, one) for one in found]
+
+
+def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
     for ranking in rankings:
         evidence: Any = getattr(ranking.payloads, "evidence", ranking.payloads)
         path = getattr(evidence.get(identifier), "path", ())
         names = [getattr(node, "name", "") for node in path if getattr(node, "kind", "") == "passage"]
         if names:
-            return [name for name in names if name != identifier][-1:]
-    return []
+            return names[-2] if len(names) > 1 else ""
+    return ""
 
 
 def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
@@ -320,7 +337,7 @@ def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
     return found
 
 
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
+_NUMBER = re.compile(r"(?:(?<!\w)[-+])?\d+(?:\.\d+)?")
 _GRADED, _CHARACTERS = 3, 500
 UNREADABLE = 100.0
 GRADE_PROMPT = (

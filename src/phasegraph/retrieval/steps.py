@@ -146,10 +146,11 @@ class Step:
             outcome = answered.get(timeout=seconds)
         except Empty:
             outcome = None, LateError("no answer in time")
-        except BaseException as error:
-            if not isinstance(error, RuntimeError):  # the system gives no thread
-                raise
+        except RuntimeError as error:  # the system gives no thread
             outcome = None, error
+        except BaseException:  # the caller is interrupted
+            self._release()
+            raise
         return self._end(begun, outcome)
 
     async def arun(self, arguments: Sequence[Any], seconds: float | None, read: Callable[[Any], Any]) -> Tried:
@@ -175,8 +176,7 @@ class Step:
         try:
             done, _ = await asyncio.wait({future}, timeout=seconds)
         except asyncio.CancelledError:  # the caller went away
-            with self._lock:
-                self._breaker.release()
+            self._release()
             raise
         finally:
             if not future.done():
@@ -229,6 +229,11 @@ class Step:
         finally:
             self._leave()
 
+    def _release(self) -> None:
+        """Give back a trial that has no outcome."""
+        with self._lock:
+            self._breaker.release()
+
     def _leave(self) -> None:
         with self._lock:
             self._in_flight -= 1
@@ -246,6 +251,7 @@ class Step:
         (start, probe), (value, error) = begun, outcome
         now = monotonic()
         if isinstance(error, MemoryError | KeyboardInterrupt):
+            self._release()
             raise error
         with self._lock:
             self._breaker.record(succeeded=error is None, now=now, probe=probe)
