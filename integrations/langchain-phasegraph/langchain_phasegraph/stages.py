@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from langchain_phasegraph.llm import text_model
-from phasegraph import InvalidTypeError, Ranking
+from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import Passage, StageAdapter, is_number
 
 _ROW = "phasegraph_row"
@@ -114,6 +114,8 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
         row = document.metadata.get(_ROW)
         if isinstance(row, int) and 0 <= row < len(passages):
             rows.setdefault(row, document.metadata.get("relevance_score"))
+    if kept and not rows:
+        raise InvalidInputError("a compressor must give documents that it was given, with their metadata; got others")
     scores = list(rows.values())
     falling = all(map(is_number, scores)) and scores == sorted(scores, reverse=True)  # type: ignore[type-var]
     return Ranking.from_hits("rerank", [passages[row].id for row in rows], scores if falling else None)

@@ -57,6 +57,13 @@ class Compressor(BaseDocumentCompressor):
         return made
 
 
+class Dropping(BaseDocumentCompressor):
+    made: list
+
+    def compress_documents(self, documents, query, callbacks=None):
+        return self.made
+
+
 class TestLangChainStages(StageSuite):
     retriever = PhaseGraphRetriever
 
@@ -87,6 +94,12 @@ class TestLangChainStages(StageSuite):
         encoder = Encoder(judge)
         scorer = RunnableLambda(lambda given: judge(given["query"], given["texts"]))
         return [encoder, Compressor(judge=judge), CrossEncoderReranker(model=encoder, top_n=6), scorer]
+
+    def dropping(self):
+        return [Dropping(made=[]), LLMChainFilter.from_llm(self.chat(lambda prompt: "NO"))]
+
+    def inventing(self):
+        return [Dropping(made=[Document("a secret of another tenant", id="a")])]
 
     def in_a_chain(self, retriever, query):
         chain = {"found": retriever, "question": RunnablePassthrough()} | RunnableLambda(lambda one: one["found"])

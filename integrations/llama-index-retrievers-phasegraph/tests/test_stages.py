@@ -8,7 +8,7 @@ from llama_index.core.base.base_selector import BaseSelector, SelectorResult, Si
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.llms import CustomLLM
-from llama_index.core.postprocessor import LLMRerank
+from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
@@ -73,6 +73,11 @@ class Reorder(BaseNodePostprocessor):
         return [nodes[row] for row in sorted(range(len(nodes)), key=lambda row: -scores[row])]
 
 
+class Inventing(BaseNodePostprocessor):
+    def _postprocess_nodes(self, nodes, query_bundle=None):
+        return [NodeWithScore(node=TextNode(text="a secret of another tenant", id_="z"), score=1.0)]
+
+
 class TestLlamaIndexStages(StageSuite):
     retriever = CalibratedFusionRetriever
 
@@ -104,6 +109,12 @@ class TestLlamaIndexStages(StageSuite):
 
     def reranking(self, judge):
         return [Judge(judge=judge), NativeJudge(judge=judge), Reorder(judge=judge)]
+
+    def dropping(self):
+        return [Judge(judge=Letters("fedcba"), keep=0), SimilarityPostprocessor(similarity_cutoff=0.5)]
+
+    def inventing(self):
+        return [Inventing()]
 
     def in_a_chain(self, retriever, query):
         synthesizer = get_response_synthesizer(llm=self.chat(lambda prompt: "It is so."), response_mode="compact")

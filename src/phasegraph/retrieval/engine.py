@@ -622,11 +622,14 @@ class FusionEngine:
         judged: Ranking | None = tried.value
         blend = 1.0 if stages.rerank is None else stages.rerank.blend
         detail = {} if judged is None else {"judged": len(judged), "of": len(passages), "blend": blend}
-        told.append(StageReport("rerank", tried.status, tried.reason, tried.milliseconds, detail=detail))
+        status, reason = _STATUS_OF[tried.status], tried.reason
+        if judged is not None and not len(judged):
+            status, reason = "empty", f"it kept none of {len(passages)}: the order is the fused one"
+        told.append(StageReport("rerank", tried.status, reason, tried.milliseconds, detail=detail))
         error = "" if tried.error is None else type(tried.error).__name__
         return judged, SourceReport(
-            RERANK, _STATUS_OF[tried.status], tried.reason, error, tried.milliseconds,
-            0 if judged is None else len(judged), 0 if judged is None else judged.dropped,
+            RERANK, status, reason, error, tried.milliseconds, 0 if judged is None else len(judged),
+            0 if judged is None else judged.dropped,
         )  # fmt: skip
 
     def _decided(self, shortlist: Shortlist, rankings: Sequence[Ranking], clock: _Clock) -> Flow[Result]:

@@ -317,10 +317,13 @@ def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If it is no list of one number per passage, or none of them can be used.
+        If it is no list of one number per passage, or none of them can be used. An empty ranking is one: a model may
+        keep none.
     """
     if isinstance(answer, Ranking):
         found = answer
+        if not len(found) and not found.dropped:
+            return found
     else:
         values = answer.tolist() if hasattr(answer, "tolist") else answer
         if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):

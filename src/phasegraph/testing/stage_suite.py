@@ -356,6 +356,30 @@ class StageSuite:
         plain = list(self.made().explain("q").ids)
         assert self.ask(self.made(rerank=lambda query, texts: [1.0] * len(texts))) == plain
 
+    def test_a_model_that_keeps_none_of_them_is_no_failure_and_says_so(self) -> None:
+        for model in self.dropping():
+            retriever = self.made(rerank=model, strict=True, pipeline=FusionPipeline.named("comb_sum"))
+            plain = self.ask(self.made(pipeline=FusionPipeline.named("comb_sum")))
+            for _ in range(12):
+                assert self.both(retriever) == plain
+            (told,) = retriever.explain("q").extras["stages"]
+            assert (told.status, told.reason) == ("ok", "it kept none of 6: the order is the fused one")
+            (report,) = [one for one in retriever.explain("q").reports if one.source == "rerank"]
+            assert (report.status, report.reason) == ("empty", told.reason)
+
+    def dropping(self) -> list[Any]:
+        """Models of the framework's kinds that may leave passages out, which leave out all."""
+        raise NotImplementedError
+
+    def test_a_model_that_gives_other_hits_than_it_got_has_failed(self, quiet: None) -> None:
+        for model in self.inventing():
+            assert self.ask(self.made(rerank=model)) == self.ask(self.made())
+            assert self.told(self.made(rerank=model)) == [("rerank", "failed")]
+
+    def inventing(self) -> list[Any]:
+        """Such models that give hits of their own making."""
+        raise NotImplementedError
+
     def test_its_scores_stand_in_the_evidence_and_thresholds_read_them(self) -> None:
         accept = AcceptancePolicy({"rerank": -1.5}, verdict="last_stage")
         result = self.made(rerank=Letters("fedcba"), accept=accept).explain("q")

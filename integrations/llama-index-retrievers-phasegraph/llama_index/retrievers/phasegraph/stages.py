@@ -82,6 +82,8 @@ def _ranked(passages: Sequence[Passage], kept: Any) -> Ranking:
             raise InvalidTypeError(f"a postprocessor must give nodes with scores; got {type(hit).__name__}")
         if hit.node.node_id in known:
             scores.setdefault(hit.node.node_id, hit.score)
+    if kept and not scores:
+        raise InvalidInputError("a postprocessor must give nodes that it was given, under their ids; got others")
     given = list(scores.values())
     falling = all(map(is_number, given)) and given == sorted(given, reverse=True)  # type: ignore[type-var]
     return Ranking.from_hits("rerank", list(scores), given if falling else None)
