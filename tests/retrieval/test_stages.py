@@ -394,7 +394,7 @@ def test_a_router_that_waits_for_a_late_ranking_costs_no_answer(
     async def asked(made: FusionEngine) -> Any:
         before = asyncio.all_tasks()
         found = (await made.aretrieve("q", sources))[0] if awaits else made.retrieve("q", sources)[0]
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.1)  # what was given up takes a few rounds of the loop to end
         assert asyncio.all_tasks() == before
         return found
 
@@ -403,7 +403,7 @@ def test_a_router_that_waits_for_a_late_ranking_costs_no_answer(
         expected = asyncio.run(asked(engine(specs=specs, timeout=1.4)))
         begun = time.monotonic()
         found = asyncio.run(asked(engine(specs=specs, timeout=1.4, route=lambda query, ranking: "graph")))
-    assert time.monotonic() - begun < 1.4 + 0.3
+    assert time.monotonic() - begun < 1.4 + 0.6
     assert (found.ids, found.scores.tobytes()) == (expected.ids, expected.scores.tobytes())
     assert [one.status for one in found.reports] == [one.status for one in expected.reports] == ["ok", status]
     (told,) = found.extras["stages"]

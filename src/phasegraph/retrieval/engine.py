@@ -842,6 +842,7 @@ Flow: TypeAlias = Generator[Request, Any, Item]
 """A call with stages: it yields what has to be waited for, as a plain function and as one that is awaited."""
 _NO_STAGES = Stages()
 _HALF = 0.5
+_GRACE = 0.25
 _LEAST_SECONDS = 0.01
 """Below it nobody is asked: sources would be taken for late ones."""
 _STATUS_OF: Mapping[StageStatus, Status] = {"ok": "ok", "failed": "error", "late": "timeout", "skipped": "skipped"}
@@ -888,11 +889,12 @@ class _Ahead:
 
     def begun(self, gatherer: Gatherer, query: str, clock: _Clock) -> Request:
         """What they answered; Late where that takes more than half of the time, and then they go on."""
-        sources, seconds, half = self._sources, clock.left(), clock.left(_HALF)
+        sources, left, half = self._sources, clock.left(), clock.left(_HALF)
+        seconds = None if left is None else left + _GRACE  # it is the others' call that says they are late
 
         def begin() -> Gathered:
             gather = partial(gatherer.gather, sources, query, seconds=seconds)
-            if seconds is None:
+            if half is None:
                 return gather()
             context = copy_context()
             pool().submit(lambda given: context.run(outcome_of, given), lambda _, one: self._outcome.put(one), gather)
