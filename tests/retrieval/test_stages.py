@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from phasegraph import CallableSource, InvalidInputError, PhasegraphWarning, Ranking
+from phasegraph import AllSourcesFailed, CallableSource, InvalidInputError, PhasegraphWarning, Ranking
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec
@@ -459,3 +459,42 @@ def test_of_several_texts_a_correction_asks_the_first_and_says_so() -> None:
     made = engine(corrective=Corrective(lambda query, texts: 1, lambda query: ["better", "best"]))
     (told,) = made.retrieve("q", SOURCES)[0].extras["stages"]  # type: ignore[misc, attr-defined]
     assert told.detail["texts"] == ("better",)
+
+
+@pytest.mark.parametrize("awaits", [False, True])
+@pytest.mark.parametrize("given", ["too much", ["too much", "too much again"]])
+def test_a_source_that_cannot_take_the_rewritten_text_is_asked_the_query(given: Any, awaits: bool) -> None:
+    asked: list[str] = []
+
+    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
+        asked.append(query)
+        if query.startswith("too much"):
+            raise ValueError("more tokens than the model takes")
+        return [("a", 0.9), ("b", 0.2)]
+
+    async def asearch(query: str, limit: int | None) -> list[tuple[str, float]]:
+        return search(query, limit)
+
+    source: Any = AsyncCallableSource("v", asearch) if awaits else CallableSource("v", search)
+    made = engine(specs={"v": SourceSpec(retriever=None, rewrite=lambda query: given)})
+    found = (asyncio.run(made.aretrieve("q", {"v": source})) if awaits else made.retrieve("q", {"v": source}))[0]
+    assert (found.ids, asked[-1]) == (("a", "b"), "q")
+    (told,) = found.extras["stages"]  # type: ignore[misc, attr-defined]
+    assert (told.status, told.reason) == ("failed", "the source failed on what it gave (ValueError)")
+    (report,) = found.reports
+    assert (report.status, report.notes) == (
+        "ok", ("its query was not rewritten (the source failed on what it gave (ValueError)) and asked as it is",)
+    )  # fmt: skip
+
+
+def test_a_source_that_fails_on_its_query_too_is_not_asked_again() -> None:
+    asked: list[str] = []
+
+    def search(query: str, limit: int | None) -> list[tuple[str, float]]:
+        asked.append(query)
+        raise OSError
+
+    made = engine(specs={"v": SourceSpec(retriever=None, rewrite=lambda query: "better", combine="union")})
+    with pytest.raises(AllSourcesFailed):
+        made.retrieve("q", {"v": CallableSource("v", search)})
+    assert sorted(asked) == ["better", "q"]

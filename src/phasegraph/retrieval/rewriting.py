@@ -29,11 +29,12 @@ from phasegraph.retrieval.steps import (
     values_of,
 )
 from phasegraph.sources.gatherer import cut_note
-from phasegraph.sources.protocol import AnySource, Upstream, asearch_of, best_hits, search_of
+from phasegraph.sources.protocol import AnySource, Upstream, asearch_of, best_hits, is_fatal, reason_of, search_of
 
 Combine: TypeAlias = Literal["single", "union", "rrf"]
 COMBINATIONS = ("single", "union", "rrf")
 MOST_TEXTS = 16
+_AS_IT_IS = "its query was not rewritten ({}) and asked as it is"
 _SHARE = 0.5
 """Part of a source's time that rewriting may take, so that the query itself can still be asked."""
 
@@ -308,7 +309,7 @@ class _Rewritten:
         detail = {"texts": tuple(texts)} if tried.error is None else {}
         self.reports.append(StageReport("rewrite", tried.status, tried.reason, tried.milliseconds, self.name, detail))
         if tried.error is not None:
-            self._own.append(f"its query was not rewritten ({tried.reason}) and asked as it is")
+            self._own.append(_AS_IT_IS.format(tried.reason))
             return [(query, how.limit)]
         if how.combine == "single":
             return [(text, how.limit) for text in dict.fromkeys(texts)]
@@ -328,6 +329,14 @@ class _Rewritten:
             self._own.append(f"{len(failed)} of {len(asked)} texts in place of its query failed")
         return combined(self.name, rankings, self.rewriting.combine)
 
+    def _contain(self, query: str, asked: Sequence[tuple[str, int | None]], error: Exception) -> None:
+        """Note that the source failed on rewritten texts alone; raise the error where it failed on the query, too."""
+        if is_fatal(error) or any(text == query for text, _ in asked):
+            raise error
+        reason = f"the source failed on what it gave ({reason_of(error)})"
+        self.reports[-1] = replace(self.reports[-1], status="failed", reason=reason)
+        self._own.append(_AS_IT_IS.format(reason))
+
 
 class _BlockingRewritten(_Rewritten):
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
@@ -337,9 +346,13 @@ class _BlockingRewritten(_Rewritten):
         def one(text: str, wanted: int | None) -> Ranking:
             return self._cut(self.source.search(text, wanted, upstream), wanted)
 
-        if len(asked) == 1:
-            return one(*asked[0])
-        return self._combined(asked, run_all([partial(one, *given) for given in asked]))
+        try:
+            if len(asked) == 1:
+                return one(*asked[0])
+            return self._combined(asked, run_all([partial(one, *given) for given in asked]))
+        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+            self._contain(query, asked, error)
+        return one(query, self.rewriting.limit)
 
 
 class _AwaitingRewritten(_Rewritten):
@@ -350,9 +363,13 @@ class _AwaitingRewritten(_Rewritten):
         async def one(text: str, wanted: int | None) -> Ranking:
             return self._cut(await self.source.asearch(text, wanted, upstream), wanted)
 
-        if len(asked) == 1:
-            return await one(*asked[0])
-        return self._combined(asked, await await_all([one(*given) for given in asked]))
+        try:
+            if len(asked) == 1:
+                return await one(*asked[0])
+            return self._combined(asked, await await_all([one(*given) for given in asked]))
+        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+            self._contain(query, asked, error)
+        return await one(query, self.rewriting.limit)
 
 
 class _EitherRewritten(_BlockingRewritten, _AwaitingRewritten):
