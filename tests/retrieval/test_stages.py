@@ -498,3 +498,25 @@ def test_a_source_that_fails_on_its_query_too_is_not_asked_again() -> None:
     with pytest.raises(AllSourcesFailed):
         made.retrieve("q", {"v": CallableSource("v", search)})
     assert sorted(asked) == ["better", "q"]
+
+
+@pytest.mark.parametrize("after", [0.2, 1.4])
+def test_a_cancelled_call_leaves_no_task_of_what_its_router_waited_for(after: float) -> None:
+    async def asearch(query: str, limit: int | None) -> list[tuple[str, float]]:
+        await asyncio.sleep(30)
+        return []
+
+    sources = {name: AsyncCallableSource(name, asearch) for name in ("graph", "vector")}
+    specs = dict.fromkeys(sources, SourceSpec(retriever=None))
+    made = engine(specs=specs, timeout=2.4, route=lambda query, ranking: "graph")
+
+    async def main() -> None:
+        task = asyncio.create_task(made.aretrieve("q", sources))
+        await asyncio.sleep(after)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.sleep(0.1)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())

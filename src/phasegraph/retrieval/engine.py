@@ -975,6 +975,8 @@ def _played(flow: Flow[Item]) -> Item:
     except StopIteration as done:
         made: Item = done.value
         return made
+    finally:
+        flow.close()  # whatever ends the call, what it has begun is given up now
 
 
 async def _aplayed(flow: Flow[Item]) -> Item:
@@ -991,6 +993,8 @@ async def _aplayed(flow: Flow[Item]) -> Item:
     except StopIteration as done:
         made: Item = done.value
         return made
+    finally:
+        flow.close()  # whatever ends the call, what it has begun is given up now
 
 
 def _said_of(report: StageReport) -> str:
