@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,26 @@ def test_chaos_sees_what_is_wrong(tool):
     tally = chaos.Tally({}, plan)
     tally.see("question 1", 0.0, 0.1, good)
     assert tally.counts["all_failed_not_raised"] == 1
+
+
+def test_chaos_sees_a_call_that_is_late_of_itself(tool):
+    chaos, fusers, runs = tool("chaos"), tool("fusers"), tool("runs")
+    plan = chaos.FaultPlan(1.0, ["hang"])
+    stalls = runs.Stalls()
+    tally = chaos.Tally({}, plan, stalls)
+    tally.see("question 1", 0.0, chaos.DEADLINE + 0.2, fusers.Answered((), b"", frozenset(fusers.NAMES), {}))
+    (late,) = chaos.lateness({"beyond_stalls_ms": chaos.percentiles(tally.beyond)})
+    assert late.startswith("p99 is 200 ms")
+    stalls._found.append((0.5, 0.7))
+    tally.see("question 1", 0.0, chaos.DEADLINE + 0.2, fusers.Answered((), b"", frozenset(fusers.NAMES), {}))
+    assert not chaos.lateness({"beyond_stalls_ms": chaos.percentiles(tally.beyond[1:])})
+
+
+def test_a_stall_that_goes_on_is_counted(tool):
+    runs = tool("runs")
+    stalls = runs.Stalls()
+    now = stalls._since = time.perf_counter() - 0.3
+    assert stalls.during(now, time.perf_counter()) >= 0.3
 
 
 def test_a_broken_promise_ends_with_1(tool, tmp_path, capsys):

@@ -86,12 +86,13 @@ class Stalls:
     def __init__(self) -> None:
         self.longest = 0.0
         self._found: list[tuple[float, float]] = []
+        self._since = time.perf_counter()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
         while not self._over.is_set():
-            begun = time.perf_counter()
+            begun = self._since = time.perf_counter()
             time.sleep(0.005)
             late = time.perf_counter() - begun - 0.005
             self.longest = max(self.longest, late)
@@ -99,8 +100,10 @@ class Stalls:
                 self._found.append((begun, begun + late))
 
     def during(self, begun: float, ended: float) -> float:
-        """Seconds of stalls within this time."""
-        return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in self._found)
+        """Seconds of stalls within this time, which is past; one that goes on is counted until now."""
+        since, now = self._since, time.perf_counter()
+        stalls = [*self._found, *([(since, now)] if now - since >= _STALL + 0.005 else [])]
+        return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in stalls)
 
     def __enter__(self) -> Stalls:
         self._thread.start()
