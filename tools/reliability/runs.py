@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from phasegraph.sources.workers import pool
+
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "reliability"
 
@@ -50,7 +52,10 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def held() -> dict[str, int]:
-    """Resident kilobytes, threads and file descriptors of this process after a collection, and tasks of this loop."""
+    """What this process holds after a collection: resident kilobytes, file descriptors, tasks of this loop, threads.
+
+    The workers of sources come and go with what is in flight, and are counted apart.
+    """
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     try:
@@ -59,7 +64,8 @@ def held() -> dict[str, int]:
         tasks = 0
     return {
         "resident_kb": pages * os.sysconf("SC_PAGE_SIZE") // 1024,
-        "threads": threading.active_count(),
+        "threads": threading.active_count() - pool().threads,
+        "workers": pool().threads,
         "descriptors": len(os.listdir("/proc/self/fd")),
         "tasks": tasks,
     }
