@@ -116,7 +116,7 @@ def test_soak_counts_what_stays(tmp_path):
 def test_fuzz_runs_every_kind(tmp_path):
     done, figures = run("fuzz", "--cases", "300", figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
-    assert len(figures["kinds"]) == 12
+    assert len(figures["kinds"]) == 13
     assert figures["code_run"] == 0
     refused = {name: one.get("refused", 0) for name, one in figures["kinds"].items()}
     assert sum(count > 0 for count in refused.values()) >= 10, refused
