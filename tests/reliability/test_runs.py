@@ -94,6 +94,13 @@ def test_a_broken_promise_ends_with_1(tool, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[-1] == "chaos: 1 promises broken"
 
 
+def test_ties_reach_the_answers_so_that_their_order_is_seen(tool):
+    fusers = tool("fusers")
+    retriever = fusers.LangChain(timeout=60.0).retriever
+    answers = [retriever.explain(fusers.question(number)).fused for number in range(40)]
+    assert sum(bool((one[1:] == one[:-1]).any()) for one in answers) >= 5
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_one_digest_over_hash_seeds_orders_frameworks_asked_and_awaited(tmp_path):
