@@ -261,6 +261,20 @@ def test_what_a_living_writer_is_writing_stays(tmp_path: Path, monkeypatch: pyte
     assert sorted(one.name for one in tmp_path.iterdir()) == [mine.name, "state.json"]
 
 
+def test_a_document_that_is_being_written_into_the_folder_of_a_bundle_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def meanwhile(descriptor: int) -> None:
+        monkeypatch.setattr("os.fsync", sync)
+        save_graph(build_graph(_passages(3, "Bo")), tmp_path)
+
+    monkeypatch.setattr("os.fsync", meanwhile)
+    FusionPipeline(k=7).save(tmp_path / "pipeline.json")
+    assert FusionPipeline.load(tmp_path / "pipeline.json").k == 7
+
+
 # Bundles whose checksums are right, and whose content is hostile.
 
 

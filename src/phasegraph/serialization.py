@@ -120,6 +120,7 @@ MAPPED_BYTES = 1024**2
 _MOST_ARRAYS, _MOST_READS = 200, 1000
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
+_BEGUN = re.compile(r"\.[a-z][a-z0-9_]{0,63}\.\d+\.partial")
 _TYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248])")
 _HEADER = re.compile(
     rb"\{'descr': '([<>|][biuf][1248])', 'fortran_order': False, 'shape': \(((?:\d{1,18}, ?)*\d{0,18})\), \} *\n"
@@ -167,8 +168,8 @@ def write_bundle(
                     begun.unlink(missing_ok=True)
             raise
         kept = {str(entry["file"]) for entry in entries.values()}
-        for stale in [*target.glob("*.npy"), *target.glob(".*.partial")]:
-            if stale.name not in kept and (stale.suffix == ".partial" or _FILE.fullmatch(stale.name)):
+        for stale in target.iterdir():  # of arrays alone: somebody may be writing a document here
+            if stale.name not in kept and (_FILE.fullmatch(stale.name) or _BEGUN.fullmatch(stale.name)):
                 stale.unlink(missing_ok=True)
 
 

@@ -13,6 +13,8 @@ import pytest
 from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, MissingDependencyError, PhasegraphWarning
 from phasegraph.graph import ClusterSettings, SummarySource, SummaryTree, extractive
 from phasegraph.graph.clusters import fit_clusters
+from phasegraph.graph.storage import packed
+from phasegraph.serialization import read_bundle, write_bundle
 
 PCA = ClusterSettings(reducer="pca")
 
@@ -259,6 +261,60 @@ def test_saved_and_mapped_it_is_the_same(tmp_path: Path) -> None:
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(IntegrityError, match="vectors"):
         SummaryTree.load(tmp_path / "tree")
+
+
+def _forged(change: Any, target: Path) -> None:
+    """A saved tree with parts of its manifest's body or of its arrays changed, sealed as ours are."""
+    vectors = np.random.default_rng(1).standard_normal((14, 6))
+    passages = [{"id": f"p{row:02}", "text": f"Text {row}."} for row in range(14)]
+    SummaryTree.build(passages, vectors, clusters=ClusterSettings(reducer="pca", largest=3)).save(target)
+    body, arrays = read_bundle(target, "summary-tree", 1, mmap=False)
+    made = {name: np.array(one) for name, one in arrays.items()}
+    made |= change(body, made) or {}
+    write_bundle(target, "summary-tree", 1, body, made)
+
+
+def _put(name: str, place: Any, value: Any) -> Any:
+    def change(body: dict[str, Any], arrays: dict[str, Any]) -> None:
+        arrays[name][place] = value
+
+    return change
+
+
+FORGED = {
+    "a flat array of vectors": lambda body, arrays: {"vectors": np.ones(len(arrays["vectors"]), np.float32)},
+    "longer vectors": lambda body, arrays: {"vectors": np.ones((len(arrays["vectors"]), 9), np.float32)},
+    "vectors of integers": lambda body, arrays: {"vectors": arrays["vectors"].astype(np.int32)},
+    "no columns": lambda body, arrays: {
+        name: np.empty((len(arrays[name]), 0), np.float32) for name in ("vectors", "embeddings")
+    },
+    "a cube of embeddings": lambda body, arrays: {"embeddings": arrays["embeddings"][:, :, None]},
+    "a text too many": lambda body, arrays: packed("texts", [*"abcdefghijklmno"]),
+    "a passage twice": lambda body, arrays: packed("passages", ["p00", *(f"p{row:02}" for row in range(13))]),
+    "a mixture within itself": _put("clusters_cells", 0, -1),
+    "no variance": _put("clusters_variances", 0, 0.0),
+    "an infinite mean": _put("clusters_means", 0, np.inf),
+    "mixtures beyond numbers": _put("clusters_shapes", 0, [2**32, 2**32, 1]),
+    "a word as the levels": lambda body, arrays: body.update(levels="3"),
+    "no levels": lambda body, arrays: body.update(levels=0),
+    "a slot of two": lambda body, arrays: body.update(parents=[["", 1, [[["", 0], [0]]]]]),
+    "words as clusters": lambda body, arrays: body.update(parents=[["", 1, [[["", 1, 0], ["x"]]]]]),
+}
+
+
+@pytest.mark.parametrize("what", sorted(FORGED))
+def test_a_tree_whose_parts_do_not_fit_is_refused(tmp_path: Path, what: str) -> None:
+    _forged(FORGED[what], tmp_path / "tree")
+    for verify in (True, False):
+        with pytest.raises(IntegrityError):
+            SummaryTree.load(tmp_path / "tree", verify=verify)
+
+
+@pytest.mark.timeout(60)
+def test_levels_beyond_what_there_is_take_no_time(tmp_path: Path) -> None:
+    _forged(lambda body, arrays: body.update(levels=10**15), tmp_path / "tree")
+    tree = SummaryTree.load(tmp_path / "tree")
+    assert len(tree.add([{"id": "q", "text": "More."}], [np.ones(6)]).passages) == 15
 
 
 def test_leaves_are_lifted_by_the_summaries_over_them() -> None:

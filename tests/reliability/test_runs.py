@@ -6,6 +6,7 @@ import importlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,26 @@ def test_chaos_sees_what_is_wrong(tool):
     assert tally.counts["all_failed_not_raised"] == 1
 
 
+def test_chaos_sees_a_call_that_is_late_of_itself(tool):
+    chaos, fusers, runs = tool("chaos"), tool("fusers"), tool("runs")
+    plan = chaos.FaultPlan(1.0, ["hang"])
+    stalls = runs.Stalls()
+    tally = chaos.Tally({}, plan, stalls)
+    tally.see("question 1", 0.0, chaos.DEADLINE + 0.2, fusers.Answered((), b"", frozenset(fusers.NAMES), {}))
+    (late,) = chaos.lateness({"beyond_stalls_ms": chaos.percentiles(tally.beyond)})
+    assert late.startswith("p99 is 200 ms")
+    stalls._found.append((0.5, 0.7))
+    tally.see("question 1", 0.0, chaos.DEADLINE + 0.2, fusers.Answered((), b"", frozenset(fusers.NAMES), {}))
+    assert not chaos.lateness({"beyond_stalls_ms": chaos.percentiles(tally.beyond[1:])})
+
+
+def test_a_stall_that_goes_on_is_counted(tool):
+    runs = tool("runs")
+    stalls = runs.Stalls()
+    now = stalls._since = time.perf_counter() - 0.3
+    assert stalls.during(now, time.perf_counter()) >= 0.3
+
+
 def test_a_broken_promise_ends_with_1(tool, tmp_path, capsys):
     runs = tool("runs")
     given = type("Given", (), {"json": tmp_path / "f.json", "queries": 3})()
@@ -71,6 +92,13 @@ def test_a_broken_promise_ends_with_1(tool, tmp_path, capsys):
         runs.finish("chaos", given, {}, ["something"])
     assert ended.value.code == 1
     assert capsys.readouterr().out.splitlines()[-1] == "chaos: 1 promises broken"
+
+
+def test_ties_reach_the_answers_so_that_their_order_is_seen(tool):
+    fusers = tool("fusers")
+    retriever = fusers.LangChain(timeout=60.0).retriever
+    answers = [retriever.explain(fusers.question(number)).fused for number in range(40)]
+    assert sum(bool((one[1:] == one[:-1]).any()) for one in answers) >= 5
 
 
 @pytest.mark.slow
@@ -95,7 +123,7 @@ def test_soak_counts_what_stays(tmp_path):
 def test_fuzz_runs_every_kind(tmp_path):
     done, figures = run("fuzz", "--cases", "300", figures=tmp_path / "f.json")
     assert done.returncode == 0, done.stdout[-2000:]
-    assert len(figures["kinds"]) == 12
+    assert len(figures["kinds"]) == 13
     assert figures["code_run"] == 0
     refused = {name: one.get("refused", 0) for name, one in figures["kinds"].items()}
     assert sum(count > 0 for count in refused.values()) >= 10, refused

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.serving.conftest import PLACES, TOKENS, command, corpus, embed, running
 
+from phasegraph.graph import GraphIndex
 from phasegraph.serving.view import View
 from phasegraph.serving.web import LARGEST_BODY, Gate, web_app
 
@@ -76,6 +77,45 @@ def test_a_body_without_a_length_is_cut_off(open_app):
             yield b"x" * 1000
 
     assert asked(open_app(), "POST", "/search", content=body()).status_code == 413
+
+
+def test_a_body_that_does_not_come_frees_its_place(index, monkeypatch):
+    monkeypatch.setattr("phasegraph.serving.web.BODY_SECONDS", 0.2, raising=False)
+
+    async def body():
+        yield b"{"
+        await asyncio.sleep(20)
+
+    begun = time.monotonic()
+    app = web_app({"": View(index, embed)}, most=1)
+    assert asked(app, "POST", "/search", content=body()).status_code == 408
+    assert time.monotonic() - begun < 10
+
+
+def test_long_passages_hold_up_nobody_else():
+    rows = [{"id": f"p{row}", "title": f"Ada {row}", "text": "Ada met Bo. " + "x " * 1_000_000} for row in range(8)]
+    view = View(GraphIndex.build(rows))
+    late = []
+
+    async def both():
+        asking = asyncio.create_task(view.search("Who met Ada?", 3))
+        while not asking.done():
+            begun = time.monotonic()
+            await asyncio.sleep(0.01)
+            late.append(time.monotonic() - begun)
+        return await asking
+
+    assert len(asyncio.run(both())["passages"]) == 3
+    assert len(late) > 1
+
+
+def test_passages_that_take_too_long_to_read_cost_their_words_alone(index, monkeypatch):
+    monkeypatch.setattr("phasegraph.serving.view.read_hits", lambda *given: time.sleep(5))
+    begun = time.monotonic()
+    told = asyncio.run(View(index, embed, timeout=0.5).search("Oslo"))
+    assert time.monotonic() - begun < 4
+    assert told["passages"]
+    assert "not read in time" in told["warnings"][-1]
 
 
 def test_a_page_of_another_site_is_not_answered(open_app):

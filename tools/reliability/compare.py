@@ -1,8 +1,9 @@
 """The laws over other fusers: ``python tools/reliability/compare.py [--cases 150] [--queries 1000] [--json FILE]``.
 
 Laws I1 to I28 as black-box checks of random cases with a fixed seed, over our two retrievers, LangChain's
-EnsembleRetriever, LlamaIndex's QueryFusionRetriever, Haystack's DocumentJoiner, ranx and qdrant-client; then the faults
-of chaos.py over the first four that ask sources. Ours must hold every law that is not among :data:`CONDITIONAL`.
+EnsembleRetriever, LlamaIndex's QueryFusionRetriever, Haystack's DocumentJoiner, ranx and qdrant-client; beside them, in
+a process of its own, the faults of chaos.py over the first four, which ask sources. Ours must hold every law that is
+not among :data:`CONDITIONAL`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -410,29 +413,25 @@ PEER_KINDS = {
 }
 
 
-def chaos(queries: int, seed: int) -> dict[str, Any]:
-    """The faults of chaos.py, one query after another."""
-    rows = {}
-    both = [*PEER_KINDS[QueryFusionOf]]
-    for fuser, kinds in ((OURS["langchain"], both), (OURS["llamaindex"], both), *PEER_KINDS.items()):
-        plan = FaultPlan(0.2, kinds, seed)
-        expected = oracle(fuser)
-        struck = fuser(plan=plan, seconds=HANG, timeout=DEADLINE)
+def chaos(kind: type[Any], kinds: list[str], queries: int, seed: int) -> tuple[str, dict[str, Any]]:
+    """The faults of chaos.py over one retriever, one query after another."""
+    plan = FaultPlan(0.2, kinds, seed)
+    with quiet():
+        expected = oracle(kind)
+        struck = kind(plan=plan, seconds=HANG, timeout=DEADLINE)
         asked = [question(number) for number in range(queries)]
         with Stalls() as stalls:
             tally = Tally(expected, plan, stalls)
-            for outcome in bar(one_by_one(struck, asked), f"chaos, {fuser.name}", queries):
+            for outcome in bar(one_by_one(struck, asked), f"chaos, {kind.name}", queries):
                 tally.see(*outcome)
-        names = (*SEEN, *WRONG)
-        rows[fuser.name] = {
-            **{name: tally.counts[name] for name in names},
-            "kinds": len(kinds),
-            "late": sum(one > DEADLINE + 0.05 for one in tally.hung),
-            "longest_stall_ms": round(stalls.longest * 1000, 1),
-            "ms": percentiles(tally.seconds),
-            "examples": tally.examples[:5],
-        }
-    return rows
+    return kind.name, {
+        **{name: tally.counts[name] for name in (*SEEN, *WRONG)},
+        "kinds": len(kinds),
+        "late": sum(one > DEADLINE + 0.05 for one in tally.hung),
+        "longest_stall_ms": round(stalls.longest * 1000, 1),
+        "ms": percentiles(tally.seconds),
+        "examples": tally.examples[:5],
+    }
 
 
 def main() -> None:
@@ -443,7 +442,9 @@ def main() -> None:
     given = arguments(__doc__, cases=150, queries=1000, seed=1)
     cases = [case(number) for number in range(given.cases)]
     table, broken, begun = {}, [], time.perf_counter()
-    with quiet():
+    struck = {**{one: PEER_KINDS[QueryFusionOf] for one in OURS.values()}, **PEER_KINDS}
+    with ProcessPoolExecutor(1, get_context("spawn")) as beside, quiet():
+        running = [beside.submit(chaos, one, kinds, given.queries, given.seed) for one, kinds in struck.items()]
         seeded = unlike(min(given.cases, 50))
         for fuser in fusers():
             rows = judged(fuser, cases, lambda laws, fuser=fuser: bar(list(laws), fuser.name))
@@ -453,7 +454,7 @@ def main() -> None:
             if fuser.ours:
                 wrong = {name: row["broken"] for name, row in rows.items() if row.get("broken")}
                 broken += [f"{fuser.name}: {name}: {count}" for name, count in wrong.items() if name not in CONDITIONAL]
-        found = chaos(given.queries, given.seed)
+        found = dict(one.result() for one in running)
     broken += [f"{one.name}: {n} {name}" for one in OURS.values() for name in WRONG if (n := found[one.name][name])]
     figures = {
         "cases": given.cases,

@@ -24,7 +24,7 @@ _POOL = 150
 def _prepared(name: str, seed: int) -> Ranking:
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
     ids = [f"p{row:03}" for row in rng.permutation(_POOL)[:_HITS]]
-    scores = np.round(np.sort(rng.gamma(2.0, 1.0, _HITS))[::-1], 2)
+    scores = np.round(np.sort(rng.gamma(2.0, 1.0, _HITS))[::-1], 2 * (seed % 2))  # every second answer is full of ties
     return Ranking(name, ids, scores - 2.0 * (name == "lexical"))
 
 

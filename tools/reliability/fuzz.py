@@ -39,6 +39,7 @@ from phasegraph.graph import (  # fmt: skip
     GraphIndex,
     GraphSource,
     LexicalSource,
+    SummaryTree,
     build_chunk_graph,
     build_graph,
     load_graph,
@@ -286,6 +287,12 @@ def use_chunks(path: Path) -> None:
     ChunkGraph.load(path)
 
 
+def use_tree(path: Path) -> None:
+    tree = SummaryTree.load(path)
+    tree.source(lambda query: [1.0] * 4).search("Who met Ada Lovelace?", 5, {})
+    tree.add([{"id": "new", "text": "Ada met Bo."}], [[1.0] * 4])
+
+
 def use_folder(path: Path) -> None:
     from langchain_phasegraph import EntityGraphRetriever
 
@@ -345,6 +352,7 @@ def kinds(base: Path) -> dict[str, Kind]:
     GraphIndex.build(PASSAGES).save(base / "index")
     texts = [f"def f{row}(x): return f{(row + 1) % 6}(x)" for row in range(6)]
     build_chunk_graph([{"id": f"c{row}", "text": text} for row, text in enumerate(texts)]).save(base / "chunks")
+    SummaryTree.build(PASSAGES, np.random.default_rng(1).standard_normal((12, 4))).save(base / "tree")
     documents = [Document(one["text"], id=one["id"], metadata={"title": one["title"]}) for one in PASSAGES]
     EntityGraphRetriever.from_documents(documents).save(base / "folder")
     (base / "a.run").write_text(
@@ -366,6 +374,7 @@ def kinds(base: Path) -> dict[str, Kind]:
         "graph": (12, [base / "graph"], damage_bundle, use_graph),
         "index": (8, [base / "index"], damage_bundle, use_index),
         "chunk graph": (8, [base / "chunks"], damage_bundle, use_chunks),
+        "summary tree": (4, [base / "tree"], damage_bundle, use_tree),
         "folder": (4, [base / "folder"], damage_bundle, use_folder),
         "run": (10, [base / "a.run", run], damage_text, use_run),
         "qrels": (4, [base / "a.qrels"], damage_text, lambda path: read_qrels(path) and None),

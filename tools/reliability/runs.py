@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from phasegraph.sources.workers import pool
+
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = ROOT / "docs" / "reliability"
 
@@ -50,7 +52,10 @@ def percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def held() -> dict[str, int]:
-    """Resident kilobytes, threads and file descriptors of this process after a collection, and tasks of this loop."""
+    """What this process holds after a collection: resident kilobytes, file descriptors, tasks of this loop, threads.
+
+    The workers of sources come and go with what is in flight, and are counted apart.
+    """
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     try:
@@ -59,7 +64,8 @@ def held() -> dict[str, int]:
         tasks = 0
     return {
         "resident_kb": pages * os.sysconf("SC_PAGE_SIZE") // 1024,
-        "threads": threading.active_count(),
+        "threads": threading.active_count() - pool().threads,
+        "workers": pool().threads,
         "descriptors": len(os.listdir("/proc/self/fd")),
         "tasks": tasks,
     }
@@ -86,12 +92,13 @@ class Stalls:
     def __init__(self) -> None:
         self.longest = 0.0
         self._found: list[tuple[float, float]] = []
+        self._since = time.perf_counter()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def _watch(self) -> None:
         while not self._over.is_set():
-            begun = time.perf_counter()
+            begun = self._since = time.perf_counter()
             time.sleep(0.005)
             late = time.perf_counter() - begun - 0.005
             self.longest = max(self.longest, late)
@@ -99,8 +106,10 @@ class Stalls:
                 self._found.append((begun, begun + late))
 
     def during(self, begun: float, ended: float) -> float:
-        """Seconds of stalls within this time."""
-        return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in self._found)
+        """Seconds of stalls within this time, which is past; one that goes on is counted until now."""
+        since, now = self._since, time.perf_counter()
+        stalls = [*self._found, *([(since, now)] if now - since >= _STALL + 0.005 else [])]
+        return sum(max(0.0, min(end, ended) - max(start, begun)) for start, end in stalls)
 
     def __enter__(self) -> Stalls:
         self._thread.start()

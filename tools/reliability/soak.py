@@ -3,8 +3,8 @@
 Each framework in a process of its own: vectors, an entity graph and words of 120 passages, made by ``from_documents``
 and ``from_nodes``, asked different questions, every fourth by a coroutine on one event loop, every twentieth within a
 filter (30 of them, more than are kept). Resident memory after the last question is held against that after a tenth of
-them; threads, file descriptors and tasks must be as many. Then a function as the source returns long lists of many
-lengths, and resident memory after the last is held against that after a tenth of these.
+them; threads, file descriptors and tasks must be as many, and workers at most 16. Then a function as the source returns
+long lists of many lengths, and resident memory after the last is held against that after a tenth of these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fusers import document, node
 from runs import arguments, bar, finish, held, quiet
 
 PASSAGES, GROUPS, SIZE = 120, 30, 32
-MOST_GROWTH = 1.02
+MOST_GROWTH, MOST_WORKERS = 1.02, 16
 FRAMEWORKS = ("langchain", "llamaindex")
 LONGEST, STEP = 50_000, 97
 
@@ -184,6 +184,8 @@ def main() -> None:
             for kind in ("threads", "descriptors", "tasks"):
                 if part["early"][kind] != part["late"][kind]:
                     broken.append(f"{what}: {kind} were {part['early'][kind]} and are {part['late'][kind]}")
+            if part["late"]["workers"] > MOST_WORKERS:
+                broken.append(f"{what}: {part['late']['workers']} workers are left, and {MOST_WORKERS} are the most")
         if row["empty"]:
             broken.append(f"{name}: {row['empty']} answers were empty")
     finish("soak", given, {"most_growth": MOST_GROWTH, "frameworks": rows}, broken)

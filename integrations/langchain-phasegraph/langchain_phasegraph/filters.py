@@ -443,7 +443,7 @@ def _negated(part: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 _MOST_KEPT = 16
-_kept: WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = WeakKeyDictionary()
+_kept: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
 
 
 def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runnable[str, Any] | None:
@@ -459,13 +459,9 @@ def bm25_within(runnable: Runnable[str, Any], wanted: Mapping[str, Any]) -> Runn
     if not is_bm25(runnable):
         return None
     retriever: Any = runnable
-    kept = _kept.setdefault(retriever.vectorizer, {})
-    key = key_of(wanted)
-    if key not in kept:
-        if len(kept) >= _MOST_KEPT:
-            kept.pop(next(iter(kept)), None)
-        kept[key] = _part(retriever, wanted)
-    return retriever.model_copy(update=kept[key])  # type: ignore[no-any-return]
+    kept = _kept.setdefault(retriever.vectorizer, Recent(most=_MOST_KEPT))
+    part = kept.get(key_of(wanted), lambda: _part(retriever, wanted))
+    return retriever.model_copy(update=part)  # type: ignore[no-any-return]
 
 
 def _part(retriever: Any, wanted: Mapping[str, Any]) -> dict[str, Any]:

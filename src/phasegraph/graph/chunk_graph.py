@@ -315,15 +315,17 @@ class ChunkGraph:
         if not seen.any():
             return None
         key = np.packbits(seen).tobytes()
-        if key not in self._parts:
-            if len(self._parts) >= _MOST_PARTS:
-                self._parts.pop(next(iter(self._parts)), None)
+        part = self._parts.get(key)
+        if part is None:
+            for oldest in list(self._parts)[: 1 - _MOST_PARTS]:  # a list at once: other threads change it meanwhile
+                self._parts.pop(oldest, None)
             rows = np.flatnonzero(seen)
             links = {kind: link[rows][:, rows] for kind, link in self.links.items()}
             ids = tuple(self.passages[row] for row in rows.tolist())
             vectors = None if self.embeddings is None else self.embeddings[rows]
-            self._parts[key] = ChunkGraph(ids, {kind: link for kind, link in links.items() if link.nnz}, vectors)
-        return self._parts[key]
+            part = ChunkGraph(ids, {kind: link for kind, link in links.items() if link.nnz}, vectors)
+            self._parts[key] = part
+        return part
 
     @lazy_property
     def _parts(self) -> dict[bytes, ChunkGraph]:

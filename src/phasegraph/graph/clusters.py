@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -296,17 +297,27 @@ def unpacked_clusterings(arrays: Mapping[str, NDArray[Any]], threshold: float) -
         parts: dict[str, Any] = {}
         shapes = {"centre": (d,), "axes": (r, d), "means": (c, r), "variances": (c, r), "weights": (c,), "cells": (c,)}
         for part, shape in shapes.items():
-            size = int(np.prod(shape))
-            run = arrays[f"clusters_{part}"][starts[part] : starts[part] + size]
-            if len(run) != size:
+            size, held = math.prod(shape), arrays[f"clusters_{part}"]
+            run = held[starts[part] : starts[part] + size]
+            if held.ndim != 1 or min(shape) < 1 or len(run) != size:
                 raise InvalidInputError(f"the arrays of the clusters end inside the {part} of mixture {len(mixtures)}")
             parts[part], starts[part] = run.reshape(shape), starts[part] + size
+        if any(one.dtype.kind != ("i" if part == "cells" else "f") for part, one in parts.items()):
+            raise InvalidInputError(f"the arrays of mixture {len(mixtures)} must be floats, and its cells integers")
+        if (
+            not all(np.isfinite(one).all() for one in parts.values())
+            or min(parts["variances"].min(), parts["weights"].min()) <= 0
+        ):
+            raise InvalidInputError(f"mixture {len(mixtures)} must be finite, its variances and weights above 0")
         mixtures.append(Mixture(**parts))
     out: list[Clustering] = []
     for held, count, fitted in arrays["clusters_heads"].tolist():
         own, mixtures = tuple(mixtures[:held]), mixtures[held:]
-        if len(own) != held or not held or any((one.cells >= count).any() or (one.cells < -held).any() for one in own):
+        if len(own) != held or not held or any((one.cells >= count).any() for one in own):
             raise InvalidInputError("the clusters' numbers must be those of its mixtures")
+        within = [(place, -1 - cell) for place, one in enumerate(own) for cell in one.cells.tolist() if cell < 0]
+        if any(inner <= outer for outer, inner in within) or sorted(one for _, one in within) != list(range(1, held)):
+            raise InvalidInputError("each mixture but the first must divide one component of one before it")
         out.append(Clustering(own, count, fitted, threshold))
     if mixtures:
         raise InvalidInputError(f"{len(mixtures)} mixtures belong to no clustering")

@@ -40,7 +40,7 @@ from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking, by_fields, top_order
 from phasegraph.retrieval import with_progress
 from phasegraph.retrieval.identity import SUMMARY_PREFIX
-from phasegraph.serialization import read_bundle, read_document, write_bundle, write_document
+from phasegraph.serialization import MISFITS, read_bundle, read_document, write_bundle, write_document
 from phasegraph.sources.protocol import Upstream
 from phasegraph.sources.workers import WorkerPool
 
@@ -432,20 +432,32 @@ class SummaryTree:
             keys = [(str(group), int(level)) for group, level in body["clusterings"]]
             embeddings: Any = arrays["embeddings"]
             vectors: Any = arrays["vectors"]
-            if len(embeddings) != len(names) or len(vectors) != len(ids):
-                raise InvalidInputError("there must be one vector for each passage and each summary")
+            columns = (len(names), *embeddings.shape[1:]), (len(ids), *embeddings.shape[1:])
+            if embeddings.ndim != 2 or (embeddings.shape, vectors.shape) != columns or not embeddings.shape[1]:
+                raise InvalidInputError("there must be one vector for each passage and each summary, all of one length")
+            if {embeddings.dtype, vectors.dtype} != {np.dtype(np.float32)}:
+                raise InvalidInputError("vectors must be float32")
+            if any(one.mixtures[0].centre.shape != embeddings.shape[1:] for one in fitted):
+                raise InvalidInputError("the clusters must be those of vectors of that length")
+            texts, documents = (unpacked(name, arrays, unique=False) for name in ("texts", "documents"))
+            if {len(texts), len(documents), len(set(names))} != {len(names)} or len(set(ids)) != len(ids):
+                raise InvalidInputError("each passage must have an id of its own, a text and a document")
             return cls(
-                names, unpacked("texts", arrays, unique=False), unpacked("documents", arrays, unique=False), embeddings,
-                tuple(summaries), vectors,
-                settings, int(body["levels"]), str(body["summariser"]), bool(body["embedded"]),
-                dict(zip(keys, fitted, strict=True)),
+                names, texts, documents, embeddings, tuple(summaries), vectors,
+                settings, check_count("levels", body["levels"], minimum=1), str(body["summariser"]),
+                bool(body["embedded"]), dict(zip(keys, fitted, strict=True)),
                 {
-                    (group, level): {(one[0], one[1], one[2]): tuple(found) for one, found in each}
+                    (str(group), int(level)): {_slot(one): tuple(map(int, found)) for one, found in each}
                     for group, level, each in body["parents"]
                 },
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except MISFITS as error:
             raise IntegrityError(f"{Path(directory).name}: the parts of the saved tree do not fit: {error}") from error
+
+
+def _slot(said: Any) -> _Slot:
+    group, level, cluster = said
+    return str(group), int(level), int(cluster)
 
 
 def _leaves(
@@ -662,6 +674,8 @@ class _Growing:
         tops = {group: dict(nodes) for group, nodes in groups.items()}
         climbing = list(tops)
         for level in range(1, self.before.levels + 1):
+            if not climbing:
+                break
             clusters: dict[_Slot, list[_Node]] = {}
             rising: list[str] = []
             for group in climbing:

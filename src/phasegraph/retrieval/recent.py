@@ -7,8 +7,6 @@ from time import monotonic
 from typing import Any
 from weakref import ref
 
-_MOST_KEPT = 8
-
 
 def version_of(source: object) -> Hashable:
     """What tells whether a source's graph is another one than before; a graph is not kept alive by it."""
@@ -20,12 +18,14 @@ def version_of(source: object) -> Hashable:
 
 
 class Recent:
-    """The last eight values that were made, by key; a copy starts empty. Safe for any number of threads.
+    """The last values that were made, by key; a copy starts empty. Safe for any number of threads.
 
     Parameters
     ----------
     seconds : float, optional
         How long a value serves; None is for good.
+    most : int, default 8
+        How many are kept, >= 1.
 
     Examples
     --------
@@ -34,17 +34,17 @@ class Recent:
     (1, 1)
     """
 
-    __slots__ = ("_held", "seconds")
+    __slots__ = ("_held", "most", "seconds")
 
-    def __init__(self, seconds: float | None = None) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float | None = None, most: int = 8) -> None:
+        self.seconds, self.most = seconds, most
         self._held: dict[Hashable, tuple[float, Any]] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Recent, (self.seconds,)
+        return Recent, (self.seconds, self.most)
 
     def __deepcopy__(self, memo: object) -> Recent:
-        return Recent(self.seconds)
+        return Recent(self.seconds, self.most)
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The value of `key`, made where there is none that still serves."""
@@ -53,8 +53,8 @@ class Recent:
             return held[1]
         value = make()
         self._held.pop(key, None)
-        while len(self._held) >= _MOST_KEPT:
-            self._held.pop(next(iter(self._held), None), None)
+        for oldest in list(self._held)[: 1 - self.most or None]:  # a list at once: other threads change it meanwhile
+            self._held.pop(oldest, None)
         self._held[key] = now, value
         return value
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
-from time import time
+from time import monotonic, time
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,13 @@ from phasegraph.lexical import read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.result import WHY_EMPTY, Evidence, Result
+from phasegraph.retrieval.stages import LONGEST_TEXT, Late, awithin
 from phasegraph.serving.tenants import Filter, lets_through
 from phasegraph.sources import Gatherer, SourceSettings
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
 """Limits of a request: passages of an answer, ids asked for at once, characters of a query."""
+_FOREVER = 1e6
 
 
 class View:
@@ -71,7 +73,7 @@ class View:
         self._sources = sources
         depends = {"graph": ("vector",)} if embed is not None else {}
         settings = {name: SourceSettings(depends_on=depends.get(name, ())) for name in sources}
-        self._gatherer = Gatherer(settings, timeout=timeout)
+        self._gatherer, self._timeout = Gatherer(settings, timeout=timeout), timeout
         self._pipeline = pipeline or FusionPipeline()
 
     def __len__(self) -> int:
@@ -123,17 +125,24 @@ class View:
             raise InvalidInputError(f"query must have at most {LONGEST_QUERY:,} characters; got {len(query):,}")
         if check_count("k", k, minimum=1) > MOST_RESULTS:
             raise InvalidInputError(f"k must be at most {MOST_RESULTS}; got {k}")
+        end = monotonic() + (_FOREVER if self._timeout is None else self._timeout)
         try:
             found = await self._gatherer.agather(self._sources, query)
         except PhasegraphError as error:
             raise StoreError(f"no source could answer: {error}") from error
-        words = read_hits(query, found.rankings, self._read)
+
+        late: tuple[str, ...] = ()
+        try:  # on a worker, or everybody else would wait meanwhile
+            words = await awithin(lambda: read_hits(query, found.rankings, self._read), end - monotonic())
+        except Late:
+            words, late = None, ("the passages were not read in time: the confidence is without their words",)
         context = Context(query=query, now=time(), words=words)
-        return self._pipeline.decide(found.rankings, context, reports=found.reports, k=k)
+        result = self._pipeline.decide(found.rankings, context, reports=found.reports, k=k)
+        return replace(result, warnings=(*result.warnings, *late))
 
     def _read(self, name: str) -> str:
         record = self._records[name]
-        return f"{record.title}\n{record.text}"
+        return f"{record.title}\n{record.text[:LONGEST_TEXT]}"
 
     def _passage(self, name: str) -> dict[str, Any]:
         record = self._records[name]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
+from time import monotonic
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
@@ -15,6 +17,8 @@ from phasegraph.serving.agents import NEEDED, streamable_app
 from phasegraph.serving.view import View
 
 LARGEST_BODY = 256 * 1024
+BODY_SECONDS = 30.0
+"""In which a request must be here: whoever sends one slowly has one of the few places meanwhile."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
 """The one path that needs no token; it says that the server runs, and nothing of what it holds."""
@@ -92,12 +96,18 @@ class Gate:
 
 
 def _limited(receive: Receive) -> Receive:
-    """The same body, cut off with an error where it is longer than it may be."""
-    seen = 0
+    """The same body, cut off with an error where it is longer than it may be, or not there in time."""
+    seen, whole, end = 0, False, monotonic() + BODY_SECONDS
 
     async def counted() -> Any:
-        nonlocal seen
-        message = await receive()
+        nonlocal seen, whole
+        if whole:  # what comes now is that the caller has gone
+            return await receive()
+        try:
+            message = await asyncio.wait_for(receive(), end - monotonic())
+        except TimeoutError:
+            raise _TooSlowError from None
+        whole = not message.get("more_body", False)
         seen += len(message.get("body", b""))
         if seen > LARGEST_BODY:
             raise _TooLargeError
@@ -107,6 +117,10 @@ def _limited(receive: Receive) -> Receive:
 
 
 class _TooLargeError(Exception):
+    pass
+
+
+class _TooSlowError(Exception):
     pass
 
 
@@ -182,6 +196,8 @@ def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) 
             return JSONResponse(await answer(await _asked(request)))
         except _TooLargeError:
             return JSONResponse({"error": f"a request must have at most {LARGEST_BODY} bytes"}, 413)
+        except _TooSlowError:
+            return JSONResponse({"error": f"a request must be here within {BODY_SECONDS:g} seconds"}, 408)
         except (InvalidInputError, InvalidTypeError) as error:
             return JSONResponse({"error": str(error)}, 400)
         except Exception as error:  # noqa: BLE001 - its text may be another's
