@@ -139,6 +139,10 @@ def test_the_picture_says_which_source_tells_gold_passages_apart() -> None:
         "Medians of gold passages and of others: graph 9.0 and 2.0, vector 5.0 and 4.2; graph sets them furthest apart."
     )
     assert score_distributions(values, values, gold).get_suptitle() == said
+    many = {f"a source with a name {row}": values["graph"] for row in range(6)}
+    lines = score_distributions(many, many, dict.fromkeys(many, gold["graph"])).get_suptitle().split("\n")
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 140
     none = dict.fromkeys(values, np.zeros(4, dtype=bool))
     assert (separation(values, none), score_distributions(values, values, none).get_suptitle()) == ("", "")
     assert separation({"graph": values["graph"]}, gold) == "Medians of gold passages and of others: graph 9.0 and 2.0."

@@ -106,7 +106,7 @@ def score_distributions(
     told = "" if gold is None else " (colour: gold passages; grey: others)"
     said = "" if gold is None else separation(after, gold)
     if said:
-        figure.suptitle(_drawn(fill(said, 125)), x=0.01, ha="left", fontsize=10)
+        figure.suptitle(fill(_drawn(said), 140), x=0.01, ha="left", fontsize=10)
     axes[0].set_title(f"before: each source in its own unit{told}", loc="left", fontsize=10)
     axes[1].set_title("after: one axis, deviations above the source's background", loc="left", fontsize=10)
     return figure
