@@ -90,10 +90,10 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower():
             return 403, "another site may not ask"
+        if not scope["path"].startswith("/api/"):
+            return None  # a link of another site may lead to the page, which holds nothing
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "another site may not ask"
-        if not scope["path"].startswith("/api/"):
-            return None
         given = headers.get("authorization", "").removeprefix("Bearer ")
         if self._token is not None and not hmac.compare_digest(given.encode(), self._token.encode()):
             return 401, "the token is missing or wrong"
