@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import re
+import signal
 import socket
+import subprocess
 import time
 
 import httpx
 import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
-from tests.serving.conftest import TOKENS, embed, running
+from tests.serving.conftest import TOKENS, command, embed, running
 
 from phasegraph.graph import GraphIndex
 from phasegraph.serving.view import View
@@ -83,6 +87,41 @@ def test_what_is_not_there_is_said_in_json(narrow, method, path, status):
     answer = httpx.request(method, f"{narrow}{path}", headers=RED)
     assert answer.status_code == status
     assert "POST" in answer.json()["error"]
+
+
+def started(folder, *arguments):
+    return subprocess.Popen(
+        command(str(folder), "--transport", "http", *arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def speaks_ipv6():
+    with contextlib.suppress(OSError):
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+        return True
+    return False
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for another process")
+def test_it_says_where_it_listens_and_ends_when_it_is_told_to(folder):
+    process = started(folder, "--port", "0", "--host", "[::1]" if speaks_ipv6() else "127.0.0.1")
+    told = [process.stderr.readline() for _ in range(2)]
+    address = re.search(r"http://\S+:[0-9]+", told[1])
+    assert address
+    assert httpx.get(f"{address[0]}/health", timeout=30).status_code == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_a_port_that_is_taken_is_said_in_a_sentence(folder, narrow):
+    process = started(folder, "--port", narrow.rsplit(":", 1)[1])
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "cannot be listened on" in " ".join(said.split())
 
 
 def test_two_hosts_are_one_too_many(index):

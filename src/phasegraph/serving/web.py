@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
@@ -150,6 +151,23 @@ async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def listening(host: str, port: int) -> tuple[socket.socket, str]:
+    """A socket that listens there, and its address, such as ``http://127.0.0.1:8321``; port 0 is any that is free.
+
+    Raises
+    ------
+    InvalidInputError
+        If the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        made = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    return made, f"http://{shown}:{made.getsockname()[1]}"
 
 
 def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = 64) -> Any:
