@@ -196,11 +196,11 @@
   function showAnswers() {
     if (!state.other) { fill("answers", answers(state.view, null, "answer")); return; }
     const gone = (one, two) => one.rows.filter((row) => row.position && !two.rows.some((other) => other.id === row.id && other.position)).length;
-    const label = offline ? "compared" : nameOf(state.otherName);
+    const named = (view) => `${nameOf(view.pipeline)}, rule ${view.settings.rule}`;
     fill("answers", h("p", { class: "hint" }, `Only in the one shown: ${gone(state.view, state.other)}; only in the other: ${gone(state.other, state.view)}. Arrows: against the other.`),
       h("div", { class: "columns" },
-        h("div", null, h("h3", null, `Shown: ${offline ? "own" : nameOf(state.settings.pipeline)}`), answers(state.view, state.other, "answer")),
-        h("div", null, h("h3", null, `Compared: ${label}`), answers(state.other, state.view, "other"))));
+        h("div", null, h("h3", null, `Shown: ${named(state.view)}`), answers(state.view, state.other, "answer")),
+        h("div", null, h("h3", null, `Compared: ${named(state.other)}`), answers(state.other, state.view, "other"))));
   }
 
   function showLists() {
@@ -466,6 +466,8 @@
   if (offline) {
     start();
     Object.assign(state, { view: offline.view, other: offline.other, question: offline.view.question });
+    state.settings.pipeline = offline.view.pipeline;
+    state.otherName = offline.other ? offline.other.pipeline : "";
     for (const id of ["ask", "flips-card"]) at(id).hidden = true;
     show(true);
     for (const one of at("settings-card").querySelectorAll("input,select,button")) one.disabled = true;
