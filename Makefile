@@ -75,9 +75,11 @@ test-driver6: $(DRIVER6)/.ready  ## The Neo4j tests with version 6 of the driver
 	@$(DRIVER6)/bin/python -c "import neo4j; print('driver', neo4j.__version__)"
 	$(DRIVER6)/bin/python -m pytest tests/neo4j
 
-lint: $(VENV)/.ready-lint  ## ruff and mypy --strict
+lint: $(VENV)/.ready-lint types  ## ruff and mypy --strict
 	$(BIN)/ruff check src tests integrations examples tools
 	$(BIN)/ruff format --check src tests integrations examples tools
+
+types: $(VENV)/.ready-lint  ## mypy --strict alone
 	$(BIN)/mypy src tools/reproduce examples/demo.py
 	cd integrations/langchain-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml langchain_phasegraph
 	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p llama_index.retrievers.phasegraph

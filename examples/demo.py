@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 
 from phasegraph import DegradedError, FusionPipeline, MissingDependencyError, PhasegraphError, Ranking, Result
-from phasegraph.cli.evaluate import as_text, title_of
+from phasegraph.cli.evaluate import OURS, as_text, meanings, title_of
 from phasegraph.cli.explain import show_result
 from phasegraph.cli.output import console, progress, show_table, write_json
 from phasegraph.evaluation.datasets import Dataset, Judgement, Query, load_dataset
@@ -233,14 +233,19 @@ def ask(question: str, folder: Path, to: Console) -> None:
 
 def show(done: Demonstration, to: Console) -> None:
     """The table, and one question that vectors alone do not answer."""
-    show_table(to, title_of(done.table), *as_text(done.table))
-    to.print(
+    from phasegraph.evaluation.report import conclusion
+
+    show_table(to, title_of(done.table), *as_text(done.table), OURS)
+    for line in (
+        conclusion(done.table),
         f"LangChain (InMemoryVectorStore) and LlamaIndex (SimpleVectorStore) gave the core's ids on all "
         f"{len(done.results)} questions, {done.seconds:.0f} s in all. Every system fuses the same lists of "
         f"{done.table.limit}: vector and graph, those named -three bm25 as well. graph is our walk, seeded by vectors "
-        f"and words. ms: fusing alone. p: exact McNemar on LastHop, Holm-corrected.\n",
-        markup=False,
-    )
+        f"and words. Percentages; in brackets, and beside W/L, p of the paired test against {done.table.baseline}.",
+        *(f"{name}: {meaning}" for name, meaning in meanings(done.table, (), "per question, of fusing alone").items()),
+        "",
+    ):
+        to.print(line, markup=False)
     if done.chosen is not None:
         to.print("One of the questions that vectors alone do not answer:", markup=False)
         show_result(done.results[done.chosen], done.dataset.queries[done.chosen], done.dataset, to, top=3)

@@ -11,6 +11,7 @@ import pytest
 
 from phasegraph import DegradedError, FusionPipeline, Ranking, SourceReport
 from phasegraph.cli.output import console
+from phasegraph.evaluation.report import conclusion
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
@@ -89,6 +90,15 @@ def test_a_question_is_only_shown_where_vectors_alone_do_not_answer_it(
     assert "do not answer" not in capsys.readouterr().out
     show(replace(done, chosen=0), console())
     assert "vectors alone do not answer" in capsys.readouterr().out
+
+
+def test_the_table_is_explained_and_concluded(done: Demonstration, capsys: pytest.CaptureFixture[str]) -> None:
+    show(replace(done, chosen=None), console())
+    shown = capsys.readouterr().out
+    assert "\\n" not in shown  # the console writes a line's signs out
+    assert conclusion(done.table) in " ".join(shown.split())
+    for name in ("LastHop", "FullSup", "Recall", "W/L", "ms"):
+        assert f"{name}: " in shown
 
 
 def test_a_source_that_fails_on_every_question_is_named() -> None:

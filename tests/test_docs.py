@@ -116,6 +116,16 @@ def test_the_scripts_that_are_named_exist() -> None:
     assert not [one for one in sorted(scripts) if not (ROOT / one).exists()]
 
 
+def test_the_tests_that_are_named_exist() -> None:
+    named = {name for page in PAGES for name in re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8"))}
+    files = [*ROOT.glob("tests/**/*.py"), *ROOT.glob("integrations/*/tests/**/*.py"), *ROOT.glob("src/**/*_suite.py")]
+    there = {path.stem for path in files}
+    for path in files:
+        there |= set(re.findall(r"def (test_\w+)", path.read_text(encoding="utf-8")))
+    assert len(named) > 20
+    assert sorted(named - there) == []
+
+
 def test_the_make_targets_that_are_named_exist() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")

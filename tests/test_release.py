@@ -144,7 +144,25 @@ def test_the_release_publishes_each_distribution_the_core_first():
     assert all(f"dist/{name} " in built for name in published)
 
 
-def test_pre_commit_asks_with_the_pinned_ruff():
+def test_wheels_are_tried_in_every_python_before_they_are_published():
+    settings = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]["build"]
+    (made,) = [step["with"]["python-version"] for step in settings["steps"] if "setup-python" in step.get("uses", "")]
+    prefix = "Programming Language :: Python :: "
+    named = [text.removeprefix(prefix) for text in PROJECTS[0]["classifiers"] if text.startswith(f"{prefix}3.")]
+    assert sorted(made.split()) == sorted(named)
+    assert made.split()[-1] == "3.11"  # the last is `python`
+
+
+def test_pre_commit_asks_mypy_what_lint_asks():
+    settings = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    (own,) = [hook for one in settings["repos"] if one["repo"] == "local" for hook in one["hooks"]]
+    assert own["entry"] == "make types"
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"^lint: .*\btypes\b", makefile, re.MULTILINE)
+    assert makefile.count("/mypy ") == makefile.partition("\ntypes:")[2].partition("\n\n")[0].count("/mypy ") > 0
+
+
+def test_pre_commit_asks_with_with_the_pinned_ruff():
     settings = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
     (revision,) = [one["rev"] for one in settings["repos"] if "ruff" in one["repo"]]
     assert f"ruff=={revision.removeprefix('v')}\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ _JOINERS = "\u200c\u200d"
 _HIDDEN = re.compile(r"[^\S\n\t ]|[^\w\s!-~]")
 SHOWN = 10
 """Hits of a list that stand open; the others are unfolded."""
-SNIPPET = 400
+SNIPPET = 240
 """Characters of a passage's text."""
 
 
@@ -65,12 +65,16 @@ _STYLE = """
 .pg-answer table{border-collapse:collapse;margin:0;font-size:12.5px}.pg-answer h4{margin:.2rem 0;font-size:15px}
 .pg-answer th,.pg-answer td{padding:.2rem .45rem;border-bottom:1px solid #e3e3e3;text-align:right;vertical-align:top}
 .pg-answer td{white-space:nowrap}.pg-answer th{font-weight:600;color:#555}
-.pg-answer .pg-l{white-space:normal}.pg-answer .pg-l{text-align:left;max-width:34rem;overflow-wrap:anywhere}
+.pg-answer .pg-l{text-align:left}.pg-answer td.pg-l{white-space:normal;max-width:34rem;overflow-wrap:anywhere}
 .pg-answer .pg-id{color:#666;font-family:ui-monospace,monospace;font-size:11.5px}.pg-answer .pg-text{color:#444}
 .pg-answer .pg-bar{display:inline-block;height:.7em}.pg-answer .pg-no{color:#777;text-decoration:line-through}
-.pg-answer .pg-lists{display:flex;flex-wrap:wrap;gap:1.2rem;margin-top:.8rem}.pg-answer .pg-warn{color:#8a3b00}
+.pg-answer .pg-lists{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(250px,100%),1fr));gap:1rem}
+.pg-answer .pg-lists{margin-top:.8rem}.pg-lists>div{min-width:0;overflow-x:auto}.pg-answer .pg-warn{color:#8a3b00}
+.pg-lists td .pg-text{display:-webkit-box;-webkit-line-clamp:2;-webkit-box-orient:vertical;overflow:hidden}
+.pg-lists td br:has(+.pg-text){display:none}
+.pg-answer .pg-lists table{width:100%}.pg-answer .pg-lists th,.pg-answer .pg-lists td{padding:.2rem .25rem}
 .pg-answer .pg-dot{display:inline-block;width:.7em;height:.7em;border-radius:50%;margin-right:.35em}
-.pg-answer summary{cursor:pointer;color:#555;font-size:12.5px}.pg-answer .pg-lists .pg-l{max-width:15rem}
+.pg-answer summary{cursor:pointer;color:#555;font-size:12.5px}.pg-answer .pg-lists td.pg-l{max-width:15rem;width:99%}
 """.replace("\n", "")
 
 
@@ -144,8 +148,7 @@ def _list_table(
     weight = "not fused" if source["weight"] is None else f"weight {source['weight']:.3f}"
     said = f"{source['status']}, {source['hits']} hits, {weight}, calibration {source['calibration'] or '–'}"
     notes = "".join(f"<br>{escaped(line)}" for line in (*filter(None, [source["reason"]]), *source["notes"]))
-    columns = ("rank", "passage", "raw", "calibrated", "contributes", "")
-    head = f"<tr>{''.join(f'<th>{one}</th>' for one in columns)}</tr>"
+    head = "<tr><th>rank</th><th class='pg-l'>passage</th><th>raw<br>calibrated<br>contributes</th></tr>"
     lines = [_list_row(view, rows[name], source["name"]) for name in source["ids"]]
     table = "<table>" + head + "".join(lines[:SHOWN]) + "</table>" if lines else ""
     if lines[SHOWN:]:
@@ -160,10 +163,9 @@ def _list_row(view: Mapping[str, Any], row: Mapping[str, Any], name: str) -> str
     state = f"#{row['position']}" if row["position"] else {"accepted": "", "ambiguous": "?"}.get(row["verdict"], "✗")
     mark = ' class="pg-no"' if row["verdict"] == "rejected" else ""
     return (
-        f"<tr{mark} title='{escaped(row['verdict'])}'><td>{one['rank']:g}</td>"
+        f"<tr{mark} title='{escaped(row['verdict'])}'><td>{one['rank']:g}<br><b>{state}</b></td>"
         f'<td class="pg-l">{_passage(view, row, 90)}</td>'
-        f"<td>{_number(one['raw'])}</td><td>{_number(one['calibrated'])}</td><td>{_number(one['contribution'])}</td>"
-        f"<td>{state}</td></tr>"
+        f"<td>{_number(one['raw'])}<br>{_number(one['calibrated'])}<br>{_number(one['contribution'])}</td></tr>"
     )
 
 

@@ -28,6 +28,13 @@ def no_overflow(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
+def cut_off(page: Page) -> list[str]:
+    """Tables that are wider than what they stand in."""
+    wider = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)"
+    found: list[str] = page.locator(".scroll").evaluate_all(wider)
+    return found
+
+
 def shot(page: Page, name: str) -> None:
     ARTEFACTS.mkdir(exist_ok=True)
     page.screenshot(path=ARTEFACTS / name, full_page=True)
@@ -63,6 +70,7 @@ def test_a_question_shows_every_part_and_nothing_runs_over(watch, address, inspe
     expect(page.locator("#answers li.on table")).to_contain_text("contribution")
     expect(page.locator("#lists tr.on").first).to_be_visible()
     no_overflow(page)
+    assert cut_off(page) == []
     shot(page, f"inspect-{width}.png")
     assert {url.removeprefix(address) for url in watched.asked} == {
         "", "static/inspector.css", "static/inspector.js", "static/cytoscape.min.js", "api/about", "api/ask",
@@ -163,7 +171,10 @@ def test_two_pipelines_stand_side_by_side_and_the_moved_one_is_saved(watch, addr
     expect(page.locator("#answers ol")).to_have_count(2)
     expect(page.locator("#answers")).to_contain_text("Compared: reciprocal_rank")
     expect(page.locator("#answers .move").first).to_be_visible()
+    page.locator("#answers button.passage").first.click()
+    expect(page.locator("#answers li.on table").first).to_be_visible()
     no_overflow(page)
+    assert cut_off(page) == []
     page.get_by_label("Shown").select_option("reciprocal_rank")
     expect(page.locator("#summary")).to_contain_text("rule rrf")
     page.locator("#k").fill("4")
@@ -214,6 +225,14 @@ def test_a_token_in_the_address_leaves_it_and_is_needed(watch, inspector, served
     other.wrong = [line for line in other.wrong if "401" not in line]  # that the browser noted the refusal is right
 
 
+def test_half_an_escape_in_the_address_is_a_token_like_any(watch, inspector, served) -> None:
+    home = served(inspector, "127.0.0.1", "50%-of-it")
+    watched = watch()
+    watched.home = home
+    watched.page.goto(f"{home}#token=50%-of-it")
+    ask(watched.page)
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_exported_page_is_whole_offline_and_hostile_text_stays_text(watch, inspector, tmp_path, width) -> None:
     question = f"Where did the father of Ada Lovelace die? \u2028 {EVIL}"
@@ -223,6 +242,9 @@ def test_the_exported_page_is_whole_offline_and_hostile_text_stays_text(watch, i
     page = watched.open(file.as_uri())
     expect(page.locator("#asked")).to_contain_text("⟨U+2028⟩ </script>")
     expect(page.locator("#answers ol")).to_have_count(2)
+    expect(page.locator("#answers h3").first).to_have_text("Shown: as opened, rule linear")
+    expect(page.locator("#answers h3").last).to_have_text("Compared: reciprocal_rank, rule rrf")
+    expect(page.get_by_label("Compared with")).to_have_value("reciprocal_rank")
     expect(page.locator("#walk canvas").first).to_be_visible()
     page.locator("#answers button.passage").first.click()
     expect(page.locator("#answers li.on").first).to_be_visible()

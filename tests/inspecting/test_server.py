@@ -71,6 +71,14 @@ def test_another_site_is_refused(client, headers) -> None:
     assert client.get("/api/about", headers=headers).status_code == 403
 
 
+def test_a_link_elsewhere_leads_to_the_page_and_to_nothing_in_it(client) -> None:
+    followed = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert client.get("/", headers=followed).status_code == 200
+    assert client.get("/api/about", headers=followed).status_code == 403
+    assert client.get("/", headers={"origin": "https://evil.example"}).status_code == 403
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 421
+
+
 def test_a_form_of_another_site_cannot_be_sent(client) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         assert client.post("/api/ask", content=json.dumps(ASK), headers={"content-type": kind}).status_code == 415

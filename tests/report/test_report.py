@@ -17,6 +17,7 @@ from phasegraph.evaluation.report import (
     evaluation_pictures,
     gold_hits,
     score_distributions,
+    separation,
     wins_and_losses,
     write_report,
 )
@@ -128,6 +129,23 @@ def test_gold_passages_are_drawn_apart_and_every_score_is_drawn() -> None:
         assert places == [[0, 40], [20, 59]]  # 1 and 3, 2 and 4, of 60 steps from 1 to 4
     with pytest.raises(InvalidInputError, match="gold"):
         score_distributions(before, before, {"vector": gold["vector"][:2]})
+
+
+def test_the_picture_says_which_source_tells_gold_passages_apart() -> None:
+    values = {"graph": np.array([9.0, 9.0, 2.0, 2.0]), "vector": np.array([5.0, 5.0, 4.5, 4.0])}
+    gold = {name: np.array([True, True, False, False]) for name in values}
+    said = separation(values, gold)
+    assert said == (
+        "Medians of gold passages and of others: graph 9.0 and 2.0, vector 5.0 and 4.2; graph sets them furthest apart."
+    )
+    assert score_distributions(values, values, gold).get_suptitle() == said
+    many = {f"a source with a name {row}": values["graph"] for row in range(6)}
+    lines = score_distributions(many, many, dict.fromkeys(many, gold["graph"])).get_suptitle().split("\n")
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 140
+    none = dict.fromkeys(values, np.zeros(4, dtype=bool))
+    assert (separation(values, none), score_distributions(values, values, none).get_suptitle()) == ("", "")
+    assert separation({"graph": values["graph"]}, gold) == "Medians of gold passages and of others: graph 9.0 and 2.0."
 
 
 def _table(right: dict[str, int], questions: int = 20):  # type: ignore[no-untyped-def]

@@ -79,19 +79,6 @@ def test_a_body_without_a_length_is_cut_off(open_app):
     assert asked(open_app(), "POST", "/search", content=body()).status_code == 413
 
 
-def test_a_body_that_does_not_come_frees_its_place(index, monkeypatch):
-    monkeypatch.setattr("phasegraph.serving.web.BODY_SECONDS", 0.2, raising=False)
-
-    async def body():
-        yield b"{"
-        await asyncio.sleep(20)
-
-    begun = time.monotonic()
-    app = web_app({"": View(index, embed)}, most=1)
-    assert asked(app, "POST", "/search", content=body()).status_code == 408
-    assert time.monotonic() - begun < 10
-
-
 def test_long_passages_hold_up_nobody_else():
     rows = [{"id": f"p{row}", "title": f"Ada {row}", "text": "Ada met Bo. " + "x " * 1_000_000} for row in range(8)]
     view = View(GraphIndex.build(rows))

@@ -99,7 +99,7 @@ def write_pictures(
         lead=f"{conclusion(table)} {lead}".strip(),
         columns=columns,
         rows=cells,
-        marked=["default"],
+        marked=OURS,
         pictures=pictures,
         notes=[*(f"left out: {line}" for line in table.left_out), *table.notes],
         terms=terms,
@@ -178,6 +178,8 @@ JudgedFile = Annotated[
         exists=True,
     ),
 ]
+OURS = ("default", "default-three")
+"""The rows that tables set off."""
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
@@ -356,7 +358,7 @@ def evaluate(
         table.write_rows(rows_to)
     to = console(beside_json=json_to == "-")
     for sheet in sheets:
-        show_table(to, sheet.title, sheet.columns, sheet.rows)
+        show_table(to, sheet.title, sheet.columns, sheet.rows, OURS)
         for line in sheet.notes:
             to.print(line, markup=False)
     if report_to is not None:
@@ -441,13 +443,18 @@ def title_of(table: Table) -> str:
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
 
 
-def meanings(table: Table, systems: Sequence[System]) -> dict[str, str]:
-    """What the names in a table mean: its measures, its columns, its systems."""
+def meanings(
+    table: Table,
+    systems: Sequence[System],
+    ms: str = "per question: the searches of its sources one after another, and fusing",
+) -> dict[str, str]:
+    """What the names in a table mean: its measures, its columns (`ms`: what the time is of), its systems."""
     terms = {measure.name: measure.about for measure in table.measures if measure.about}
+    terms["@k"] = "the first k passages are looked at"
     terms["(p)"] = f"of the paired test against {table.baseline}, corrected by Holm"
     if any(measure.name == "LastHop" for measure in table.tests):
         terms["W/L"] = f"questions won and lost against {table.baseline}"
-    terms["ms"] = "of fusing alone, per question"
+    terms["ms"] = ms
     return terms | {system.name: system.about for system in systems if system.about}
 
 

@@ -305,7 +305,7 @@ def index(
     document: DocumentField = None,
     position: PositionField = None,
 ) -> None:
-    """Build the graph of a corpus by rules, without a model, and save it for evaluate, add and remove."""
+    """Build the graph of a corpus by rules, without a model, and save it for search, inspect, serve and evaluate."""
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
     of_entities = {

@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -132,8 +132,10 @@ def check_outputs(**options: str | Path | None) -> None:
             raise InvalidInputError(f"--{name}: the folder of {target} must be writable; {parent} is not")
 
 
-def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A line and a table under it: first column to the left, the others to the right."""
+def show_table(
+    to: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], marked: Collection[str] = ()
+) -> None:
+    """A line and a table under it: first column to the left, the others to the right; rows of `marked` names bold."""
     to.print(Text(legible(title), style="bold"))
     table = RichTable()
     for place, column in enumerate(columns):
@@ -141,7 +143,7 @@ def show_table(to: Console, title: str, columns: Sequence[str], rows: Sequence[S
             Text(legible(column)), justify="left" if place == 0 else "right", no_wrap=place == 0, overflow="fold"
         )
     for row in rows:
-        table.add_row(*(Text(legible(cell)) for cell in row))
+        table.add_row(*(Text(legible(cell)) for cell in row), style="bold" if row[0] in marked else None)
     to.print(table)
 
 

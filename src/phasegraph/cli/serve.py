@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from phasegraph.retrieval import PIPELINE
 from phasegraph.serving.agents import NEEDED, mcp_server
 from phasegraph.serving.tenants import check_filter, check_token, read_tenants
 from phasegraph.serving.view import View
-from phasegraph.serving.web import LOOPBACK, web_app
+from phasegraph.serving.web import LOOPBACK, listening, web_app
 
 
 def serve(
@@ -72,7 +73,8 @@ def serve(
         raise typer.BadParameter(f"{named[0]} is of use with --transport http: over stdio there is one who asks")
     if len(named) > 1 or (tenants is not None and only):
         raise typer.BadParameter("--tenants gives each its token and its filter: leave --token-file and --filter out")
-    local = host in (*LOOPBACK, "::1")
+    host = host.removeprefix("[").removesuffix("]")
+    local = host in ("127.0.0.1", "localhost", "::1")
     if transport == "http" and not local and not named:
         raise typer.BadParameter(f"--host {host} is beyond loopback: give --token-file FILE or --tenants FILE")
     index = opened(folder)
@@ -127,9 +129,13 @@ def _say_how_many(name: str, view: View, index: GraphIndex) -> None:
 
 
 def run_http(app: Any, host: str, port: int) -> None:
-    """Serve until interrupted."""
+    """Serve until interrupted; the address is said on standard error."""
     try:
         import uvicorn
     except ImportError as error:
         raise MissingDependencyError(NEEDED) from error
-    uvicorn.run(app, host=host, port=port, log_level="warning", server_header=False, timeout_graceful_shutdown=5)
+    made, address = listening(host, port)
+    typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C ends it)", err=True)
+    config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=5)
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[made])

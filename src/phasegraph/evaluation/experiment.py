@@ -109,28 +109,31 @@ THREE = ("vector", "graph", "bm25")
 
 def _own() -> dict[str, System]:
     alone = {
-        "vector": "cosine alone",
-        "graph": "the walk alone",
+        "vector": "cosine of the embeddings alone",
+        "graph": "our walk alone",
         "bm25": "BM25 alone",
         "hipporag2": "HippoRAG 2's walk alone, without a model's filter",
         "semflow": "SemFlowRAG's walk alone, without a model's filter",
     }
     rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.phasegraph, {"vector": 1.0, "graph": 0.35}
     of_two = {
-        "rrf": (rrf(), "equal weights, rank constant 60"),
-        "weighted-rrf": (rrf(design), "the design record's: graph .35"),
-        "convex": (FusionPipeline.convex({"vector": 0.7, "graph": 0.3}), "TM2C2, vector .7"),
-        "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "TM2C2, equal weights"),
-        "min-max-sum": (FusionPipeline.named("comb_sum"), "min-max of each list, added"),
-        "phasegraph": (paper(), "the paper's: vector .7, graph capped at 30"),
-        "phasegraph-2wiki": (paper("2wiki"), "the paper's: vector .4, graph capped at 20"),
-        "default": (FusionPipeline(), "ours: nothing fitted"),
+        "rrf": (rrf(), "RRF: equal weights, rank constant 60"),
+        "weighted-rrf": (rrf(design), "RRF with vector 1, graph .35"),
+        "convex": (
+            FusionPipeline.convex({"vector": 0.7, "graph": 0.3}),
+            "scores from 0 to the best, added: vector .7 (TM2C2)",
+        ),
+        "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "the same, equal weights"),
+        "min-max-sum": (FusionPipeline.named("comb_sum"), "scores from each list's least to its best, added"),
+        "phasegraph": (paper(), "percentile ranks, the paper's: vector .7, graph capped at 30"),
+        "phasegraph-2wiki": (paper("2wiki"), "percentile ranks, the paper's for 2Wiki: vector .4, graph capped at 20"),
+        "default": (FusionPipeline(), "ours: calibrated scores, weights by agreement, nothing fitted"),
     }
     of_three = {
-        "rrf-three": (rrf(), "equal weights, with BM25"),
-        "weighted-rrf-three": (rrf({**design, "bm25": 1.0}), "the design record's, with BM25"),
-        "convex-three": (FusionPipeline.convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), "TM2C2, equal, with BM25"),
-        "default-three": (FusionPipeline(), "ours, with BM25"),
+        "rrf-three": (rrf(), "rrf with BM25"),
+        "weighted-rrf-three": (rrf({**design, "bm25": 1.0}), "weighted-rrf with BM25, weight 1"),
+        "convex-three": (FusionPipeline.convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), "convex-equal with BM25"),
+        "default-three": (FusionPipeline(), "default with BM25"),
     }
     systems = {name: source_system(name, about) for name, about in alone.items()}
     for sources, pipelines in ((TWO, of_two), (THREE, of_three)):

@@ -28,14 +28,14 @@ Score: TypeAlias = Callable[[Sequence[str], Judgement, int], "float | None"]
 
 
 def last_hop(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
-    """1 if the last hop is among the first k, 0 if not, None where the last hop is not known."""
+    """1 if the last hop, which holds the answer, is among the first k, 0 if not; None where it is not known."""
     if not judgement.last_hop_known:
         return None
     return float(not set(ids[:k]).isdisjoint(judgement.hops[-1]))
 
 
 def full_support(ids: Sequence[str], judgement: Judgement, k: int) -> float:
-    """1 if every hop is among the first k (0 for a query without any)."""
+    """1 if every hop, all that the answer needs, is among the first k, 0 if not and for a query without any."""
     return float(recall(ids, judgement, k) == 1.0)
 
 

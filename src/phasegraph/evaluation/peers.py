@@ -140,16 +140,22 @@ def peer_system(name: str, sources: tuple[str, ...], fuse: Fuse, about: str) -> 
 
 
 _PEERS: Mapping[str, tuple[Fuse, str]] = {
-    "ensemble": (ensemble, "LangChain EnsembleRetriever"),
-    "fusion-reciprocal": (query_fusion("reciprocal_rerank"), "LlamaIndex QueryFusionRetriever"),
-    "fusion-relative": (query_fusion("relative_score"), "LlamaIndex QueryFusionRetriever"),
-    "fusion-distance": (query_fusion("dist_based_score"), "LlamaIndex QueryFusionRetriever"),
-    "ranx-rrf": (ranx_fusion(None, "rrf"), "ranx"),
-    "ranx-min-max-sum": (ranx_fusion("min-max", "sum"), "ranx"),
+    "ensemble": (ensemble, "LangChain EnsembleRetriever (RRF)"),
+    "fusion-reciprocal": (query_fusion("reciprocal_rerank"), "LlamaIndex QueryFusionRetriever, reciprocal ranks"),
+    "fusion-relative": (query_fusion("relative_score"), "LlamaIndex QueryFusionRetriever, relative scores"),
+    "fusion-distance": (
+        query_fusion("dist_based_score"),
+        "LlamaIndex QueryFusionRetriever, scores by mean and deviation",
+    ),
+    "ranx-rrf": (ranx_fusion(None, "rrf"), "ranx, RRF"),
+    "ranx-min-max-sum": (ranx_fusion("min-max", "sum"), "ranx, min-max and sum"),
 }
 _WITH_BM25 = ("ensemble", "fusion-reciprocal", "fusion-relative")
 PEERS: Mapping[str, System] = MappingProxyType(
     {name: peer_system(name, TWO, fuse, about) for name, (fuse, about) in _PEERS.items()}
-    | {f"{name}-three": peer_system(f"{name}-three", THREE, *_PEERS[name]) for name in _WITH_BM25}
+    | {
+        f"{name}-three": peer_system(f"{name}-three", THREE, _PEERS[name][0], f"{name} with BM25")
+        for name in _WITH_BM25
+    }
     | {"bayesian-bm25": peer_system("bayesian-bm25", (), bayesian_bm25, "BM25 as a probability, bayesian-bm25")}
 )

@@ -13,6 +13,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,8 +64,8 @@ def score_distributions(
     after : mapping of str to array of float
         Calibrated values of the same sources.
     gold : mapping of str to array of bool, optional
-        Which of them are gold passages: these are drawn on their own, in the source's colour, the others pale. Both
-        histograms of a row have the same height.
+        Which of them are gold passages: these are drawn on their own, in the source's colour, the others grey, under a
+        sentence that the figures choose (:func:`separation`). Both histograms of a row have the same height.
 
     Returns
     -------
@@ -102,10 +103,41 @@ def score_distributions(
         one.set_yticks([row + 0.3 for row in range(len(names))], list(map(_drawn, names)))
         one.set_ylim(-0.22, len(names))
     axes[0].set_xticks([])
-    told = "" if gold is None else " (grey: other passages)"
+    told = "" if gold is None else " (colour: gold passages; grey: others)"
+    said = "" if gold is None else separation(after, gold)
+    if said:
+        figure.suptitle(fill(_drawn(said), 140), x=0.01, ha="left", fontsize=10)
     axes[0].set_title(f"before: each source in its own unit{told}", loc="left", fontsize=10)
     axes[1].set_title("after: one axis, deviations above the source's background", loc="left", fontsize=10)
     return figure
+
+
+def separation(values: Mapping[str, FloatArray], gold: Mapping[str, BoolArray]) -> str:
+    """What calibrated values say of gold passages and others, in a sentence.
+
+    Parameters
+    ----------
+    values : mapping of str to array of float
+        Calibrated values by source: they have one unit.
+    gold : mapping of str to array of bool
+        Which of them are gold passages.
+
+    Returns
+    -------
+    str
+        Empty where no source has values of both.
+    """
+    medians = {
+        name: (float(np.median(one[gold[name]])), float(np.median(one[~gold[name]])))
+        for name, one in sorted(values.items())
+        if gold[name].any() and not gold[name].all()
+    }
+    if not medians:
+        return ""
+    listed = ", ".join(f"{name} {high:.1f} and {low:.1f}" for name, (high, low) in medians.items())
+    furthest = max(medians, key=lambda name: medians[name][0] - medians[name][1])
+    best = f"; {furthest} sets them furthest apart" if len(medians) > 1 else ""
+    return f"Medians of gold passages and of others: {listed}{best}."
 
 
 def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -> Figure:

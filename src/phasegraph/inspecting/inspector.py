@@ -251,11 +251,15 @@ class Inspector:
         return result, plain.decide(given, asked.context, reports=asked.reports, k=len(result.candidates))
 
     def view(self, question: object, settings: object) -> dict[str, Any]:
-        """As :func:`phasegraph.result.view_of`, with the ``settings``, and where the weights come from."""
+        """As :func:`phasegraph.result.view_of`, with the ``pipeline``'s name, ``settings``, and why these weights."""
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
         found = view_of(result, asked.question, everything=everything, rankings=asked.rankings, read=self.read)
-        return found | {"settings": _settings_of(pipeline), "why_weights": _why_weights(pipeline, result)}
+        return found | {
+            "pipeline": dict(settings).get("pipeline", OWN) if isinstance(settings, Mapping) else OWN,
+            "settings": _settings_of(pipeline),
+            "why_weights": _why_weights(pipeline, result),
+        }
 
     # Why not this passage?
 

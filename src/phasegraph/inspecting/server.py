@@ -6,7 +6,6 @@ import hmac
 import json
 import logging
 import re
-import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
@@ -15,6 +14,7 @@ from phasegraph._validation import check_keys
 from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphError
 from phasegraph.inspecting.inspector import Inspector
 from phasegraph.inspecting.page import POLICY, STATIC, offline_page, part, served_page
+from phasegraph.serving.web import listening
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -90,10 +90,10 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower():
             return 403, "another site may not ask"
+        if not scope["path"].startswith("/api/"):
+            return None  # a link of another site may lead to the page, which holds nothing
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "another site may not ask"
-        if not scope["path"].startswith("/api/"):
-            return None
         given = headers.get("authorization", "").removeprefix("Bearer ")
         if self._token is not None and not hmac.compare_digest(given.encode(), self._token.encode()):
             return 401, "the token is missing or wrong"
@@ -230,14 +230,7 @@ def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Ca
         import uvicorn
     except ImportError as error:
         raise MissingDependencyError(NEEDED) from error
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
-    shown = f"[{host}]" if ":" in host else host
+    made, address = listening(host, port)
     # A fragment stays in the browser: it is in no request, and so in no log; the page takes it out of its history.
-    say(f"http://{shown}:{listening.getsockname()[1]}/" + (f"#token={quote(token)}" if token else ""))
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)).run(
-        sockets=[listening]
-    )
+    say(f"{address}/" + (f"#token={quote(token)}" if token else ""))
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)).run(sockets=[made])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
@@ -13,6 +15,10 @@ INSTRUCTIONS = (
     "passages by id. The confidence, in [0, 1], says whether the collection holds an answer at all: below about .3, "
     "say that it is not known rather than guess."
 )
+FIELDS = MappingProxyType(
+    {"search": frozenset({"query", "k"}), "explain": frozenset({"query", "k"}), "passages": frozenset({"ids"})}
+)
+"""What may be asked for, by tool."""
 NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 
@@ -28,7 +34,11 @@ def mcp_server(view: View) -> Any:
 
     async def told(answer: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
         try:
-            return await answer()
+            # The protocol is UTF-8, in which there are no halves of characters.
+            whole: dict[str, Any] = json.loads(
+                json.dumps(await answer(), ensure_ascii=False).encode("utf-8", "replace")
+            )
+            return whole
         except (InvalidInputError, InvalidTypeError) as error:
             raise errors(str(error)) from None
         except Exception as error:  # noqa: BLE001 - its text may be another's
@@ -50,10 +60,34 @@ def mcp_server(view: View) -> Any:
 
         return await told(found)
 
-    made = server("phasegraph", instructions=INSTRUCTIONS, log_level="WARNING")  # it logs what is asked
+    class Strict(server):  # type: ignore[misc, valid-type]
+        """The SDK's server leaves out arguments that a tool does not have, a filter's, too; this one says so."""
+
+        async def call_tool(self, name: str, arguments: Mapping[str, Any], *more: Any, **options: Any) -> Any:
+            refused = unknown_fields(arguments, FIELDS.get(name, arguments))
+            if refused:
+                raise errors(refused)
+            return await super().call_tool(name, arguments, *more, **options)
+
+    made = Strict("phasegraph", instructions=INSTRUCTIONS, log_level="WARNING")  # it logs what is asked
     for tool in (search, explain, passages):
         made.add_tool(tool)
     return made
+
+
+def unknown_fields(asked: Iterable[str], known: Collection[str]) -> str:
+    """What to say of a request that has other fields than these, "" where it has none.
+
+    >>> unknown_fields(["query", "filter"], {"query", "k"})
+    "'filter': unknown; a request has k, query. What may be seen is set by the server"
+    """
+    other = sorted(set(asked) - set(known))
+    if not other:
+        return ""
+    return (
+        f"{', '.join(map(repr, other))[:80]}: unknown; a request has {', '.join(sorted(known))}. What may be seen "
+        "is set by the server"
+    )
 
 
 def _sdk() -> tuple[Any, Any]:

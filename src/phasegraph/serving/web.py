@@ -6,19 +6,19 @@ import asyncio
 import hmac
 import json
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
-from time import monotonic
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
-from phasegraph.serving.agents import NEEDED, streamable_app
+from phasegraph.serving.agents import FIELDS, NEEDED, streamable_app, unknown_fields
 from phasegraph.serving.view import View
 
 LARGEST_BODY = 256 * 1024
-BODY_SECONDS = 30.0
-"""In which a request must be here: whoever sends one slowly has one of the few places meanwhile."""
+SLOWEST_BODY = 10.0
+"""Seconds in which a request must have come."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
 """The one path that needs no token; it says that the server runs, and nothing of what it holds."""
@@ -39,37 +39,60 @@ class Gate:
         Names that a request's Host may have, without the port; None admits any. It keeps web pages of others, whose
         names lead to this machine, from asking.
     most : int, default 64
-        Requests that are answered at the same time; a further one is turned away with 503.
+        Requests that are answered at the same time; a further one is turned away with 503. One that has not come yet
+        does not count: whoever sends slowly waits alone.
+    slowest : float, default 10.0
+        Seconds in which a request must have come.
     """
 
-    def __init__(self, apps: Mapping[str, Any], *, hosts: Collection[str] | None = None, most: int = 64) -> None:
+    def __init__(
+        self,
+        apps: Mapping[str, Any],
+        *,
+        hosts: Collection[str] | None = None,
+        most: int = 64,
+        slowest: float = SLOWEST_BODY,
+    ) -> None:
         if "" in apps and len(apps) > 1:
             raise InvalidInputError("a server either asks everybody for a token or nobody")
         self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
         self._open = apps.get("")
         self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
-        self._most, self._now = most, 0
+        self._most, self._now, self._slowest = most, 0, slowest
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
-        refused = self._refused_at_the_door(headers)
+        twice = sum(name.lower() == b"host" for name, _ in scope["headers"]) > 1
+        refused = (400, "a request has one Host") if twice else self._refused_at_the_door(headers)
         if refused is None and scope["path"] == OPEN:
             await _say(send, 200, {"status": "ok"})
             return
         app = self._open or self._opened_by(headers.get(b"authorization", b""))
         if refused is None and app is None:
             refused = (401, "a token is needed: Authorization: Bearer TOKEN")
-        if refused is None and self._now >= self._most:
-            refused = (503, f"{self._most} requests are being answered; try again")
         if refused is not None:
             await _say(send, *refused)
             return
+        try:
+            async with asyncio.timeout(self._slowest):
+                body = await _body(receive)
+        except TimeoutError:
+            await _say(send, 408, f"a request must have come within {self._slowest:g} s")
+            return
+        if body is None:
+            return
+        if len(body) > LARGEST_BODY:
+            await _say(send, 413, f"a request must have at most {LARGEST_BODY} bytes")
+            return
+        if self._now >= self._most:
+            await _say(send, 503, f"{self._most} requests are being answered; try again")
+            return
         self._now += 1
         try:
-            await app(scope, _limited(receive), send)
+            await app(scope, _again(body, receive), send)
         finally:
             self._now -= 1
 
@@ -95,33 +118,30 @@ class Gate:
         return found
 
 
-def _limited(receive: Receive) -> Receive:
-    """The same body, cut off with an error where it is longer than it may be, or not there in time."""
-    seen, whole, end = 0, False, monotonic() + BODY_SECONDS
+async def _body(receive: Receive) -> bytes | None:
+    """The whole body, no more of it than shows that it is too long; None where the client went away."""
+    body, more = b"", True
+    while more and len(body) <= LARGEST_BODY:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
 
-    async def counted() -> Any:
-        nonlocal seen, whole
-        if whole:  # what comes now is that the caller has gone
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What an application receives of a body that was read: it as a whole, then what comes after it."""
+    given = False
+
+    async def next_message() -> Any:
+        nonlocal given
+        if given:
             return await receive()
-        try:
-            message = await asyncio.wait_for(receive(), end - monotonic())
-        except TimeoutError:
-            raise _TooSlowError from None
-        whole = not message.get("more_body", False)
-        seen += len(message.get("body", b""))
-        if seen > LARGEST_BODY:
-            raise _TooLargeError
-        return message
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
 
-    return counted
-
-
-class _TooLargeError(Exception):
-    pass
-
-
-class _TooSlowError(Exception):
-    pass
+    return next_message
 
 
 async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
@@ -131,6 +151,23 @@ async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+def listening(host: str, port: int) -> tuple[socket.socket, str]:
+    """A socket that listens there, and its address, such as ``http://127.0.0.1:8321``; port 0 is any that is free.
+
+    Raises
+    ------
+    InvalidInputError
+        If the address cannot be listened on.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        made = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    return made, f"http://{shown}:{made.getsockname()[1]}"
 
 
 def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = 64) -> Any:
@@ -156,7 +193,9 @@ def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBA
     """
     try:
         from starlette.applications import Starlette
-        from starlette.routing import Mount
+        from starlette.exceptions import HTTPException
+        from starlette.responses import JSONResponse
+        from starlette.routing import Mount, Route
     except ImportError as error:
         raise MissingDependencyError(NEEDED) from error
     agents = {token: streamable_app(view) for token, view in views.items()}
@@ -168,7 +207,18 @@ def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBA
                 await stack.enter_async_context(one.router.lifespan_context(one))
             yield
 
-    apps = {token: Starlette(routes=[*_routes(views[token]), Mount("/", agents[token])]) for token in views}
+    async def not_here(_: object, error: Any) -> JSONResponse:
+        said = {404: "there is no such path: POST /search, /explain, /passages or /mcp", 405: "ask by POST"}
+        return JSONResponse({"error": said.get(error.status_code, error.detail)}, error.status_code, error.headers)
+
+    # An agent's GET would be held open for messages that never come, and keep its place among those that are answered.
+    apps = {
+        token: Starlette(
+            routes=[*_routes(views[token]), Route("/mcp", agents[token], methods=["POST"])],
+            exception_handlers={HTTPException: not_here},
+        )
+        for token in views
+    }
     return Starlette(routes=[Mount("/", Gate(apps, hosts=hosts, most=most))], lifespan=running)
 
 
@@ -176,28 +226,25 @@ def _routes(view: View) -> list[Any]:
     from starlette.routing import Route
 
     async def search(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await view.search(**_fields(asked, {"query", "k"}, "query"))
+        return await view.search(**_fields(asked, FIELDS["search"], "query"))
 
     async def explain(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return await view.explain(**_fields(asked, {"query", "k"}, "query"))
+        return await view.explain(**_fields(asked, FIELDS["explain"], "query"))
 
     async def passages(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return view.passages(**_fields(asked, {"ids"}, "ids"))
+        return view.passages(**_fields(asked, FIELDS["passages"], "ids"))
 
     return [Route(f"/{one.__name__}", _endpoint(one), methods=["POST"]) for one in (search, explain, passages)]
 
 
 def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) -> Any:
     from starlette.requests import Request
-    from starlette.responses import JSONResponse
+    from starlette.responses import JSONResponse, Response
 
-    async def answered(request: Request) -> JSONResponse:
+    async def answered(request: Request) -> Response:
         try:
-            return JSONResponse(await answer(await _asked(request)))
-        except _TooLargeError:
-            return JSONResponse({"error": f"a request must have at most {LARGEST_BODY} bytes"}, 413)
-        except _TooSlowError:
-            return JSONResponse({"error": f"a request must be here within {BODY_SECONDS:g} seconds"}, 408)
+            told = json.dumps(await answer(await _asked(request)), allow_nan=False)  # ASCII: halves of characters pass
+            return Response(told, media_type="application/json")
         except (InvalidInputError, InvalidTypeError) as error:
             return JSONResponse({"error": str(error)}, 400)
         except Exception as error:  # noqa: BLE001 - its text may be another's
@@ -221,10 +268,7 @@ async def _asked(request: Any) -> Mapping[str, Any]:
 def _fields(asked: Mapping[str, Any], known: Collection[str], needed: str) -> dict[str, Any]:
     if needed not in asked:
         raise InvalidInputError(f"{needed} is needed")
-    other = sorted(set(asked) - set(known))
-    if other:
-        raise InvalidInputError(
-            f"{', '.join(map(repr, other))[:80]}: unknown; a request has {', '.join(sorted(known))}. What may be seen "
-            "is set by the server"
-        )
+    refused = unknown_fields(asked, known)
+    if refused:
+        raise InvalidInputError(refused)
     return dict(asked)

@@ -46,7 +46,9 @@
   }
   const given = /^#token=(.+)$/.exec(location.hash);
   if (given) {
-    keepToken(decodeURIComponent(given[1]));
+    let said = given[1];
+    try { said = decodeURIComponent(said); } catch { /* it stands there as it is */ }
+    keepToken(said);
     history.replaceState(null, "", location.pathname);
   }
   async function call(path, body) {
@@ -183,22 +185,22 @@
     const lines = names.map((name) => {
       const one = row.sources[name] || {};
       const weight = view.sources.find((source) => source.name === name).weight;
-      return h("tr", null, h("td", { class: "l" }, dot(name), name), h("td", null, one.rank === null ? "not returned" : number(one.rank)),
-        h("td", null, number(one.raw)), h("td", null, number(one.calibrated)), h("td", null, weight.toFixed(3)), h("td", null, signed(one.contribution)));
+      return h("tr", null, h("td", { class: "l" }, dot(name), name), h("td", { title: one.rank === null ? "not returned" : null }, one.rank === null ? "–" : number(one.rank)),
+        h("td", null, number(one.raw), h("small", null, number(one.calibrated))), h("td", null, weight.toFixed(3)), h("td", null, signed(one.contribution)));
     });
     const further = row.bonus || row.prior !== 1 ? h("p", { class: "hint" }, `Bonus ${signed(row.bonus)}, priors multiply by ${number(row.prior)}.`) : null;
-    return h("div", { class: "scroll detail" }, h("table", null, head("source", "rank", "raw", "calibrated", "weight", "contribution"), h("tbody", null, lines)), further);
+    return h("div", { class: "scroll detail" }, h("table", null, head("source", "rank", ["raw", h("br"), "calibrated"], "weight", "contribution"), h("tbody", null, lines)), further);
   }
   const head = (first, ...names) => h("thead", null, h("tr", null, h("th", { class: "l" }, first), names.map((name) => h("th", null, name))));
 
   function showAnswers() {
     if (!state.other) { fill("answers", answers(state.view, null, "answer")); return; }
     const gone = (one, two) => one.rows.filter((row) => row.position && !two.rows.some((other) => other.id === row.id && other.position)).length;
-    const label = offline ? "compared" : nameOf(state.otherName);
+    const named = (view) => `${nameOf(view.pipeline)}, rule ${view.settings.rule}`;
     fill("answers", h("p", { class: "hint" }, `Only in the one shown: ${gone(state.view, state.other)}; only in the other: ${gone(state.other, state.view)}. Arrows: against the other.`),
       h("div", { class: "columns" },
-        h("div", null, h("h3", null, `Shown: ${offline ? "own" : nameOf(state.settings.pipeline)}`), answers(state.view, state.other, "answer")),
-        h("div", null, h("h3", null, `Compared: ${label}`), answers(state.other, state.view, "other"))));
+        h("div", null, h("h3", null, `Shown: ${named(state.view)}`), answers(state.view, state.other, "answer")),
+        h("div", null, h("h3", null, `Compared: ${named(state.other)}`), answers(state.other, state.view, "other"))));
   }
 
   function showLists() {
@@ -251,7 +253,7 @@
         const id = short(key(step)), on = !chosen || row === chosen;
         const node = nodes.get(id) || { id, kind: step[0], name: step[1], seed: false, on: false, goal: false, label: "" };
         const label = visible(step[0] === "passage" ? titleOf(step[1]) : step[1]);
-        node.label = label.length > 34 ? `${label.slice(0, 33)}…` : label;
+        node.label = label.length > 30 ? `${label.slice(0, 29)}…` : label;
         node.seed = node.seed || seeds.has(key(step));
         node.on = node.on || on;
         node.goal = node.goal || (step[0] === "passage" && step[1] === row.id);
@@ -289,17 +291,17 @@
     const most = Math.max(...[...placed.values()].map((one) => one.row)) + 1, deep = Math.max(...[...placed.values()].map((one) => one.layer)) + 1;
     const where = (id) => {
       const { layer, row } = placed.get(id), side = row - (count(layer) - 1) / 2;
-      return upright ? { x: side * 132, y: layer * 66 } : { x: layer * 158, y: side * 50 };
+      return upright ? { x: side * 116, y: layer * 66 } : { x: layer * 134, y: side * 52 };
     };
-    box.style.height = `${Math.min(520, Math.max(150, (upright ? deep * 66 : most * 50) + 40))}px`;
+    box.style.height = `${Math.min(520, Math.max(150, (upright ? deep * 66 : most * 52) + 40))}px`;
     if (state.graph) state.graph.destroy();
     state.graph = cytoscape({
       container: box, userZoomingEnabled: false, boxSelectionEnabled: false, autoungrabify: true,
       elements: [...nodes.map((one) => ({ data: one, classes: flag(one) })), ...edges.map((one) => ({ data: one, classes: one.on ? "on" : "off" }))],
       layout: { name: "preset", positions: (node) => where(node.id()), fit: false },
       style: [
-        { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 11.5, "text-valign": "center", "text-halign": "center", "text-wrap": "wrap", "text-max-width": 108,
-          width: 122, height: 38, "background-color": ink("--paper"), "border-width": 1, "border-color": ink("--soft") } },
+        { selector: "node", style: { label: "data(label)", color: ink("--ink"), "font-size": 11.5, "text-valign": "center", "text-halign": "center", "text-wrap": "wrap", "text-max-width": 98,
+          width: 108, height: 42, "background-color": ink("--paper"), "border-width": 1, "border-color": ink("--soft") } },
         { selector: "node.entity", style: { shape: "round-rectangle", "corner-radius": 19 } },
         { selector: "node.passage", style: { shape: "rectangle" } },
         { selector: "node.goal", style: { "background-color": ink("--mark") } },
@@ -310,7 +312,7 @@
       ],
     });
     const graph = state.graph, held = graph.elements().boundingBox();
-    graph.zoom(Math.min(1.1, Math.max(0.72, Math.min((box.clientWidth - 24) / held.w, (box.clientHeight - 24) / held.h))));
+    graph.zoom(Math.min(1.1, Math.max(0.6, Math.min((box.clientWidth - 24) / held.w, (box.clientHeight - 24) / held.h))));
     graph.center();
     const seen = graph.elements().renderedBoundingBox(); // what does not fit begins at its start, and is moved by hand
     graph.panBy({ x: seen.w > box.clientWidth ? 12 - seen.x1 : 0, y: seen.h > box.clientHeight ? 12 - seen.y1 : 0 });
@@ -464,6 +466,8 @@
   if (offline) {
     start();
     Object.assign(state, { view: offline.view, other: offline.other, question: offline.view.question });
+    state.settings.pipeline = offline.view.pipeline;
+    state.otherName = offline.other ? offline.other.pipeline : "";
     for (const id of ["ask", "flips-card"]) at(id).hidden = true;
     show(true);
     for (const one of at("settings-card").querySelectorAll("input,select,button")) one.disabled = true;
