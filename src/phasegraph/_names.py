@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
@@ -18,7 +18,7 @@ class NameRows(Mapping[str, int]):
     {'ada': 0, 'bo': 1}
     """
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names = names
 
     def __getitem__(self, name: str) -> int:
@@ -34,7 +34,7 @@ class NameRows(Mapping[str, int]):
         return len(self.names)
 
 
-def merged_names(old: tuple[str, ...], alive: BoolArray, new: Iterable[str]) -> tuple[tuple[str, ...], IntArray]:
+def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tuple[Sequence[str], IntArray]:
     """The old names that are alive and the new ones, ascending, and the new row of each old one (-1: it is gone).
 
     >>> merged_names(("ada", "bo", "dee"), np.array([True, False, True]), ["cy", "ada"])

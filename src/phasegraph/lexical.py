@@ -144,7 +144,7 @@ class LexicalIndex:
     array([0.078, 0.1  ])
     """
 
-    vocabulary: tuple[str, ...]
+    vocabulary: Sequence[str]
     starts: IntArray
     rows: Int32Array
     counts: Int32Array

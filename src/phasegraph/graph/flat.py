@@ -28,7 +28,7 @@ class _FlatSource:
 
     __reduce__ = by_fields
 
-    def passage_ids(self) -> tuple[str, ...]:
+    def passage_ids(self) -> Sequence[str]:
         """Ids of the passages that :meth:`within` may be given."""
         return self.graph.passages
 

@@ -367,10 +367,19 @@ class GraphSource(GraphWalker):
         if self.words is not None and graph.lexical is not None:
             graph.lexical.look_up(graph.passages[0])
         first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
-        self._walk(first, None)
-        if self.walk.relevance:  # where a query has neither a vector nor a ranking the walk is the other one
+        if not self._has_words:
+            self._walk(first, None)
+        if (
+            self.walk.relevance
+        ):  # without words, where a query has neither vector nor ranking, the walk is the other one
             self._walk(first, np.ones(graph.size))
         return self
+
+    @property
+    def _has_words(self) -> bool:
+        """Whether the query's words count."""
+        known = self.words is not None and self.graph.lexical is not None
+        return known and self.reset is None and self.walk.relevance
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
         """The same source for one who may see only the `allowed` passages; see :class:`RestrictedGraphSource`."""
@@ -404,7 +413,7 @@ class GraphSource(GraphWalker):
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
     ) -> Ranking:
         """The walk from the query's seeds, and from those of the facts that were kept."""
-        if self.words is not None and self.graph.lexical is not None and self.reset is None and self.walk.relevance:
+        if self._has_words and self.words is not None and self.graph.lexical is not None:
             return self._by_words(query, ranking, vector, limit, self.graph.lexical, self.words, kept)
         seeding = self._seeding(query, ranking, vector, kept)
         size = len(self.graph.passages)

@@ -208,7 +208,7 @@ class Gazetteer:
             return self._by_bisection(texts, self.names.names)
         return self._by_automaton(texts) if self.matcher == "automaton" else self._by_prefix(texts)
 
-    def _by_bisection(self, texts: Sequence[str], names: tuple[str, ...]) -> Iterator[tuple[int, list[int]]]:
+    def _by_bisection(self, texts: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         for start in range(len(texts)):
             lengths: list[int] = []
             row = 0

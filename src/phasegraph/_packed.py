@@ -1,0 +1,133 @@
+"""Texts that stay where they are, in one run of bytes: decoded one by one when they are asked for."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, starmap
+from operator import eq, lt
+from typing import Any, SupportsIndex, overload
+
+import numpy as np
+
+from phasegraph._forking import lazy_property
+from phasegraph._typing import IntArray
+from phasegraph.errors import IntegrityError
+
+_AT_ONCE = 65_536
+"""Texts that are decoded together when all are gone through."""
+
+
+class PackedTexts(Sequence[str]):
+    """A sequence of texts, equal to the tuple of them; made of bytes in UTF-8 and of where each text ends.
+
+    Parameters
+    ----------
+    text : (b,) array of uint8
+    ends : (n,) array of int64
+    order : (n,) array of int, optional
+        Rows in ascending order of their texts; sorted when needed.
+
+    Examples
+    --------
+    >>> texts = PackedTexts(np.frombuffer("adabo".encode(), dtype=np.uint8), np.array([3, 5]))
+    >>> texts, texts[-1], texts == ("ada", "bo")
+    (('ada', 'bo'), 'bo', True)
+    """
+
+    def __init__(self, text: Any, ends: Any, order: IntArray | None = None) -> None:
+        self.text, self.ends, self._order = text, ends, order
+        self._bytes, self._ends = memoryview(text), memoryview(ends)
+
+    @overload
+    def __getitem__(self, row: SupportsIndex) -> str: ...
+    @overload
+    def __getitem__(self, row: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, row: SupportsIndex | slice) -> str | tuple[str, ...]:
+        if isinstance(row, slice):
+            return tuple(self[each] for each in range(*row.indices(len(self))))
+        place, count = row.__index__(), len(self)
+        if not -count <= place < count:
+            raise IndexError(f"there are {count} texts; got {place}")
+        place += count * (place < 0)
+        return _decoded(self._bytes[self._ends[place - 1] if place else 0 : self._ends[place]])
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __iter__(self) -> Iterator[str]:
+        start = 0
+        for first in range(0, len(self), _AT_ONCE):
+            ends = self._ends[first : first + _AT_ONCE].tolist()
+            run, base = bytes(self._bytes[start : ends[-1]]), start
+            for end in ends:
+                yield _decoded(run[start - base : end - base])
+                start = end
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, tuple | PackedTexts):
+            return NotImplemented
+        return len(self) == len(other) and all(map(eq, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self)) if len(self) <= _AT_ONCE else f"<{len(self):,} texts>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
+
+    @lazy_property
+    def order(self) -> IntArray:
+        """(n,) array of int: rows in ascending order of their texts."""
+        return ascending_order(self) if self._order is None else self._order
+
+
+class TextRows(Mapping[str, int]):
+    """The row of each of some texts that are unique, in any order: found by bisection.
+
+    >>> texts = PackedTexts(np.frombuffer(b"boada", dtype=np.uint8), np.array([2, 5]))
+    >>> dict(TextRows(texts)), "cy" in TextRows(texts)
+    ({'bo': 0, 'ada': 1}, False)
+    """
+
+    def __init__(self, texts: PackedTexts) -> None:
+        self.texts, self._order = texts, memoryview(np.ascontiguousarray(texts.order).data)
+
+    def __getitem__(self, text: str) -> int:
+        if isinstance(text, str):
+            place = bisect_left(self._order, text, key=self.texts.__getitem__)
+            if place < len(self._order):
+                row: int = self._order[place]
+                if self.texts[row] == text:
+                    return row
+        raise KeyError(text)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+def ascending_order(texts: Sequence[str]) -> IntArray:
+    """(n,) array of int32: rows of the texts, those of the first texts first."""
+    listed = list(texts)
+    return np.array(sorted(range(len(listed)), key=listed.__getitem__), dtype=np.int32)
+
+
+def ascend(texts: Iterable[str]) -> bool:
+    """Whether each text comes after the one before it.
+
+    >>> ascend(("ada", "bo")), ascend(("ada", "ada"))
+    (True, False)
+    """
+    return all(starmap(lt, pairwise(texts)))
+
+
+def _decoded(found: memoryview | bytes) -> str:
+    try:
+        return str(found, "utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise IntegrityError(f"a saved name or id is no text: {error}; the file is damaged") from error
