@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
 
+from phasegraph._packed import place_of
 from phasegraph._typing import BoolArray, IntArray
 
 
@@ -22,7 +22,7 @@ class NameRows(Mapping[str, int]):
         self.names = names
 
     def __getitem__(self, name: str) -> int:
-        row = bisect_left(self.names, name)
+        row = place_of(self.names, name)
         if row == len(self.names) or self.names[row] != name:
             raise KeyError(name)
         return row
@@ -42,7 +42,7 @@ def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tu
     """
     fresh, revived = [], alive.copy()
     for name in new:
-        row = bisect_left(old, name)
+        row = place_of(old, name)
         if row < len(old) and old[row] == name:
             revived[row] = True
         else:

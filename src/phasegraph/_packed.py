@@ -16,6 +16,7 @@ from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
 """Texts that are decoded together when all are gone through."""
+_ROWS = range(2**62)
 
 
 class PackedTexts(Sequence[str]):
@@ -46,11 +47,20 @@ class PackedTexts(Sequence[str]):
     def __getitem__(self, row: SupportsIndex | slice) -> str | tuple[str, ...]:
         if isinstance(row, slice):
             return tuple(self[each] for each in range(*row.indices(len(self))))
-        place, count = row.__index__(), len(self)
-        if not -count <= place < count:
-            raise IndexError(f"there are {count} texts; got {place}")
-        place += count * (place < 0)
-        return _decoded(self._bytes[self._ends[place - 1] if place else 0 : self._ends[place]])
+        place, count = row.__index__(), len(self._ends)
+        if place < 0:
+            place += count
+        if not 0 <= place < count:
+            raise IndexError(f"there are {count} texts; got {row}")
+        return _decoded(self.raw(place))
+
+    def raw(self, row: int) -> bytes:
+        """The bytes of a text; `row` is one there is."""
+        return self._bytes[self._ends[row - 1] if row else 0 : self._ends[row]].tobytes()
+
+    def place(self, text: str, first: int = 0) -> int:
+        """``bisect_left(texts, text, first)``, where they ascend; without decoding them."""
+        return bisect_left(_ROWS, text.encode("utf-8", "surrogatepass"), first, len(self._ends), key=self.raw)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -97,10 +107,11 @@ class TextRows(Mapping[str, int]):
 
     def __getitem__(self, text: str) -> int:
         if isinstance(text, str):
-            place = bisect_left(self._order, text, key=self.texts.__getitem__)
+            sought = text.encode("utf-8", "surrogatepass")
+            place = bisect_left(self._order, sought, key=self.texts.raw)
             if place < len(self._order):
                 row: int = self._order[place]
-                if self.texts[row] == text:
+                if self.texts.raw(row) == sought:
                     return row
         raise KeyError(text)
 
@@ -109,6 +120,15 @@ class TextRows(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self.texts)
+
+
+def place_of(names: Sequence[str], name: str, first: int = 0) -> int:
+    """Where a name stands, or would, among names that ascend.
+
+    >>> place_of(("ada", "bo"), "b")
+    1
+    """
+    return names.place(name, first) if isinstance(names, PackedTexts) else bisect_left(names, name, first)
 
 
 def ascending_order(texts: Sequence[str]) -> IntArray:
@@ -126,7 +146,7 @@ def ascend(texts: Iterable[str]) -> bool:
     return all(starmap(lt, pairwise(texts)))
 
 
-def _decoded(found: memoryview | bytes) -> str:
+def _decoded(found: bytes) -> str:
     try:
         return str(found, "utf-8", "surrogatepass")
     except UnicodeDecodeError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -22,6 +22,8 @@ from phasegraph.ranking import Ranking, by_fields
 
 K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
+_MOST_ENTRIES, _HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
+"""Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
 CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(r"\w\w+")
 _WORDS_OR_RUNS = re.compile(rf"[{CJK}]+|[^\W{CJK}]{{2,}}")
@@ -236,6 +238,58 @@ class LexicalIndex:
         known = dict(zip(found, idf.tolist(), strict=True))
         return QueryTerms(scores, tuple(found), idf, rows, {word: known.get(word, unseen) for word in asked})
 
+    def look_up_listed(self, query: str, most: int) -> ListedTerms:
+        """The query's words, and the passages that BM25 has foremost, found in the entries of its rarer words.
+
+        At most `most` passages. Every entry is read of the rarest words, up to 2,048 in all; of a word beyond that only
+        the passages in which it weighs most, where the rarer ones have too few. What is found is scored by all words.
+        """
+        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
+        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
+        size = len(self.lengths)
+        entries = tuple(slice(int(self.starts[term]), int(self.starts[term + 1])) for term in found.values())
+        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
+        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+        unseen = float(np.log1p((size + 0.5) / 0.5))
+        known = dict(zip(found, idf.tolist(), strict=True))
+        terms = ListedTerms(
+            self, entries, np.array([asked[word] for word in found], dtype=np.float64), tuple(found), idf,
+            {word: known.get(word, unseen) for word in asked},
+        )  # fmt: skip
+        parts: list[Int32Array] = []
+        count = 0
+        for place in np.argsort(frequency, kind="stable").tolist():
+            entry = entries[place]
+            if count + entry.stop - entry.start <= _MOST_ENTRIES:
+                parts.append(self.rows[entry])
+            elif count < most:
+                parts.append(self._heaviest(entry))
+            else:
+                break
+            count += len(parts[-1])
+        rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+        scores = terms.scores_of(rows)
+        if len(rows) > most:
+            kept = np.sort(np.argpartition(-scores, most)[:most])
+            rows, scores = rows[kept], scores[kept]
+        return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+
+    def _heaviest(self, entry: slice) -> Int32Array:
+        """The passages of a frequent word in which it weighs most; worked out once."""
+        kept = self._weighed.get(entry.start)
+        if kept is None:
+            rows, counts = self.rows[entry], self.counts[entry]
+            weights = counts / (counts + self._norms_of(rows))
+            first = np.lexsort((rows, -weights))[:_HEAVIEST]
+            if len(self._weighed) >= _MOST_WEIGHED:
+                self._weighed.clear()
+            kept = self._weighed[entry.start] = np.sort(rows[first])
+        return kept
+
+    @lazy_property
+    def _weighed(self) -> dict[int, Int32Array]:
+        return {}
+
     def passages_with(self, words: Iterable[str]) -> Int32Array:
         """Rows of the passages that have all of these words, ascending.
 
@@ -254,9 +308,15 @@ class LexicalIndex:
         return NameRows(self.vocabulary)
 
     @lazy_property
+    def _mean_length(self) -> float:
+        return max(float(self.lengths.mean()), 1e-9) if len(self.lengths) else 1.0
+
+    @lazy_property
     def _norms(self) -> FloatArray:
-        mean = max(float(self.lengths.mean()), 1e-9) if len(self.lengths) else 1.0
-        return np.asarray(K1 * (1 - B + B * self.lengths / mean))
+        return np.asarray(K1 * (1 - B + B * self.lengths / self._mean_length))
+
+    def _norms_of(self, rows: Any) -> FloatArray:
+        return np.asarray(K1 * (1 - B + B * self.lengths[rows] / self._mean_length))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,6 +354,61 @@ class QueryTerms:
             place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
             held[:, column] = rows[place] == passages
         return held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedTerms:
+    """The words of one query in a collection too large to score as a whole.
+
+    Parameters
+    ----------
+    index : LexicalIndex
+    entries : tuple of slice
+        Of each of the t words that the collection has, its entries in the index.
+    times : (t,) array of float
+        How often the query has each.
+    words, idf, all_idf
+        As of :class:`QueryTerms`.
+    found : (n,) array of int
+        Rows of the passages that BM25 has foremost, ascending.
+    best : float
+        The highest of their scores.
+    """
+
+    index: LexicalIndex
+    entries: tuple[slice, ...]
+    times: FloatArray
+    words: tuple[str, ...]
+    idf: FloatArray
+    all_idf: Mapping[str, float]
+    found: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    best: float = 0.0
+
+    def scores_of(self, passages: IntArray) -> FloatArray:
+        """(n,) BM25 of these passages, as :meth:`LexicalIndex.look_up` gives it."""
+        scores = np.zeros(len(passages))
+        norms = self.index._norms_of(passages)
+        for weight, times, place, there in self._looked_up(passages):
+            counts = self.index.counts[place]
+            scores[there] += times * weight * (counts / (counts + norms[there]))
+        return scores
+
+    def held_by(self, passages: IntArray) -> BoolArray:
+        """(n, t) which of the passages has which of the words."""
+        held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
+        for column, (_, _, _, there) in enumerate(self._looked_up(passages)):
+            held[there, column] = True
+        return held
+
+    def _looked_up(self, passages: IntArray) -> Iterator[tuple[float, float, IntArray, IntArray]]:
+        """Per word its idf, its times, its entries of these passages, and which of them have it."""
+        order = np.argsort(passages, kind="stable")
+        sought = passages[order]
+        for entry, times, weight in zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True):
+            rows = self.index.rows[entry]
+            place = np.minimum(np.searchsorted(rows, sought.astype(rows.dtype)), len(rows) - 1)
+            same = rows[place] == sought
+            yield weight, times, entry.start + place[same], order[same]
 
 
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:

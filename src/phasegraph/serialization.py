@@ -422,7 +422,9 @@ def _read_array(handle: BufferedReader, entry: Mapping[str, object], mmap: bool,
         raise IntegrityError(f"{name}: {size} bytes are no array of shape {shape}; the file is damaged")
     try:
         if mmap and size > MAPPED_BYTES:
-            array: NDArray[np.generic] = np.memmap(handle, dtype, "r", first, shape)
+            array: NDArray[np.generic] = np.memmap(handle, dtype, "r", first, shape).view(
+                np.ndarray
+            )  # quicker to slice
         else:
             array = np.frombuffer(handle.read(), dtype).reshape(shape)
     except (ValueError, OverflowError, MemoryError) as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, compress
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._forking import lazy_property
+from phasegraph._packed import place_of
 from phasegraph._typing import IntArray
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
@@ -330,7 +330,7 @@ class _Titles:
     def beginning_with(self, words: Iterable[str]) -> list[str]:
         """Names that titles give whose first word is one of these."""
         entities = self._index.graph.entities
-        ends = [(bisect_left(entities, word), bisect_left(entities, f"{word}!")) for word in words]  # "!" follows " "
+        ends = [(place_of(entities, word), place_of(entities, f"{word}!")) for word in words]  # "!" follows " "
         titled = np.unique(self._columns)
         spans = np.searchsorted(titled, np.array(ends, dtype=np.int64).reshape(-1, 2)).tolist()
         found = (column for first, last in spans for column in titled[first:last].tolist())

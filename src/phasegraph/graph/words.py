@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from phasegraph._forking import LOADING, lazy_property
 from phasegraph._names import NameRows
+from phasegraph._packed import place_of
 from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, MissingDependencyError
@@ -214,7 +214,7 @@ class Gazetteer:
             row = 0
             for length in range(1, min(MAX_WORDS, len(texts) - start) + 1):
                 begun = " ".join(texts[start : start + length])
-                row = bisect_left(names, begun, row)
+                row = place_of(names, begun, row)
                 if row == len(names) or not names[row].startswith(begun):
                     break
                 if names[row] == begun:
