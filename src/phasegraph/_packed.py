@@ -16,7 +16,7 @@ from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
 """Texts that are decoded together when all are gone through."""
-_ROWS = range(2**62)
+_ROWS, _STRIDE = range(2**62), 256
 
 
 class PackedTexts(Sequence[str]):
@@ -60,7 +60,15 @@ class PackedTexts(Sequence[str]):
 
     def place(self, text: str, first: int = 0) -> int:
         """``bisect_left(texts, text, first)``, where they ascend; without decoding them."""
-        return bisect_left(_ROWS, text.encode("utf-8", "surrogatepass"), first, len(self._ends), key=self.raw)
+        sought = text.encode("utf-8", "surrogatepass")
+        near = bisect_left(self._marks, sought)
+        low, high = max(first, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._ends))
+        return bisect_left(_ROWS, sought, low, max(low, high), key=self.raw)
+
+    @lazy_property
+    def _marks(self) -> list[bytes]:
+        """Every so many of the texts, in memory: bisection begins among them."""
+        return [self.raw(row) for row in range(0, len(self._ends), _STRIDE)]
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -105,10 +113,16 @@ class TextRows(Mapping[str, int]):
     def __init__(self, texts: PackedTexts) -> None:
         self.texts, self._order = texts, memoryview(np.ascontiguousarray(texts.order).data)
 
+    @lazy_property
+    def _marks(self) -> list[bytes]:
+        return [self.texts.raw(row) for row in self._order[::_STRIDE].tolist()]
+
     def __getitem__(self, text: str) -> int:
         if isinstance(text, str):
             sought = text.encode("utf-8", "surrogatepass")
-            place = bisect_left(self._order, sought, key=self.texts.raw)
+            near = bisect_left(self._marks, sought)
+            low, high = max(0, (near - 1) * _STRIDE), min(near * _STRIDE, len(self._order))
+            place = bisect_left(self._order, sought, low, high, key=self.texts.raw)
             if place < len(self._order):
                 row: int = self._order[place]
                 if self.texts.raw(row) == sought:

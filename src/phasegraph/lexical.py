@@ -403,12 +403,17 @@ class ListedTerms:
     def _looked_up(self, passages: IntArray) -> Iterator[tuple[float, float, IntArray, IntArray]]:
         """Per word its idf, its times, its entries of these passages, and which of them have it."""
         order = np.argsort(passages, kind="stable")
-        sought = passages[order]
+        sought = passages[order].astype(self.index.rows.dtype)  # of another type, the entries would all be converted
         for entry, times, weight in zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True):
             rows = self.index.rows[entry]
-            place = np.minimum(np.searchsorted(rows, sought.astype(rows.dtype)), len(rows) - 1)
-            same = rows[place] == sought
-            yield weight, times, entry.start + place[same], order[same]
+            if len(rows) < len(sought):
+                there = np.minimum(np.searchsorted(sought, rows), len(sought) - 1)
+                same = sought[there] == rows
+                yield weight, times, entry.start + np.flatnonzero(same), order[there[same]]
+            else:
+                place = np.minimum(np.searchsorted(rows, sought), len(rows) - 1)
+                same = rows[place] == sought
+                yield weight, times, entry.start + place[same], order[same]
 
 
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:

@@ -6,6 +6,7 @@ import copy
 import os
 import pickle
 import time
+from bisect import bisect_left
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,19 @@ def test_rows_are_found_in_any_order() -> None:
     rows = TextRows(_texts(shuffled))
     assert dict(rows) == {text: row for row, text in enumerate(shuffled)}
     assert [one in rows for one in ("b", "a\0\0", "\U0001f601", 5)] == [False] * 4
+
+
+@pytest.mark.parametrize("stride", [1, 2, 7, 256])
+def test_places_are_those_of_bisection(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph._packed._STRIDE", stride)
+    names = sorted({f"{first} {second}" for first in "abcdé" for second in ("", "x", "xy", "日")} | {"b"})
+    texts = _texts(names)
+    for sought in [*names, "", "a", "c ", "cc", "d xyz", "zz", "\ud800"]:
+        for first in (0, 3, len(names)):
+            assert texts.place(sought, first) == bisect_left(names, sought, first), (sought, first)
+    rows = TextRows(texts)
+    assert [rows[name] for name in names] == list(range(len(names)))
+    assert "cc" not in rows
 
 
 def test_bytes_that_are_no_text_are_damage() -> None:

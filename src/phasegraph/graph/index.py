@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._forking import lazy_property
-from phasegraph._packed import place_of
+from phasegraph._names import NameRows
 from phasegraph._typing import IntArray
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
@@ -290,7 +290,7 @@ class GraphIndex:
         held = (self.records[self.graph.passages[row]] for row in sorted(rows))
         again = [one for one in held if one.id not in gone and wanted.stands_in(word_texts(one.text))]
         texts = [*(one.text for one in again), *(text for _, _, text in came)]
-        known = titles.beginning_with({word for text in texts for word in word_texts(text)})
+        known = titles.standing_in(texts)
         return again, RuleExtractor({*self.gazetteer, *known, *fresh} - (went - self.gazetteer))
 
     def _vectors(self, kept: IntArray, embeddings: Any, count: int) -> Any:
@@ -327,17 +327,16 @@ class _Titles:
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 
-    def beginning_with(self, words: Iterable[str]) -> list[str]:
-        """Names that titles give whose first word is one of these."""
-        entities = self._index.graph.entities
-        ends = [(place_of(entities, word), place_of(entities, f"{word}!")) for word in words]  # "!" follows " "
-        titled = np.unique(self._columns)
-        spans = np.searchsorted(titled, np.array(ends, dtype=np.int64).reshape(-1, 2)).tolist()
-        found = (column for first, last in spans for column in titled[first:last].tolist())
-        return [entities[column] for column in found if self._gives(column, entities[column], ())]
+    def standing_in(self, texts: Iterable[str]) -> set[str]:
+        """Names that titles give and that stand in one of these texts."""
+        names = Gazetteer.of_rows(NameRows(self._index.graph.entities))
+        return {
+            name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
+        }
 
     def _gives(self, column: int, name: str, without: Collection[str]) -> bool:
-        first, last = np.searchsorted(self._columns, [column, column + 1]).tolist()
+        ends = np.array([column, column + 1], dtype=self._columns.dtype)  # of another type, all would be converted
+        first, last = np.searchsorted(self._columns, ends).tolist()
         passages, records = self._index.graph.passages, self._index.records
         held = (passages[row] for row in self._rows[first:last].tolist())
         return any(

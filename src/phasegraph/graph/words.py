@@ -200,6 +200,11 @@ class Gazetteer:
         """Whether any of the names stands in a sequence of lower-case words, capitals apart."""
         return any(True for _ in self._candidates(texts))
 
+    def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
+        """The names that stand in a sequence of lower-case words, capitals apart; one may come more than once."""
+        for start, lengths in self._candidates(texts):
+            yield from (" ".join(texts[start : start + length]) for length in lengths)
+
     def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         """Every start at which a name matches, with the lengths, longest first."""
         if not self.names:
