@@ -7,7 +7,7 @@ from itertools import compress
 
 import numpy as np
 
-from phasegraph._packed import place_of
+from phasegraph._packed import PackedTexts, place_of
 from phasegraph._typing import BoolArray, IntArray
 
 
@@ -47,8 +47,12 @@ def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tu
             revived[row] = True
         else:
             fresh.append((row, name))
-    kept = old if revived.all() else tuple(compress(old, revived.tolist()))
     fresh.sort()
-    names = tuple(sorted([*kept, *(name for _, name in fresh)])) if fresh else kept
+    names: Sequence[str]
+    if isinstance(old, PackedTexts):
+        names = old.edited(revived, fresh) if fresh or not revived.all() else old
+    else:
+        kept = old if revived.all() else tuple(compress(old, revived.tolist()))
+        names = tuple(sorted([*kept, *(name for _, name in fresh)])) if fresh else kept
     before = np.searchsorted([row for row, _ in fresh], np.arange(len(old)), side="right")
     return names, np.where(revived, np.cumsum(revived) - 1 + before, -1)

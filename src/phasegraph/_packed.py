@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from phasegraph._forking import lazy_property
-from phasegraph._typing import IntArray
+from phasegraph._typing import BoolArray, IntArray
 from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
@@ -28,6 +28,8 @@ class PackedTexts(Sequence[str]):
     ends : (n,) array of int64
     order : (n,) array of int, optional
         Rows in ascending order of their texts; sorted when needed.
+    ascends : bool, default False
+        The texts are known to be unique and in ascending order.
 
     Examples
     --------
@@ -36,8 +38,8 @@ class PackedTexts(Sequence[str]):
     (('ada', 'bo'), 'bo', True)
     """
 
-    def __init__(self, text: Any, ends: Any, order: IntArray | None = None) -> None:
-        self.text, self.ends, self._order = text, ends, order
+    def __init__(self, text: Any, ends: Any, order: IntArray | None = None, *, ascends: bool = False) -> None:
+        self.text, self.ends, self._order, self.ascends = text, ends, order, ascends
         self._bytes, self._ends = memoryview(text), memoryview(ends)
 
     @overload
@@ -95,6 +97,29 @@ class PackedTexts(Sequence[str]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return tuple, (tuple(self),)
+
+    def edited(self, stays: BoolArray, new: Sequence[tuple[int, str]]) -> PackedTexts:
+        """Those of the texts that stay, and new ones, each before the row that is given with it; rows ascend.
+
+        >>> texts = PackedTexts(np.frombuffer(b"adabocy", dtype=np.uint8), np.array([3, 5, 7]))
+        >>> texts.edited(np.array([True, False, True]), [(1, "al"), (3, "dee")])
+        ('ada', 'al', 'cy', 'dee')
+        """
+        lengths = np.diff(self.ends, prepend=0)[stays]
+        before = np.array([row for row, _ in new], dtype=np.int64)
+        events = [(int(row), 1, b"") for row in np.flatnonzero(~stays)]
+        events += [(row, 0, text.encode("utf-8", "surrogatepass")) for row, text in new]
+        pieces: list[memoryview | bytes] = []
+        at = 0
+        for row, gone, text in sorted(events, key=lambda each: each[:2]):
+            start = self._ends[row - 1] if row else 0
+            pieces += [self._bytes[at:start], text]
+            at = self._ends[row] if gone else start
+        pieces.append(self._bytes[at:])
+        places = before - np.concatenate([[0], np.cumsum(~stays)])[before]
+        inserted = [len(text) for _, gone, text in sorted(events, key=lambda each: each[:2]) if not gone]
+        ends = np.cumsum(np.insert(lengths, places, inserted), dtype=np.int64)
+        return PackedTexts(np.frombuffer(b"".join(pieces), dtype=np.uint8), ends, ascends=self.ascends)
 
     @lazy_property
     def order(self) -> IntArray:
@@ -157,7 +182,7 @@ def ascend(texts: Iterable[str]) -> bool:
     >>> ascend(("ada", "bo")), ascend(("ada", "ada"))
     (True, False)
     """
-    return all(starmap(lt, pairwise(texts)))
+    return (isinstance(texts, PackedTexts) and texts.ascends) or all(starmap(lt, pairwise(texts)))
 
 
 def _decoded(found: bytes) -> str:

@@ -176,31 +176,31 @@ class LexicalIndex:
         lengths = np.zeros(len(kept), dtype=np.int32)
         lengths[stay] = self.lengths[kept[stay]]
         new, own = self._counted(texts, lengths)
-        terms, rows, counts = (
-            np.repeat(np.arange(len(self.vocabulary)), np.diff(self.starts)),
-            moved[self.rows],
-            self.counts,
-        )
-        left = rows >= 0
-        if not left.all():
-            terms, rows, counts = terms[left], rows[left], counts[left]
-        alive = np.bincount(terms, minlength=len(self.vocabulary)) > 0
-        vocabulary, again = merged_names(self.vocabulary, alive, new)
+        rows, counts, sizes = self.rows, self.counts, np.diff(self.starts)
+        if not np.array_equal(moved, np.arange(len(moved))):
+            rows = moved[rows]
+            left = rows >= 0
+            if not left.all():
+                rows, counts = rows[left], counts[left]
+                sizes = np.diff(np.concatenate([[0], np.cumsum(left)])[self.starts])
+            if (np.diff(kept[stay]) < 0).any():
+                resorted = np.lexsort((rows, np.repeat(np.arange(len(sizes)), sizes)))
+                rows, counts = rows[resorted], counts[resorted]
+        vocabulary, again = merged_names(self.vocabulary, sizes > 0, new)
         at = NameRows(vocabulary)
-        fresh = np.array([at[word] for word in new], dtype=np.int64)[own[0]]
-        keys, more = again[terms] * len(kept) + rows, fresh * len(kept) + own[1]
-        order = np.argsort(more)
-        more = more[order]
-        if (np.diff(kept[stay]) < 0).any():
-            resorted = np.argsort(keys)
-            keys, counts = keys[resorted], counts[resorted]
-        places = np.searchsorted(keys, more)
-        keys = np.insert(keys, places, more)
-        counts = np.insert(counts, places, own[2][order])
-        terms, rows = np.divmod(keys, max(len(kept), 1))
-        starts = np.zeros(len(vocabulary) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(terms, minlength=len(vocabulary)), out=starts[1:])
-        return LexicalIndex(vocabulary, starts, rows.astype(np.int32), counts, lengths, self.tokenizer)
+        terms = np.array([at[word] for word in new], dtype=np.int64)[own[0]]
+        order = np.lexsort((own[1], terms))
+        terms, more, times = terms[order], own[1][order].astype(np.int32), own[2][order].astype(np.int32)
+        before = np.zeros(len(vocabulary) + 1, dtype=np.int64)
+        before[again[again >= 0] + 1] = sizes[again >= 0]
+        np.cumsum(before, out=before)
+        places = before[terms + 1]  # new passages mostly come last
+        if len(rows) and len(more) and int(more.min()) <= int(rows.max()):
+            inside = zip(before[terms].tolist(), places.tolist(), more.tolist(), strict=True)
+            places = np.array([first + np.searchsorted(rows[first:last], np.int32(row)) for first, last, row in inside])
+        starts = before + np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=len(vocabulary)))])
+        parts = _spliced(rows, places, more), _spliced(counts, places, times)
+        return LexicalIndex(vocabulary, starts, *parts, lengths, self.tokenizer)
 
     def _counted(self, texts: Mapping[int, str], lengths: Int32Array) -> tuple[dict[str, int], tuple[IntArray, ...]]:
         """The words of the texts, and of each entry its word's place among them, its row and its count.
@@ -317,6 +317,18 @@ class LexicalIndex:
 
     def _norms_of(self, rows: Any) -> FloatArray:
         return np.asarray(K1 * (1 - B + B * self.lengths[rows] / self._mean_length))
+
+
+def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
+    """The values with new ones before these places, which ascend."""
+    out = np.empty(len(values) + len(new), dtype=np.int32)
+    out[places + np.arange(len(new))] = new
+    at = 0
+    for count, place in enumerate([*places.tolist(), len(values)]):
+        if place > at:
+            out[at + count : place + count] = values[at:place]
+            at = place
+    return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,16 +7,21 @@ import os
 import pickle
 import time
 from bisect import bisect_left
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from phasegraph import IntegrityError
+from phasegraph._names import merged_names
 from phasegraph._packed import PackedTexts, TextRows
 from phasegraph.graph import EntityGraph, GraphIndex, GraphSource, load_graph
 from phasegraph.graph.storage import packed
+from phasegraph.lexical import LexicalIndex
 from phasegraph.serialization import CHECKED, read_bundle, write_bundle
 
 NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Łukasz", "日本"]
@@ -228,3 +233,37 @@ def test_files_that_have_just_changed_are_read_again(tmp_path: Path, monkeypatch
     time.sleep(2.1)
     load_graph(tmp_path)
     assert (tmp_path / CHECKED).exists()
+
+
+@settings(max_examples=120, deadline=None, derandomize=True, database=None)
+@given(st.lists(st.integers(-1, 7), max_size=14), st.randoms(use_true_random=False))
+def test_words_are_replaced_to_the_bit_of_counting_them_anew(kept: list[int], random: Any) -> None:
+    """Wherever new passages stand among old ones, and in whatever order these stand now."""
+    words = ["ada", "bo", "cy", "dee", "Łukasz", "日本", "zoe"]
+    texts = [" ".join(random.choices(words[:5], k=random.randrange(6))) for _ in range(8)]
+    new = {row: " ".join(random.choices(words, k=4)) for row, old in enumerate(kept) if old < 0}
+    seen: set[int] = set()
+    rows = [old if old < 0 or (old not in seen and not seen.add(old)) else -1 for old in kept]  # type: ignore[func-returns-value]
+    new |= {row: "ada zoe" for row, old in enumerate(rows) if old < 0 and row not in new}
+    plain = LexicalIndex.of(texts, "plain")
+    arrays = packed("words", plain.vocabulary)
+    stored = replace(plain, vocabulary=PackedTexts(arrays["words_text"], arrays["words_ends"], ascends=True))
+    fresh = LexicalIndex.of([new.get(row, texts[old]) for row, old in enumerate(rows)], "plain")
+    for index in (plain, stored):
+        found = index.replaced(np.array(rows, dtype=np.int64), new)
+        assert found.vocabulary == fresh.vocabulary
+        for part in ("starts", "rows", "counts", "lengths"):
+            one, other = getattr(found, part), getattr(fresh, part)
+            assert (one.dtype, one.tobytes()) == (other.dtype, other.tobytes()), part
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.sets(st.text("abé\0", max_size=3), max_size=12), st.sets(st.text("abé\0", max_size=3)), st.integers(0, 4095))
+def test_names_are_merged_packed_as_they_are_in_memory(old: set[str], new: set[str], bits: int) -> None:
+    names = sorted(old)
+    alive = np.array([bool(bits >> place & 1) for place in range(len(names))], dtype=np.bool_)
+    arrays = packed("names", names)
+    stored = PackedTexts(arrays["names_text"], arrays["names_ends"], ascends=True)
+    one, other = merged_names(tuple(names), alive, new), merged_names(stored, alive, new)
+    assert (one[0], one[1].tolist()) == (other[0], other[1].tolist())
+    assert [TextRows(PackedTexts(other[0].text, other[0].ends))[name] for name in one[0]] == list(range(len(one[0])))  # type: ignore[attr-defined]

@@ -163,11 +163,12 @@ def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
     found: dict[str, object] = {"open_s": wall, "prepare_s": preparing}
     ids = [row["id"] for row in rows[:BATCH]]
     for name, call in {
-        "first_add_s": lambda: corpus.replace((), rows[:BATCH], vectors[:BATCH]),
-        "next_add_s": lambda: corpus.replace((), rows[BATCH:], vectors[BATCH:]),
-        "remove_s": lambda: corpus.replace(ids),
+        "first_add": lambda: corpus.replace((), rows[:BATCH], vectors[:BATCH]),
+        "next_add": lambda: corpus.replace((), rows[BATCH:], vectors[BATCH:]),
+        "remove": lambda: corpus.replace(ids),
     }.items():
-        _, found[name], _ = clocked(call)
+        _, wall, cpu = clocked(call)
+        found[name] = {"s": wall, "cpu_s": cpu}
     found |= {"private_mb": private_mb() - empty, "peak_mb": peak_mb()}
     shutil.rmtree(folder / "changes")
     Folder(folder)._write_state(0, {})

@@ -216,6 +216,8 @@ def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bo
 
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Texts as one run of bytes and where each of them ends."""
+    if isinstance(texts, PackedTexts):
+        return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum([len(one) for one in encoded], dtype=np.int64) if encoded else np.empty(0, dtype=np.int64)
     return {f"{name}_text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
@@ -253,7 +255,10 @@ def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) 
     if arrays[f"{name}_text"].nbytes <= PACKED_BYTES:
         return unpacked(name, arrays)
     ends = arrays[f"{name}_ends"] if sound else offsets(name, arrays)
-    return PackedTexts(arrays[f"{name}_text"], ends, arrays.get(f"{name}_order"))
+    order: Any = arrays.get(f"{name}_order")
+    texts = PackedTexts(arrays[f"{name}_text"], ends, order)
+    texts.ascends = order is None and (sound or ascend(texts))  # names and words are saved so, ids with their order
+    return texts
 
 
 def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], sound: bool) -> LexicalIndex | None:

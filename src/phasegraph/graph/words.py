@@ -151,6 +151,7 @@ class Gazetteer:
     """
 
     names: Collection[str]
+    _places: dict[str, int]
 
     def __init__(self, names: Iterable[str] = (), *, matcher: Matcher = "auto", normalised: bool = False) -> None:
         if matcher not in ("auto", "automaton", "python"):
@@ -163,7 +164,7 @@ class Gazetteer:
     def of_rows(cls, rows: NameRows) -> Gazetteer:
         """The gazetteer of normalised names in ascending order, which are searched where they are."""
         made = object.__new__(cls)
-        made.names, made.matcher = rows, "bisection"
+        made.names, made.matcher, made._places = rows, "bisection", {}
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -219,7 +220,8 @@ class Gazetteer:
             row = 0
             for length in range(1, min(MAX_WORDS, len(texts) - start) + 1):
                 begun = " ".join(texts[start : start + length])
-                row = place_of(names, begun, row)
+                known = self._places.get(begun)
+                row = self._places[begun] = place_of(names, begun, row) if known is None else known
                 if row == len(names) or not names[row].startswith(begun):
                     break
                 if names[row] == begun:
