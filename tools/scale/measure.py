@@ -1,7 +1,7 @@
 """What an index costs from ten thousand passages on: building, disk, opening, searching, updating.
 
-    python tools/scale/measure.py 10000 100000 1000000 [--work FOLDER] [--json FILE] [--steps build open search update]
-    [--data DIR ...] [--queries 200] [--keep]
+    python tools/scale/measure.py 10000 100000 1000000 [--work FOLDER] [--json FILE] [--data DIR ...] [--queries 200]
+    [--steps build open search share update] [--ways auto all listed]
 
 The corpus is that of corpus.py. Every step runs in a process of its own, on one thread. Seconds of building are
 processor time without making the corpus; "private" is memory of the process's own (Private_Dirty of smaps_rollup),
@@ -16,6 +16,7 @@ import argparse
 import inspect
 import json
 import math
+import multiprocessing
 import os
 import resource
 import shutil
@@ -31,8 +32,8 @@ from typing import Any
 import numpy as np
 from corpus import ZipfCorpus
 
-BATCH, LISTED, DEPTH = 100, 50, 10
-STEPS = ("build", "open", "search", "update")
+BATCH, LISTED, DEPTH, PROCESSES = 100, 50, 10, 4
+STEPS = ("build", "open", "search", "share", "update")
 
 
 def private_mb(kind: str = "Dirty") -> float:
@@ -175,6 +176,46 @@ def update(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespac
     return found
 
 
+def share(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """Search it in four processes at once: what each has of its own, and what all hold together."""
+    context = multiprocessing.get_context("spawn")
+    questions = made.questions(size, options.queries)[:2]
+    barrier, said = context.Barrier(PROCESSES), context.Queue()
+    members = [context.Process(target=_member, args=(folder, questions, barrier, said)) for _ in range(PROCESSES)]
+    for one in members:
+        one.start()
+    found = [said.get(timeout=600) for _ in members]
+    for one in members:
+        one.join()
+    return {
+        "processes": PROCESSES, "private_each_mb": max(one["dirty"] for one in found),
+        "all_together_mb": sum(one["pss"] for one in found), "one_maps_mb": max(one["rss"] for one in found),
+    }  # fmt: skip
+
+
+def _member(folder: Path, questions: Any, barrier: Any, said: Any) -> None:
+    from phasegraph.graph import GraphSource, WalkSettings, load_graph
+
+    texts, vectors = questions
+    before = _held()
+    known = dict(zip(texts, vectors, strict=True))
+    walk = WalkSettings(compare="listed")
+    source = GraphSource(load_graph(folder / "graph"), embedder=known.__getitem__, walk=walk)
+    barrier.wait(600)
+    for text in texts:
+        source.search(text, LISTED, {})
+    barrier.wait(600)
+    now = _held()
+    said.put({name: now[name] - before[name] for name in now})
+    barrier.wait(600)
+
+
+def _held() -> dict[str, float]:
+    lines = dict(line.split(":") for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    named = {"dirty": "Private_Dirty", "pss": "Pss", "rss": "Rss"}
+    return {name: int(lines[one].split()[0]) / 1024 for name, one in named.items()}
+
+
 def growth(figures: dict[str, dict[str, Any]]) -> dict[str, float]:
     """Exponents of the size, for every figure that both ends have."""
     sizes = sorted(map(int, figures))
@@ -203,13 +244,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="folder for the indexes; default: one that is removed")
     parser.add_argument("--json", type=Path, help="figures; those of other sizes and steps in it stay")
     parser.add_argument("--steps", nargs="+", choices=STEPS, default=STEPS)
-    parser.add_argument("--ways", nargs="+", default=["listed", "all"], help="how passages are compared with a query")
+    parser.add_argument("--ways", nargs="+", default=["auto", "all", "listed"], help="how passages are compared")
     parser.add_argument("--data", type=Path, nargs="+")
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
-        call = {"build": build, "open": open_index, "search": search, "update": update}[options.step]
+        call = {"build": build, "open": open_index, "search": search, "share": share, "update": update}[options.step]
         size = options.sizes[0]
         print(json.dumps(call(ZipfCorpus(options.data), size, options.work / str(size), options)))
         return
