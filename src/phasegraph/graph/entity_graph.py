@@ -436,7 +436,7 @@ def graph_from_extractions(
                 f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
             )
         records.setdefault(record.passage_id, []).append(record)
-    mentioned, at_home, facts = _counted(ids, records)
+    mentioned, at_home, facts = count_records(ids, records)
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
     shape, square = (len(ids), len(entities)), (len(entities), len(entities))
@@ -469,7 +469,7 @@ def _synonym_edges(synonyms: Synonyms | None, entities: tuple[str, ...], place: 
 Records = Mapping[str, Sequence[Extraction]]
 
 
-def _counted(
+def count_records(
     ids: Sequence[str], records: Records
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
     """Mentions and homes of each passage, and facts; nothing for a passage without records."""
@@ -559,11 +559,11 @@ def replace_passages(
     if lacking is not None:
         raise InvalidInputError(f"passage {lacking!r} is new and has no record")
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
-    mentioned, at_home, gained = _counted(ids, after)
+    mentioned, at_home, gained = count_records(ids, after)
     entities, moved = _entities(graph, kept, mentioned)
     place = NameRows(entities)
     shape = (len(ids), len(entities))
-    _, _, lost = _counted(tuple(before), before)
+    _, _, lost = count_records(tuple(before), before)
     return EntityGraph(
         ids,
         entities,

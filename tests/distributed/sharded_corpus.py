@@ -1,0 +1,49 @@
+"""A corpus of the bundled passages with everything that a passage may have, and the index of a single process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from phasegraph.graph import GraphIndex
+from phasegraph.serialization import MANIFEST
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "musique-openie"
+GAZETTEER = ("Bo", "New York", "a name of many many many many words that is too long")
+
+
+def passages(count: int = 400) -> list[dict[str, Any]]:
+    """Passages with triples, metadata, titles that repeat or are blank, and an id and a text of strange characters."""
+    with (DATA / "corpus.jsonl").open(encoding="utf-8") as lines:
+        read = [json.loads(line) for line, _ in zip(lines, range(count), strict=False)]
+    rows: list[dict[str, Any]] = [{key: one[key] for key in ("id", "title", "text")} for one in read]
+    for number, row in enumerate(rows):
+        if number % 3 == 0:
+            row["triples"] = [["Ada Lovelace", "met", row["title"]], [row["title"], "met", f"Bo {number % 5}"]]
+        if number % 7 == 0:
+            row["metadata"] = {"page": number, "tags": ["ü", None]}
+    rows[5]["title"], rows[6]["title"] = "", rows[0]["title"]
+    rows[8]["text"] += " The \ud800 lone Surrogate of İstanbul and 東京都."
+    rows[9]["id"] = "an id with spaces, ünd 東京"
+    return rows
+
+
+def vectors(count: int) -> np.ndarray[Any, Any]:
+    """Embeddings of any length."""
+    return np.random.default_rng(0).normal(size=(count, 8)).astype(np.float32)
+
+
+def of_one_process(rows: list[dict[str, Any]], embeddings: Any, out: Path) -> Path:
+    """The index that everything must equal."""
+    triples = {row["id"]: row["triples"] for row in rows if "triples" in row}
+    GraphIndex.build(rows, embeddings=embeddings, triples=triples, gazetteer=GAZETTEER).save(out)
+    return out
+
+
+def digests(index: Path) -> dict[str, Any]:
+    """Content, and of each array type, shape and SHA-256."""
+    body = json.loads((index / MANIFEST).read_text(encoding="utf-8"))["body"]
+    return {"content": body["content"], **body["arrays"]}
