@@ -27,7 +27,7 @@ ORDER = [
     "_typing", "_forking", "_kept", "_over", "_text", "_names", "_legible", "errors", "_files", "_validation",
     "markup", "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance", "selection",
     "serialization", "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j",
-    "distributed", "evaluation", "tuning", "testing", "serving", "inspecting", "cli",
+    "evaluation", "distributed", "tuning", "testing", "serving", "inspecting", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {

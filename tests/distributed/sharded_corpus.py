@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +49,37 @@ def digests(index: Path) -> dict[str, Any]:
     """Content, and of each array type, shape and SHA-256."""
     body = json.loads((index / MANIFEST).read_text(encoding="utf-8"))["body"]
     return {"content": body["content"], **body["arrays"]}
+
+
+def written(rows: list[dict[str, Any]], file: Path) -> Path:
+    """The corpus as JSON lines, with blank ones and a mark at its start, or as Parquet in several groups of rows."""
+    if file.suffix == ".jsonl":
+        lines = [json.dumps(row) + ("\n\n" if number % 9 == 0 else "\n") for number, row in enumerate(rows)]
+        file.write_bytes("\ufeff".encode() + "".join(lines).encode())
+        return file
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    plain = [row | {"metadata": json.dumps(row.get("metadata"))} for row in rows]
+    pq.write_table(pa.Table.from_pylist(plain), file, row_group_size=90)
+    return file
+
+
+def dies_once(marks: Path, number: int, deaths: int) -> None:
+    """A task whose process is killed the first time it is at number 2."""
+    with (marks / str(number)).open("a") as handle:
+        handle.write("x")
+    if number == 2 and len((marks / "2").read_text()) <= deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fails(number: int) -> None:
+    """A task that raises what cannot be sent."""
+    if number == 1:
+        raise _UnsendableError
+
+
+class _UnsendableError(Exception):
+    def __init__(self) -> None:
+        super().__init__("no")
+        self.held = lambda: None

@@ -1,1 +1,9 @@
-"""An index from more passages than one process should read, to the bit the one that a single process builds."""
+"""An index of more passages than one process should read, to the bit the one that a single process builds.
+
+Here with the processes of one machine; :mod:`phasegraph.distributed.ray` and :mod:`phasegraph.distributed.spark` do the
+same on a cluster.
+"""
+
+from phasegraph.distributed.local import build_index
+
+__all__ = ["build_index"]
