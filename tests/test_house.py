@@ -34,7 +34,7 @@ INSIDE = {
     "graph": [
         "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
         "fact_filter", "evidence", "source", "flat", "clusters", "summaries", "corpus", "chroma",
-        "experimental", "models", "chunk_graph",
+        "experimental", "models", "chunk_graph", "opening",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",

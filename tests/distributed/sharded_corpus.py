@@ -83,3 +83,28 @@ class _UnsendableError(Exception):
     def __init__(self) -> None:
         super().__init__("no")
         self.held = lambda: None
+
+
+def lengths(texts: list[str]) -> list[list[float]]:
+    """A model that is a function."""
+    return [[float(len(text)), float(text.count("e")), 1.0] for text in texts]
+
+
+class ChainModel:
+    """As LangChain's embedding models are asked."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return lengths(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        return lengths([text])[0]
+
+
+class IndexModel:
+    """As LlamaIndex's embedding models are asked."""
+
+    def get_text_embedding_batch(self, texts: list[str]) -> list[list[float]]:
+        return lengths(texts)
+
+    def get_query_embedding(self, text: str) -> list[float]:
+        return lengths([text])[0]

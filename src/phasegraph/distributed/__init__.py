@@ -4,6 +4,8 @@ Here with the processes of one machine; :mod:`phasegraph.distributed.ray` and :m
 same on a cluster.
 """
 
+from phasegraph.distributed.building import Built, Spent
 from phasegraph.distributed.local import build_index
+from phasegraph.distributed.retrieval import retrieve
 
-__all__ = ["build_index"]
+__all__ = ["Built", "Spent", "build_index", "retrieve"]

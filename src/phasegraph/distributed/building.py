@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from phasegraph._files import one_writer
+from phasegraph._validation import check_count
 from phasegraph.distributed.merging import merge
 from phasegraph.distributed.shards import (
     BuildSettings,
@@ -23,7 +24,7 @@ from phasegraph.distributed.shards import (
     is_whole,
     write_gazetteer,
 )
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.serialization import MANIFEST
 
 PASSAGES_PER_SHARD = 10_000
@@ -130,6 +131,8 @@ class Work:
         self.folder.mkdir(parents=True, exist_ok=True)
         with one_writer(self.folder):
             folders, took = stage_all(self.folder)
+            if not all((one / MANIFEST).is_file() for one in folders):
+                raise StoreError(f"{self.folder}: what workers wrote is not there; all nodes must see that folder")
             shards = [Staged.read(folder) for folder in folders]
             check_shards(shards)
             whole = [one for one in shards if one.passages]
@@ -148,9 +151,9 @@ class Work:
         )
 
 
-def cuts(rows: int, shards: int | None, workers: int) -> list[int]:
-    """Where each shard starts, and where the last one ends."""
-    count = max(-(-rows // PASSAGES_PER_SHARD), workers) if shards is None else shards
+def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
+    """Where each shard starts, and where the last one ends; by default, each has at most so many rows."""
+    count = max(-(-rows // each), workers) if shards is None else check_count("shards", shards, minimum=1)
     count = max(1, min(count, rows))
     return [rows * place // count for place in range(count + 1)]
 

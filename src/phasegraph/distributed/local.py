@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._validation import check_count
-from phasegraph.distributed.building import Built, Spent, Work, cuts, in_turn, shown, spent
+from phasegraph.distributed.building import PASSAGES_PER_SHARD, Built, Run, Spent, Work, cuts, in_turn, shown, spent
 from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, wrong
@@ -38,6 +38,7 @@ def build_index(
     shards: int | None = None,
     workers: int | None = None,
     work: str | os.PathLike[str] | None = None,
+    engine: Run | None = None,
 ) -> Built:
     """Build the index of a file of passages in processes, and save it.
 
@@ -60,6 +61,9 @@ def build_index(
     work : path, optional
         Where shards are kept until the index is complete, after which they are removed: about twice the size of the
         index. Default: ``out`` with ``.work`` at its end. A build that was cut short goes on from there.
+    engine : callable, optional
+        What calls functions elsewhere in place of `workers` here: ``phasegraph.distributed.ray.Actors()`` or
+        ``phasegraph.distributed.spark.Tasks(session)``, whose workers must see corpus, work and out.
 
     Returns
     -------
@@ -96,12 +100,11 @@ def build_index(
     """
     settings = BuildSettings(tokenizer, tuple(gazetteer), EdgeWeights() if weights is None else weights)
     place = Work.beside(out, work)
-    file, engine = passage_file(Path(corpus)), engine_of(workers)
+    file, run = row_file(Path(corpus)), engine_of(workers) if engine is None else engine
     vectors = None if embeddings is None else Path(embeddings).absolute()
     if vectors is not None:
         read_vectors(vectors, len(file), file.path.name, span=(0, 0))
-    count = engine.workers if isinstance(engine, Processes) else 1
-    edges = cuts(len(file), None if shards is None else check_count("shards", shards, minimum=1), count)
+    edges = cuts(len(file), shards, run.workers if isinstance(run, Processes) else 1, PASSAGES_PER_SHARD)
 
     def stage_all(folder: Path) -> tuple[list[Path], list[Spent]]:
         key = digest_of(file.digest, "" if vectors is None else _sha256(vectors), str(len(edges)))
@@ -111,12 +114,12 @@ def build_index(
             (file.piece(edges[n], edges[n + 1]), vectors, (edges[n], edges[n + 1]), len(file), folders[n])
             for n in lacking
         ]
-        return folders, engine(stage_piece, tasks, "stage")
+        return folders, run(stage_piece, tasks, "stage")
 
-    return place.build(stage_all, settings, engine)
+    return place.build(stage_all, settings, run)
 
 
-def engine_of(workers: int | None) -> Processes | Callable[..., list[Spent]]:
+def engine_of(workers: int | None) -> Run:
     """The engine with so many processes; with one, this process."""
     count = (os.cpu_count() or 1) if workers is None else check_count("workers", workers, minimum=1)
     return Processes(count) if count > 1 else in_turn
@@ -164,7 +167,7 @@ class RowFile:
         return Piece(self.path, self.starts[first], self.starts[last], self.lines[first])
 
 
-def passage_file(path: Path) -> RowFile:
+def row_file(path: Path) -> RowFile:
     """A file of passages or of queries, gone through once; in memory are 16 bytes for each line of JSON."""
     file = path.absolute()
     if not file.is_file():

@@ -113,12 +113,32 @@ def rows_of(table: Any) -> tuple[list[dict[str, Any]], Any]:
     if EMBEDDING not in names or not len(rows):
         return rows, None
     column = table.column(EMBEDDING).combine_chunks()
+    column = getattr(column, "storage", column)  # Ray's tensors are lists underneath
     if column.null_count:
         raise InvalidInputError(f"the column {EMBEDDING!r} must be filled in every row; {column.null_count} lack it")
     flat = column.flatten()
     if len(flat) % len(rows) or len(set(arrow().compute.list_value_length(column).unique().to_pylist())) != 1:
         raise InvalidInputError(f"the column {EMBEDDING!r} must hold lists of one length")
     return rows, flat.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
+
+
+def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
+    """The (n, d) embeddings of texts, by a model of LangChain or LlamaIndex, or a function of a list of texts.
+
+    >>> embed_texts(lambda texts: [[len(text), 1.0] for text in texts], ["a", "bc"]).tolist()
+    [[1.0, 1.0], [2.0, 1.0]]
+    """
+    methods = (getattr(model, name, None) for name in ("embed_documents", "get_text_embedding_batch"))
+    ask = next(filter(callable, methods), model)
+    if not callable(ask):
+        raise InvalidTypeError(
+            "embeddings must be an embedding model of LangChain or LlamaIndex, or a function from texts to vectors; "
+            f"got {type(model).__name__}"
+        )
+    vectors = np.asarray(ask(list(texts)), dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise InvalidInputError(f"embeddings must give a row for each of {len(texts)} texts; got shape {vectors.shape}")
+    return vectors
 
 
 def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
