@@ -18,3 +18,8 @@ def require(*modules: str) -> None:
             if os.environ.get("PHASEGRAPH_REQUIRE_DISTRIBUTED") == "1":
                 pytest.fail(f"these tests are required here: the package {module} is not installed", pytrace=False)
             pytest.skip(f"the package {module} is not installed (make test-distributed)", allow_module_level=True)
+
+
+def absent(module: str) -> bool:
+    """Whether a package is not there."""
+    return importlib.util.find_spec(module) is None

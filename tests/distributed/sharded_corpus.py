@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph.cli.search import answered
 from phasegraph.graph import GraphIndex
 from phasegraph.serialization import MANIFEST
 
@@ -108,3 +109,20 @@ class IndexModel:
 
     def get_query_embedding(self, text: str) -> list[float]:
         return lengths([text])[0]
+
+
+def questions(count: int = 60) -> list[dict[str, Any]]:
+    """The bundled questions."""
+    with (DATA / "queries.jsonl").open(encoding="utf-8") as lines:
+        read = [json.loads(line) for line, _ in zip(lines, range(count), strict=False)]
+    return [{"id": one["id"], "question": one["question"]} for one in read]
+
+
+def answers(index: Path, asked: list[dict[str, Any]], k: int = 5) -> list[tuple[str, list[str], list[float]]]:
+    """What a single process answers, as ``phasegraph search`` does."""
+    held = GraphIndex.load(index)
+    return [
+        (one["id"], list(found.ids), found.scores.tolist())
+        for one in asked
+        for found in [answered(held, one["question"], k, None, held.records)]
+    ]

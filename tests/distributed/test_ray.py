@@ -23,10 +23,23 @@ import pyarrow.parquet as pq
 import ray
 import ray.data
 from ray.cluster_utils import Cluster
-from sharded_corpus import GAZETTEER, ChainModel, dies_once, digests, lengths, of_one_process, passages, vectors
+from sharded_corpus import (
+    GAZETTEER,
+    ChainModel,
+    answers,
+    dies_once,
+    digests,
+    lengths,
+    of_one_process,
+    passages,
+    questions,
+    vectors,
+    written,
+)
 
 import phasegraph.distributed.ray as engine
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.distributed import build_index
 
 pytestmark = pytest.mark.timeout(90)
 STORE = 100 * 1024**2
@@ -118,6 +131,23 @@ def test_wrong_data_is_refused_as_elsewhere(cluster: Any, tmp_path: Path) -> Non
         engine.build_index(ray.data.from_arrow([twice.slice(0, 2), twice.slice(2)]), tmp_path / "out")
     with pytest.raises(InvalidInputError, match="'text'; it has id"):
         engine.build_index(ray.data.from_arrow(twice.select(["id"])), tmp_path / "out")
+
+
+def test_questions_are_answered_by_actors_in_their_order(cluster: Any, tmp_path: Path) -> None:
+    index = of_one_process(rows_for_arrow(200), None, tmp_path / "index")
+    asked = pa.Table.from_pylist(questions(40))
+    dataset = ray.data.from_arrow([asked.slice(start, 10) for start in range(0, 40, 10)])
+    found = engine.retrieve(dataset, index, k=5, batch_size=7, workers=1).take_all()
+    assert [(one["id"], list(one["ids"]), list(one["scores"])) for one in found] == answers(index, questions(40))
+
+
+def test_files_go_through_actors_as_through_processes(cluster: Any, tmp_path: Path) -> None:
+    rows = passages(150)
+    actors = engine.Actors()
+    corpus = written(rows, tmp_path / "corpus.jsonl")
+    build_index(corpus, tmp_path / "out", gazetteer=GAZETTEER, shards=4, engine=actors)
+    actors.stop()
+    assert digests(tmp_path / "out") == digests(of_one_process(rows, None, tmp_path / "one"))
 
 
 def test_a_node_that_is_lost_costs_its_tasks_alone(cluster: Any, tmp_path: Path) -> None:

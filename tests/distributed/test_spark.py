@@ -19,7 +19,18 @@ require("pyspark", "pyarrow")
 import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, FloatType, IntegerType, StringType, StructType
-from sharded_corpus import GAZETTEER, IndexModel, dies_once, digests, lengths, of_one_process, passages, vectors
+from sharded_corpus import (
+    GAZETTEER,
+    IndexModel,
+    answers,
+    dies_once,
+    digests,
+    lengths,
+    of_one_process,
+    passages,
+    questions,
+    vectors,
+)
 
 import phasegraph.distributed.spark as engine
 from phasegraph import InvalidInputError, InvalidTypeError
@@ -96,6 +107,16 @@ def test_texts_are_embedded_by_tasks(session: SparkSession, model: Any, tmp_path
     engine.build_index(frame, tmp_path / "out", order_by="row", gazetteer=GAZETTEER)
     embeddings = np.array(lengths([row["text"] for row in rows]), np.float32)
     assert digests(tmp_path / "out") == digests(of_one_process(rows, embeddings, tmp_path / "one"))
+
+
+def test_questions_are_answered_by_tasks(session: SparkSession, tmp_path: Path) -> None:
+    index = of_one_process(rows_for_arrow(200), None, tmp_path / "index")
+    frame = session.createDataFrame(
+        [(one["id"], one["question"]) for one in questions(40)], "id string, question string"
+    )
+    found = engine.retrieve(frame.repartition(3), index, k=5).collect()
+    by_id = {one["id"]: (one["id"], list(one["ids"]), list(one["scores"])) for one in found}
+    assert [by_id[one["id"]] for one in questions(40)] == answers(index, questions(40))
 
 
 def test_wrong_data_is_refused_as_elsewhere(session: SparkSession, tmp_path: Path) -> None:

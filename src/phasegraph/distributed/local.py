@@ -134,10 +134,10 @@ class Piece:
     stop: int
     line: int = 0
 
-    def read(self) -> tuple[list[Any], Any]:
-        """The rows, and their embeddings where they have some."""
+    def read(self, *columns: Sequence[str]) -> tuple[list[Any], Any]:
+        """The rows, and their embeddings where they have some; `columns` of Parquet as :func:`rows_of` takes them."""
         if not self.line:
-            return rows_of(_parquet_rows(self.file, self.start, self.stop))
+            return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
         with self.file.open("rb") as handle:
             handle.seek(self.start)
             lines = handle.read(self.stop - self.start).split(b"\n")

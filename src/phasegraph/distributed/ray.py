@@ -10,11 +10,12 @@ from typing import Any
 
 from phasegraph._validation import check_count
 from phasegraph.distributed.building import Built, Spent, Work, shown, spent
+from phasegraph.distributed.retrieval import Answering, query_embedder
 from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
 from phasegraph.errors import InvalidTypeError, MissingDependencyError, PhasegraphError
 from phasegraph.graph.entity_graph import EdgeWeights
 
-__all__ = ["build_index", "embed"]
+__all__ = ["Actors", "build_index", "embed", "retrieve"]
 
 RETRIES = 3
 """How often a task is made again whose worker or node has died."""
@@ -245,6 +246,60 @@ class _Embedder:
 
     def __call__(self, table: Any) -> Any:
         return with_embeddings(table, self._embeddings)
+
+
+def retrieve(
+    dataset: Any,
+    index: str | os.PathLike[str],
+    *,
+    k: int = 10,
+    embeddings: Any = None,
+    batch_size: int = 256,
+    workers: int | None = None,
+) -> Any:
+    """Answer a dataset of questions by actors, each of which maps the index once.
+
+    Parameters
+    ----------
+    dataset : ray.data.Dataset
+        With columns ``id``, ``text`` (or ``question`` or ``query``) and optionally ``embedding``.
+    index : path
+        What :func:`build_index` or ``phasegraph index`` wrote, or a saved retriever; every node must see it.
+    k, embeddings
+        As for :func:`phasegraph.distributed.retrieve`.
+    batch_size : int, default 256
+        Questions that are answered at once.
+    workers : int, optional
+        Actors; default: one for each core of the cluster.
+
+    Returns
+    -------
+    ray.data.Dataset
+        Columns ``id``, ``ids``, ``scores`` and ``confidence``, in the order of the questions. Nothing is answered
+        before it is read.
+
+    Examples
+    --------
+    >>> retrieve(ray.data.read_parquet("queries/"), "/shared/index").write_parquet("runs/")  # doctest: +SKIP
+    """
+    held, cores = _checked(dataset), int(_ray().cluster_resources().get("CPU", 1))
+    held.context.execution_options.preserve_order = True
+    query_embedder(embeddings)
+    return held.map_batches(
+        _Retriever, fn_constructor_args=(os.path.abspath(index), check_count("k", k, minimum=1), embeddings),
+        batch_format="pyarrow", batch_size=batch_size,
+        compute=_ray().data.ActorPoolStrategy(size=cores if workers is None else workers),
+    )  # fmt: skip
+
+
+class _Retriever:
+    """Answers a batch."""
+
+    def __init__(self, index: str, k: int, embeddings: Any) -> None:
+        self._answering, self._embed = Answering(index, k), query_embedder(embeddings)
+
+    def __call__(self, table: Any) -> Any:
+        return self._answering.table(table, self._embed)
 
 
 def with_embeddings(table: Any, embeddings: Any) -> Any:

@@ -17,7 +17,7 @@ from phasegraph._files import one_writer
 from phasegraph._validation import check_count, check_query
 from phasegraph.distributed.building import Run, Spent, cuts, peak
 from phasegraph.distributed.local import Piece, Processes, engine_of, row_file
-from phasegraph.distributed.shards import EMBEDDING, arrow, digest_of
+from phasegraph.distributed.shards import arrow, digest_of, rows_of
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.runs import check_columns
 from phasegraph.graph.chunk_graph import ChunkGraph
@@ -31,8 +31,12 @@ from phasegraph.ranking import Ranking, top_order
 
 QUERIES_PER_SHARD = 1000
 LIMIT = 50
+_ROUGH = 1e-4
+"""More than a product of many unit vectors can be wrong by, whose last digits change with their number."""
 QUESTION = ("text", "question", "query")
 """Columns in which a question may stand, the first of them that there is."""
+COLUMNS = ("id",), ("id", *QUESTION)
+"""What a table of questions needs, and what is read of it."""
 
 
 class Answering:
@@ -79,16 +83,13 @@ class Answering:
 
     def table(self, table: Any, embed: Callable[[str], Any] | None = None) -> Any:
         """Answers to an Arrow table of questions, as an Arrow table of :func:`answer_schema`."""
-        pa = arrow()
-        rows = table.select([name for name in ("id", *QUESTION) if name in table.column_names]).to_pylist()
-        vectors = None
-        if embed is not None:
+        return self.answers(*rows_of(table, *COLUMNS), embed)
+
+    def answers(self, rows: Sequence[Mapping[str, Any]], vectors: Any, embed: Callable[[str], Any] | None) -> Any:
+        """Answers as such a table; `embed` makes the embeddings of the questions in place of `vectors`."""
+        if embed is not None and len(rows):
             vectors = np.array([embed(question_of(row)[1]) for row in rows], dtype=np.float32)
-        elif EMBEDDING in table.column_names and len(rows):
-            column = table.column(EMBEDDING).combine_chunks()
-            column = getattr(column, "storage", column)
-            vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(rows), -1)
-        return pa.Table.from_pylist(self.rows(rows, vectors), schema=answer_schema())
+        return arrow().Table.from_pylist(self.rows(rows, vectors), schema=answer_schema())
 
     def _nearest(self, vectors: Any, count: int) -> Iterator[Ranking]:
         """The passages nearest to each question."""
@@ -98,12 +99,17 @@ class Answering:
         given = np.asarray(vectors, dtype=np.float32)
         if given.shape != (count, held.shape[1]) or not np.isfinite(given).all():
             raise InvalidInputError(f"embeddings of questions must be finite, of shape {(count, held.shape[1])}")
-        unit = given / np.maximum(np.linalg.norm(given, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        lengths = np.sqrt(np.einsum("ij,ij->i", given, given, dtype=np.float64))
+        unit = (given / np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]).astype(np.float32)
         ids = self.index.graph.passages
         for start in range(0, count, 64):
-            for scores in (unit[start : start + 64] @ held.T).astype(np.float64):
-                best = top_order(scores, ids, LIMIT)
-                yield Ranking("vector", [ids[row] for row in best.tolist()], scores[best])
+            for vector, rough in zip(unit[start : start + 64], unit[start : start + 64] @ held.T, strict=True):
+                least = np.partition(rough, -LIMIT)[-LIMIT] - _ROUGH if len(rough) > LIMIT else -np.inf
+                rows = np.flatnonzero(rough >= least)
+                scores = np.einsum("ij,j->i", held[rows], vector).astype(np.float64)  # whatever is asked beside it
+                near = [ids[row] for row in rows.tolist()]
+                best = top_order(scores, near, LIMIT)
+                yield Ranking("vector", [near[row] for row in best.tolist()], scores[best])
 
     def _content(self, name: str) -> str:
         record = self.index.records.get(name)
@@ -152,16 +158,12 @@ def query_embedder(model: Any) -> Callable[[str], Any] | None:
 
 def answer_piece(piece: Piece, folder: str, k: int, state: str, model: Any, to: Path) -> None:
     """Answer a part of a file of questions, and write the answers."""
-    pa = arrow()
+    arrow()
     import pyarrow.parquet as pq
 
-    rows, vectors = piece.read()
     asked = answering(folder, k, state)
-    embed = query_embedder(model)
     try:
-        if embed is not None:
-            vectors = np.array([embed(question_of(row)[1]) for row in rows], dtype=np.float32)
-        table = pa.Table.from_pylist(asked.rows(rows, vectors), schema=answer_schema())
+        table = asked.answers(*piece.read(*COLUMNS), query_embedder(model))
     except InvalidInputError as error:
         raise type(error)(f"{piece}: {error}") from error
     to.parent.mkdir(parents=True, exist_ok=True)

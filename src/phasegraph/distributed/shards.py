@@ -99,17 +99,23 @@ def digest_of(*parts: str) -> str:
     return made.hexdigest()[:32]
 
 
-def rows_of(table: Any) -> tuple[list[dict[str, Any]], Any]:
+PASSAGE = ("id", "text")
+"""The columns that every table of passages has."""
+
+
+def rows_of(
+    table: Any, needed: Sequence[str] = PASSAGE, fields: Sequence[str] = _FIELDS
+) -> tuple[list[dict[str, Any]], Any]:
     """The rows of an Arrow table as :func:`stage` wants them, and its embeddings, or None.
 
     Columns ``id`` and ``text``, and optionally ``title``, ``metadata`` and ``triples`` (as such, or as JSON) and
-    ``embedding`` (a list of numbers).
+    ``embedding`` (a list of numbers); or others that are `needed`, and `fields` that are read.
     """
     names = table.column_names
-    lacking = [name for name in ("id", "text") if name not in names]
+    lacking = [name for name in needed if name not in names]
     if lacking:
         raise InvalidInputError(f"the data must have a column {lacking[0]!r}; it has {', '.join(names) or 'none'}")
-    rows = table.select([name for name in _FIELDS if name in names]).to_pylist()
+    rows = table.select([name for name in fields if name in names]).to_pylist()
     if EMBEDDING not in names or not len(rows):
         return rows, None
     column = table.column(EMBEDDING).combine_chunks()

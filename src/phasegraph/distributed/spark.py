@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from phasegraph._validation import check_count
 from phasegraph.distributed.building import Built, Spent, Work, spent
+from phasegraph.distributed.retrieval import answering, query_embedder
 from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, PhasegraphError
 from phasegraph.graph.entity_graph import EdgeWeights
 
-__all__ = ["build_index", "embed"]
+__all__ = ["Tasks", "build_index", "embed", "retrieve"]
 
 
 def _sql() -> Any:
@@ -226,3 +228,45 @@ class _Embedding:
                 [*batch.columns, pa.array(list(vectors), pa.list_(pa.float32()))],
                 names=[*batch.schema.names, EMBEDDING],
             )
+
+
+def retrieve(dataset: Any, index: str | os.PathLike[str], *, k: int = 10, embeddings: Any = None) -> Any:
+    """Answer a frame of questions by tasks, whose processes map the index once each.
+
+    Parameters
+    ----------
+    dataset : pyspark.sql.DataFrame
+        With columns ``id``, ``text`` (or ``question`` or ``query``) and optionally ``embedding``.
+    index : path
+        What :func:`build_index` or ``phasegraph index`` wrote, or a saved retriever; all executors must see it.
+    k, embeddings
+        As for :func:`phasegraph.distributed.retrieve`.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Columns ``id``, ``ids``, ``scores`` and ``confidence``. Nothing is answered before it is read.
+
+    Examples
+    --------
+    >>> retrieve(spark.read.table("lake.queries"), "/shared/index").write.parquet("runs/")  # doctest: +SKIP
+    """
+    frame = _checked(dataset)
+    query_embedder(embeddings)
+    asked = _Retrieval(os.path.abspath(index), check_count("k", k, minimum=1), embeddings, uuid.uuid4().hex)
+    return frame.mapInArrow(asked, "id string, ids array<string>, scores array<double>, confidence double")
+
+
+class _Retrieval:
+    """Answers a partition, with what the process holds of those before."""
+
+    def __init__(self, index: str, k: int, embeddings: Any, state: str) -> None:
+        self._index, self._k, self._embeddings, self._state = index, k, embeddings, state
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        embed = query_embedder(self._embeddings)
+        for batch in batches:
+            asked = answering(self._index, self._k, self._state)
+            yield from asked.table(pa.Table.from_batches([batch]), embed).to_batches()
