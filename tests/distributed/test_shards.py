@@ -30,6 +30,7 @@ from phasegraph.distributed.shards import (
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.rules import find_names
 from phasegraph.graph.words import split_words
+from phasegraph.serialization import StreamedArray, write_bundle
 
 SETTINGS = BuildSettings(gazetteer=GAZETTEER)
 
@@ -168,3 +169,15 @@ def test_settings_are_checked() -> None:
     with pytest.raises(InvalidInputError, match="tokenizer"):
         BuildSettings(tokenizer="klingon")
     assert BuildSettings(gazetteer=("Bo",)).digest == BuildSettings(gazetteer=("bo", "")).digest
+
+
+def test_an_array_that_is_written_in_parts_is_that_of_the_whole(tmp_path: Path) -> None:
+    whole = np.arange(12, dtype=np.float32).reshape(6, 2)
+    parts = StreamedArray(whole.dtype, whole.shape, lambda: [whole[:1], whole[1:1], whole[1:]])
+    for name, given in (("one", whole), ("two", parts)):
+        write_bundle(tmp_path / name, "test", 1, {}, {"numbers": given})
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")
+    for wrong, message in ((lambda: [whole[:5]], "6 rows; got 5"), (lambda: [whole.astype("f8")], "got float64")):
+        with pytest.raises(InvalidInputError, match=message):
+            write_bundle(tmp_path / "two", "test", 1, {}, {"numbers": StreamedArray(whole.dtype, whole.shape, wrong)})
+    assert digests(tmp_path / "one") == digests(tmp_path / "two")

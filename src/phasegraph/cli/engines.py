@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -90,6 +91,7 @@ def _spark(workers: int | None) -> Iterator[Run]:
     except ImportError as error:
         raise MissingDependencyError("--engine spark needs pyspark; pip install 'phasegraph[spark]'") from error
     there = SparkSession.getActiveSession()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = there or (
         SparkSession.builder.master(os.environ.get("SPARK_MASTER", f"local[{workers or '*'},4]"))
         .config("spark.ui.enabled", "false")

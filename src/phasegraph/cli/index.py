@@ -337,8 +337,8 @@ def index(
                 work=work, engine=run,
             )  # fmt: skip
         to = console()
-        counts = ", ".join(f"{getattr(built_so, one)} {one}" for one in ("passages", "entities", "mentions", "facts"))
-        to.print(f"{counts} in {perf_counter() - started:.1f} s: {out}", markup=False)
+        sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in ("passages", "entities", "mentions", "facts"))
+        to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}", markup=False)
         to.print(str(built_so), markup=False)
         return
     of_engine = {"--shards": shards, "--workers": workers, "--work": work}
