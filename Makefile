@@ -84,7 +84,7 @@ $(DISTRIBUTED)/.ready: $(SOURCES)
 	@touch $@
 
 test-distributed: $(DISTRIBUTED)/.ready  ## Ray with two nodes and Spark for real, on loopback; needs Java 17
-	PHASEGRAPH_REQUIRE_DISTRIBUTED=1 $(DISTRIBUTED)/bin/python -m pytest tests/distributed
+	PHASEGRAPH_REQUIRE_DISTRIBUTED=1 $(DISTRIBUTED)/bin/python -m pytest tests/distributed/test_ray.py tests/distributed/test_spark.py
 
 lint: $(VENV)/.ready-lint  ## ruff and mypy --strict
 	$(BIN)/ruff check src tests integrations examples tools
