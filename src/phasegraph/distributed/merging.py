@@ -1,4 +1,4 @@
-"""The indexes of shards to one, streamed: what is in memory follows the names and words there are, not the passages.
+"""What was counted in shards to one index, streamed: in memory is what follows names and words, not the passages.
 
 Every array of the index is made of the same array of each shard, in the order of the shards. Names and words are merged
 range by range, and a shard's columns become those of all by a table of its own, which keeps their order.
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasegraph._typing import IntArray
-from phasegraph.distributed.shards import BuildSettings, arrow
+from phasegraph.distributed.shards import READ, BuildSettings, arrow
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.pagerank.push import ranges
 from phasegraph.graph.storage import KIND, VERSION
@@ -47,7 +47,7 @@ class Part:
     entries: dict[str, Any]
 
     @classmethod
-    def read(cls, folder: Path, kind: str = KIND) -> Part:
+    def read(cls, folder: Path, kind: str = READ) -> Part:
         """What its manifest says."""
         document: Any = read_document(folder / MANIFEST, kind, VERSION)
         return cls(folder, document["content"], document["arrays"])
@@ -181,7 +181,7 @@ def _bounds(parts: Sequence[Part], name: str) -> list[list[int]]:
 
 
 class _Merge:
-    """One index of several: its arrays, made one after the other in a folder of spools."""
+    """One index of several shards: its arrays, made one after the other in a folder of spools."""
 
     def __init__(self, parts: Sequence[Part], scratch: Path) -> None:
         self.parts, self.scratch = parts, scratch

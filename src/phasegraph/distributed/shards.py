@@ -3,8 +3,8 @@
 A corpus is built in two maps with a reduction after each. The first map (:func:`stage`) checks a shard's passages and
 writes them down with the names that their titles give; :func:`write_gazetteer` makes one sorted file of the names of
 all shards. The second (:func:`extract`) reads a shard's passages with the names of that file that can stand in them,
-and writes the shard as an index of its own; :func:`~phasegraph.distributed.merging.merge` makes one index of them. The
-order of the passages is that of the shards, and of the rows in each: nothing follows the order in which work is done.
+and writes what it counts in them; :func:`~phasegraph.distributed.merging.merge` makes one index of that. The order of
+the passages is that of the shards, and of the rows in each: nothing follows the order in which work is done.
 """
 
 from __future__ import annotations
@@ -27,16 +27,15 @@ from phasegraph._typing import Float32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
 from phasegraph.graph.building import read_passages, texts_of
 from phasegraph.graph.entity_graph import EdgeWeights, Extraction, checked_embeddings, graph_from_extractions
-from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.pagerank.push import ranges
 from phasegraph.graph.records import PassageRecord, PassageRecords, check_plain
 from phasegraph.graph.rules import extracted, title_names
-from phasegraph.graph.storage import KIND, VERSION, packed
+from phasegraph.graph.storage import VERSION, packed, packed_matrix, packed_words
 from phasegraph.graph.words import MAX_WORDS, Gazetteer, Words, normalise_name, split_words
 from phasegraph.lexical import LexicalIndex, tokenizer_of
 from phasegraph.serialization import MANIFEST, read_bundle, read_document, write_bundle
 
-STAGED, GAZETTEER = "staged-shard", "gazetteer"
+STAGED, GAZETTEER, READ = "staged-shard", "gazetteer", "shard"
 ROWS = "rows.arrow"
 EMBEDDING = "embedding"
 """The column of a table that holds its passages' embeddings."""
@@ -374,7 +373,7 @@ def _mapped(folder: str, digest: str) -> MappedNames:
 
 
 def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings, to: Path) -> None:
-    """Read a shard's passages and write it as an index of its own: the second map.
+    """Read a shard's passages and write the counts of them, under the names that an index has for its: the second map.
 
     Parameters
     ----------
@@ -383,7 +382,7 @@ def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings
         What :func:`write_gazetteer` wrote, and its `digest`.
     settings : BuildSettings
     to : Path
-        A folder for the index, whose names are found with all titles of the corpus.
+        A folder for them.
     """
     known = _mapped(str(gazetteer), digest)
     listed = shard.rows()
@@ -407,7 +406,15 @@ def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings
         tokenizer=settings.tokenizer,
     )  # fmt: skip
     counted = LexicalIndex.of(cast("list[str]", texts), _as_split)
-    GraphIndex(PassageRecords(graph.passage_rows, held), frozenset(), graph, counted).save(to)
+    arrays = packed("passages", graph.passages) | packed("entities", graph.entities)
+    for name in ("mentions", "homes", "facts"):
+        arrays |= packed_matrix(name, getattr(graph, name))
+    if graph.lexical is not None:
+        arrays |= packed_words("vocabulary", "lexical", graph.lexical)
+    arrays |= packed_words("name_words", "name_word", counted) | PassageRecords(graph.passage_rows, held).packed()
+    if graph.embeddings is not None:
+        arrays["embeddings"] = graph.embeddings
+    write_bundle(to, READ, VERSION, {"passages": len(held)}, arrays)
 
 
 def _as_split(words: str) -> Sequence[str]:
@@ -415,7 +422,7 @@ def _as_split(words: str) -> Sequence[str]:
     return words
 
 
-def is_whole(folder: Path, kind: str = KIND) -> bool:
+def is_whole(folder: Path, kind: str = READ) -> bool:
     """Whether a folder holds what was to be written there, undamaged: finished work that is kept."""
     try:
         read_bundle(folder, kind, VERSION)
