@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from importlib.metadata import version
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from time import time
 from typing import Any
@@ -224,7 +228,9 @@ def retrieve(
     folder = Path(work).absolute() if work is not None else place.with_name(f"{place.name}.work")
     folder.mkdir(parents=True, exist_ok=True)
     with one_writer(folder):
-        key = digest_of(read_queries.digest, state, str(k), str(len(edges)), type(embeddings).__qualname__)
+        key = digest_of(
+            read_queries.digest, state, str(k), str(len(edges)), version("phasegraph"), _model_state(embeddings)
+        )
         parts = [folder / key / f"{number:06d}.parquet" for number in range(len(edges) - 1)]
         tasks = [
             (read_queries.piece(edges[n], edges[n + 1]), str(target), k, state, embeddings, part)
@@ -235,6 +241,16 @@ def retrieve(
         write_answers(parts, place)
     shutil.rmtree(folder)
     return Spent(sum(one.cpu for one in took), max((one.peak for one in took), default=peak()))
+
+
+def _model_state(model: Any) -> str:
+    """What tells one model from another: answers of one that cannot be told are not taken up again."""
+    if model is None:
+        return ""
+    try:
+        return hashlib.sha256(ForkingPickler.dumps(model)).hexdigest()
+    except Exception:  # noqa: BLE001 - whatever a foreign model does when it is copied
+        return uuid.uuid4().hex
 
 
 def _state(index: Path) -> str:

@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType, NoneType
@@ -82,8 +83,9 @@ class BuildSettings:
 
     @property
     def digest(self) -> str:
-        """What tells these settings from others."""
-        return digest_of(self.tokenizer, json.dumps(asdict(self.weights), sort_keys=True), *self.gazetteer)
+        """What tells these settings, and this release, from others."""
+        weights = json.dumps(asdict(self.weights), sort_keys=True)
+        return digest_of(version("phasegraph"), self.tokenizer, weights, *self.gazetteer)
 
 
 def digest_of(*parts: str) -> str:
