@@ -24,8 +24,9 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "_forking", "_kept", "_over", "_text", "_names", "_legible", "errors", "_files", "_validation",
-    "markup", "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance", "selection",
+    "_typing", "_forking", "_kept", "_over", "_text", "_legible", "errors", "_packed", "_names", "_files",
+    "_validation", "markup", "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance",
+    "selection",
     "serialization", "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j",
     "evaluation", "distributed", "tuning", "testing", "serving", "inspecting", "cli",
 ]  # fmt: skip
@@ -33,7 +34,7 @@ ORDER = [
 INSIDE = {
     "graph": [
         "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
-        "fact_filter", "evidence", "source", "flat", "clusters", "summaries", "corpus", "chroma",
+        "fact_filter", "evidence", "listed", "source", "flat", "clusters", "summaries", "corpus", "chroma",
         "experimental", "models", "chunk_graph", "opening",
     ],
     "neo4j": [

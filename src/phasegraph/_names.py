@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 
 import numpy as np
 
+from phasegraph._packed import PackedTexts, place_of
 from phasegraph._typing import BoolArray, IntArray
 
 
@@ -18,11 +18,11 @@ class NameRows(Mapping[str, int]):
     {'ada': 0, 'bo': 1}
     """
 
-    def __init__(self, names: tuple[str, ...]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names = names
 
     def __getitem__(self, name: str) -> int:
-        row = bisect_left(self.names, name)
+        row = place_of(self.names, name)
         if row == len(self.names) or self.names[row] != name:
             raise KeyError(name)
         return row
@@ -34,7 +34,7 @@ class NameRows(Mapping[str, int]):
         return len(self.names)
 
 
-def merged_names(old: tuple[str, ...], alive: BoolArray, new: Iterable[str]) -> tuple[tuple[str, ...], IntArray]:
+def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tuple[Sequence[str], IntArray]:
     """The old names that are alive and the new ones, ascending, and the new row of each old one (-1: it is gone).
 
     >>> merged_names(("ada", "bo", "dee"), np.array([True, False, True]), ["cy", "ada"])
@@ -42,13 +42,17 @@ def merged_names(old: tuple[str, ...], alive: BoolArray, new: Iterable[str]) -> 
     """
     fresh, revived = [], alive.copy()
     for name in new:
-        row = bisect_left(old, name)
+        row = place_of(old, name)
         if row < len(old) and old[row] == name:
             revived[row] = True
         else:
             fresh.append((row, name))
-    kept = old if revived.all() else tuple(compress(old, revived.tolist()))
     fresh.sort()
-    names = tuple(sorted([*kept, *(name for _, name in fresh)])) if fresh else kept
+    names: Sequence[str]
+    if isinstance(old, PackedTexts):
+        names = old.edited(revived, fresh) if fresh or not revived.all() else old
+    else:
+        kept = old if revived.all() else tuple(compress(old, revived.tolist()))
+        names = tuple(sorted([*kept, *(name for _, name in fresh)])) if fresh else kept
     before = np.searchsorted([row for row, _ in fresh], np.arange(len(old)), side="right")
     return names, np.where(revived, np.cumsum(revived) - 1 + before, -1)

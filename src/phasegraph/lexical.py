@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -22,6 +22,8 @@ from phasegraph.ranking import Ranking, by_fields
 
 K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
+_MOST_ENTRIES, _HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
+"""Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
 CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(r"\w\w+")
 _WORDS_OR_RUNS = re.compile(rf"[{CJK}]+|[^\W{CJK}]{{2,}}")
@@ -144,7 +146,7 @@ class LexicalIndex:
     array([0.078, 0.1  ])
     """
 
-    vocabulary: tuple[str, ...]
+    vocabulary: Sequence[str]
     starts: IntArray
     rows: Int32Array
     counts: Int32Array
@@ -174,31 +176,31 @@ class LexicalIndex:
         lengths = np.zeros(len(kept), dtype=np.int32)
         lengths[stay] = self.lengths[kept[stay]]
         new, own = self._counted(texts, lengths)
-        terms, rows, counts = (
-            np.repeat(np.arange(len(self.vocabulary)), np.diff(self.starts)),
-            moved[self.rows],
-            self.counts,
-        )
-        left = rows >= 0
-        if not left.all():
-            terms, rows, counts = terms[left], rows[left], counts[left]
-        alive = np.bincount(terms, minlength=len(self.vocabulary)) > 0
-        vocabulary, again = merged_names(self.vocabulary, alive, new)
+        rows, counts, sizes = self.rows, self.counts, np.diff(self.starts)
+        if not np.array_equal(moved, np.arange(len(moved))):
+            rows = moved[rows]
+            left = rows >= 0
+            if not left.all():
+                rows, counts = rows[left], counts[left]
+                sizes = np.diff(np.concatenate([[0], np.cumsum(left)])[self.starts])
+            if (np.diff(kept[stay]) < 0).any():
+                resorted = np.lexsort((rows, np.repeat(np.arange(len(sizes)), sizes)))
+                rows, counts = rows[resorted], counts[resorted]
+        vocabulary, again = merged_names(self.vocabulary, sizes > 0, new)
         at = NameRows(vocabulary)
-        fresh = np.array([at[word] for word in new], dtype=np.int64)[own[0]]
-        keys, more = again[terms] * len(kept) + rows, fresh * len(kept) + own[1]
-        order = np.argsort(more)
-        more = more[order]
-        if (np.diff(kept[stay]) < 0).any():
-            resorted = np.argsort(keys)
-            keys, counts = keys[resorted], counts[resorted]
-        places = np.searchsorted(keys, more)
-        keys = np.insert(keys, places, more)
-        counts = np.insert(counts, places, own[2][order])
-        terms, rows = np.divmod(keys, max(len(kept), 1))
-        starts = np.zeros(len(vocabulary) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(terms, minlength=len(vocabulary)), out=starts[1:])
-        return LexicalIndex(vocabulary, starts, rows.astype(np.int32), counts, lengths, self.tokenizer)
+        terms = np.array([at[word] for word in new], dtype=np.int64)[own[0]]
+        order = np.lexsort((own[1], terms))
+        terms, more, times = terms[order], own[1][order].astype(np.int32), own[2][order].astype(np.int32)
+        before = np.zeros(len(vocabulary) + 1, dtype=np.int64)
+        before[again[again >= 0] + 1] = sizes[again >= 0]
+        np.cumsum(before, out=before)
+        places = before[terms + 1]  # new passages mostly come last
+        if len(rows) and len(more) and int(more.min()) <= int(rows.max()):
+            inside = zip(before[terms].tolist(), places.tolist(), more.tolist(), strict=True)
+            places = np.array([first + np.searchsorted(rows[first:last], np.int32(row)) for first, last, row in inside])
+        starts = before + np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=len(vocabulary)))])
+        parts = _spliced(rows, places, more), _spliced(counts, places, times)
+        return LexicalIndex(vocabulary, starts, *parts, lengths, self.tokenizer)
 
     def _counted(self, texts: Mapping[int, str], lengths: Int32Array) -> tuple[dict[str, int], tuple[IntArray, ...]]:
         """The words of the texts, and of each entry its word's place among them, its row and its count.
@@ -236,6 +238,58 @@ class LexicalIndex:
         known = dict(zip(found, idf.tolist(), strict=True))
         return QueryTerms(scores, tuple(found), idf, rows, {word: known.get(word, unseen) for word in asked})
 
+    def look_up_listed(self, query: str, most: int) -> ListedTerms:
+        """The query's words, and the passages that BM25 has foremost, found in the entries of its rarer words.
+
+        At most `most` passages. Every entry is read of the rarest words, up to 2,048 in all; of a word beyond that only
+        the passages in which it weighs most, where the rarer ones have too few. What is found is scored by all words.
+        """
+        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
+        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
+        size = len(self.lengths)
+        entries = tuple(slice(int(self.starts[term]), int(self.starts[term + 1])) for term in found.values())
+        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
+        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+        unseen = float(np.log1p((size + 0.5) / 0.5))
+        known = dict(zip(found, idf.tolist(), strict=True))
+        terms = ListedTerms(
+            self, entries, np.array([asked[word] for word in found], dtype=np.float64), tuple(found), idf,
+            {word: known.get(word, unseen) for word in asked},
+        )  # fmt: skip
+        parts: list[Int32Array] = []
+        count = 0
+        for place in np.argsort(frequency, kind="stable").tolist():
+            entry = entries[place]
+            if count + entry.stop - entry.start <= _MOST_ENTRIES:
+                parts.append(self.rows[entry])
+            elif count < most:
+                parts.append(self._heaviest(entry))
+            else:
+                break
+            count += len(parts[-1])
+        rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+        scores = terms.scores_of(rows)
+        if len(rows) > most:
+            kept = np.sort(np.argpartition(-scores, most)[:most])
+            rows, scores = rows[kept], scores[kept]
+        return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+
+    def _heaviest(self, entry: slice) -> Int32Array:
+        """The passages of a frequent word in which it weighs most; worked out once."""
+        kept = self._weighed.get(entry.start)
+        if kept is None:
+            rows, counts = self.rows[entry], self.counts[entry]
+            weights = counts / (counts + self._norms_of(rows))
+            first = np.lexsort((rows, -weights))[:_HEAVIEST]
+            if len(self._weighed) >= _MOST_WEIGHED:
+                self._weighed.clear()
+            kept = self._weighed[entry.start] = np.sort(rows[first])
+        return kept
+
+    @lazy_property
+    def _weighed(self) -> dict[int, Int32Array]:
+        return {}
+
     def passages_with(self, words: Iterable[str]) -> Int32Array:
         """Rows of the passages that have all of these words, ascending.
 
@@ -254,9 +308,27 @@ class LexicalIndex:
         return NameRows(self.vocabulary)
 
     @lazy_property
+    def _mean_length(self) -> float:
+        return max(float(self.lengths.mean()), 1e-9) if len(self.lengths) else 1.0
+
+    @lazy_property
     def _norms(self) -> FloatArray:
-        mean = max(float(self.lengths.mean()), 1e-9) if len(self.lengths) else 1.0
-        return np.asarray(K1 * (1 - B + B * self.lengths / mean))
+        return np.asarray(K1 * (1 - B + B * self.lengths / self._mean_length))
+
+    def _norms_of(self, rows: Any) -> FloatArray:
+        return np.asarray(K1 * (1 - B + B * self.lengths[rows] / self._mean_length))
+
+
+def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
+    """The values with new ones before these places, which ascend."""
+    out = np.empty(len(values) + len(new), dtype=np.int32)
+    out[places + np.arange(len(new))] = new
+    at = 0
+    for count, place in enumerate([*places.tolist(), len(values)]):
+        if place > at:
+            out[at + count : place + count] = values[at:place]
+            at = place
+    return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,6 +366,66 @@ class QueryTerms:
             place = np.minimum(np.searchsorted(rows, passages), len(rows) - 1)
             held[:, column] = rows[place] == passages
         return held
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedTerms:
+    """The words of one query in a collection too large to score as a whole.
+
+    Parameters
+    ----------
+    index : LexicalIndex
+    entries : tuple of slice
+        Of each of the t words that the collection has, its entries in the index.
+    times : (t,) array of float
+        How often the query has each.
+    words, idf, all_idf
+        As of :class:`QueryTerms`.
+    found : (n,) array of int
+        Rows of the passages that BM25 has foremost, ascending.
+    best : float
+        The highest of their scores.
+    """
+
+    index: LexicalIndex
+    entries: tuple[slice, ...]
+    times: FloatArray
+    words: tuple[str, ...]
+    idf: FloatArray
+    all_idf: Mapping[str, float]
+    found: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    best: float = 0.0
+
+    def scores_of(self, passages: IntArray) -> FloatArray:
+        """(n,) BM25 of these passages, as :meth:`LexicalIndex.look_up` gives it."""
+        scores = np.zeros(len(passages))
+        norms = self.index._norms_of(passages)
+        for weight, times, place, there in self._looked_up(passages):
+            counts = self.index.counts[place]
+            scores[there] += times * weight * (counts / (counts + norms[there]))
+        return scores
+
+    def held_by(self, passages: IntArray) -> BoolArray:
+        """(n, t) which of the passages has which of the words."""
+        held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
+        for column, (_, _, _, there) in enumerate(self._looked_up(passages)):
+            held[there, column] = True
+        return held
+
+    def _looked_up(self, passages: IntArray) -> Iterator[tuple[float, float, IntArray, IntArray]]:
+        """Per word its idf, its times, its entries of these passages, and which of them have it."""
+        order = np.argsort(passages, kind="stable")
+        sought = passages[order].astype(self.index.rows.dtype)  # of another type, the entries would all be converted
+        for entry, times, weight in zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True):
+            rows = self.index.rows[entry]
+            if len(rows) < len(sought):
+                there = np.minimum(np.searchsorted(sought, rows), len(sought) - 1)
+                same = sought[there] == rows
+                yield weight, times, entry.start + np.flatnonzero(same), order[there[same]]
+            else:
+                place = np.minimum(np.searchsorted(rows, sought), len(rows) - 1)
+                same = rows[place] == sought
+                yield weight, times, entry.start + place[same], order[same]
 
 
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:

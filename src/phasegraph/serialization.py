@@ -12,12 +12,13 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,11 +115,13 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-MANIFEST = "manifest.json"
+MANIFEST, CHECKED = "manifest.json", "checked.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
 MAPPED_BYTES = 1024**2
 """Arrays larger than this are mapped; others are read, which takes no longer and cannot be cut off later."""
 _MOST_ARRAYS, _MOST_READS = 200, 1000
+_SETTLED = 2.0
+"""Seconds since its last change after which a file's times say whether it is changed again."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
 _TYPE = re.compile(r"[<>|](?:b1|[iu][1248]|f[248])")
@@ -206,6 +209,37 @@ def write_bundle(
                 stale.unlink(missing_ok=True)
 
 
+Verify: TypeAlias = bool | Literal["again"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What was read of a bundle.
+
+    Parameters
+    ----------
+    body : dict
+    arrays : dict of array
+    sound : bool
+        These very files, unchanged since, have been checked before, with checksums and by the reader.
+    directory : path
+    state : mapping, optional
+        What tells this state of the files from others; None where it is not to be remembered.
+    """
+
+    body: dict[str, object]
+    arrays: dict[str, NDArray[np.generic]]
+    sound: bool
+    directory: Path
+    state: Mapping[str, object] | None
+
+    def passed(self, *readers: str) -> None:
+        """Remember that these readers need not check it, where the files are at rest and the directory is writable."""
+        if self.state is not None:
+            with suppress(OSError):
+                replace_file(self.directory / CHECKED, json.dumps({**self.state, "readers": readers}).encode())
+
+
 def read_bundle(
     directory: str | os.PathLike[str], kind: str, newest: int, *, mmap: bool = True, verify: bool = True
 ) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
@@ -233,6 +267,40 @@ def read_bundle(
     the next look at what is gone: :func:`check_mapped` refuses it before. Arrays of up to a mebibyte, and with
     ``mmap=False`` all, are in memory and out of that danger.
     """
+    found = open_bundle(directory, kind, newest, mmap=mmap, verify="again" if verify else False)
+    return found.body, found.arrays
+
+
+def open_bundle(
+    directory: str | os.PathLike[str],
+    kind: str,
+    newest: int,
+    *,
+    mmap: bool = True,
+    verify: Verify = True,
+    reader: str = "",
+) -> Bundle:
+    """As :func:`read_bundle`, without reading what is known to be sound.
+
+    Parameters
+    ----------
+    directory, kind, newest, mmap
+        As for :func:`read_bundle`.
+    verify : bool or "again", default True
+        Whether to compare checksums.
+    reader : str
+        Who checks what was read, and says so by :meth:`Bundle.passed`.
+
+    Returns
+    -------
+    Bundle
+
+    Notes
+    -----
+    With ``verify=True`` checksums are compared once for each state of the files: after :meth:`Bundle.passed` by the
+    `reader`, they are not read again until the manifest, or inode, size or a time of one of the files, has changed.
+    "again" compares them whatever is known. On Windows, where files have no time of change, nothing is known.
+    """
     target = Path(directory)
     manifest = target / MANIFEST
     if not manifest.is_file():
@@ -240,7 +308,7 @@ def read_bundle(
     for _ in range(_MOST_READS):
         seen, which = _capped(manifest)
         try:
-            return _read_bundle(target, seen, kind, newest, mmap, verify)
+            return _read_bundle(target, seen, kind, newest, mmap, verify, reader)
         except (IntegrityError, OSError):
             if _capped(manifest)[1] == which:
                 raise  # else a writer has replaced it meanwhile, perhaps by the same, and removed what it named
@@ -255,8 +323,8 @@ def _capped(file: Path) -> tuple[bytes, tuple[int, int]]:
 
 
 def _read_bundle(
-    target: Path, manifest: bytes, kind: str, newest: int, mmap: bool, verify: bool
-) -> tuple[dict[str, object], dict[str, NDArray[np.generic]]]:
+    target: Path, manifest: bytes, kind: str, newest: int, mmap: bool, verify: Verify, reader: str
+) -> Bundle:
     try:
         document = decode_document(manifest, kind, newest)
     except IntegrityError as error:
@@ -266,7 +334,30 @@ def _read_bundle(
         raise IntegrityError(f"{MANIFEST}: arrays and content must be mappings; it is damaged")
     with ExitStack() as opened:  # all at once: from then on a writer may remove them
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
-        return content, {name: _read_array(handles[name], entries[name], mmap, verify) for name in entries}
+        state, settled = _state(manifest, handles)
+        sound = verify != "again" and settled and _remembered(target, reader) == state
+        check = bool(verify) and not sound
+        arrays = {name: _read_array(handles[name], entries[name], mmap, check) for name in entries}
+    return Bundle(content, arrays, sound, target, state if settled and check else None)
+
+
+def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, object], bool]:
+    """What changes when a file does, and whether it would: not where one has changed just now."""
+    files = {name: os.fstat(handle.fileno()) for name, handle in handles.items()}
+    latest = max((max(one.st_ctime, one.st_mtime) for one in files.values()), default=0.0)
+    state: dict[str, object] = {
+        "manifest": hashlib.sha256(manifest).hexdigest(),
+        "files": {name: [one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns] for name, one in files.items()},
+    }
+    return state, os.name != "nt" and latest + _SETTLED < time.time()
+
+
+def _remembered(target: Path, reader: str) -> object:
+    try:
+        found = json.loads(_capped(target / CHECKED)[0])
+        return found if reader in found.pop("readers") else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def bundle_kind(directory: str | os.PathLike[str]) -> str:
@@ -366,7 +457,9 @@ def _read_array(handle: BufferedReader, entry: Mapping[str, object], mmap: bool,
         raise IntegrityError(f"{name}: {size} bytes are no array of shape {shape}; the file is damaged")
     try:
         if mmap and size > MAPPED_BYTES:
-            array: NDArray[np.generic] = np.memmap(handle, dtype, "r", first, shape)
+            array: NDArray[np.generic] = np.memmap(handle, dtype, "r", first, shape).view(
+                np.ndarray
+            )  # quicker to slice
         else:
             array = np.frombuffer(handle.read(), dtype).reshape(shape)
     except (ValueError, OverflowError, MemoryError) as error:

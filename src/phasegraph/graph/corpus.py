@@ -411,8 +411,8 @@ class Corpus:
             return
         held = self.index.records
         try:
-            there = frozenset(self._store.ids())
-            gone = sorted(one for one in there if one not in held)
+            there, known = frozenset(self._store.ids()), frozenset(held)
+            gone = sorted(there - known)
             wanted = [one for one in held if one in behind or one not in there]
             if gone:
                 self._store.remove(gone)
@@ -559,7 +559,7 @@ class LiveSource:
         """The graph of the passages there are."""
         return self.corpus.index.graph
 
-    def passage_ids(self) -> tuple[str, ...]:
+    def passage_ids(self) -> Sequence[str]:
         """Ids of the passages there are."""
         return self.graph.passages
 

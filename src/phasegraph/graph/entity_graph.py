@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain
-from operator import lt
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
@@ -19,6 +18,7 @@ from scipy import sparse
 
 from phasegraph._forking import lazy_property
 from phasegraph._names import NameRows, merged_names
+from phasegraph._packed import PackedTexts, TextRows, ascend
 from phasegraph._typing import Float32Array, Int32Array
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -206,9 +206,9 @@ class EntityGraph:
     Parameters
     ----------
     passages : tuple of str
-        The P passage ids, unique.
+        The P passage ids, unique; of a graph that is mapped from a folder a sequence equal to it.
     entities : tuple of str
-        The E normalised names, unique and in ascending order.
+        The E normalised names, unique and in ascending order; likewise.
     mentions : (P, E) csr array of int32
         How often a passage mentions an entity; 1 also where it only is about it.
     homes : (P, E) csr array of int8
@@ -233,8 +233,8 @@ class EntityGraph:
     (('ada', 'bo'), [[1, 1], [0, 1]])
     """
 
-    passages: tuple[str, ...]
-    entities: tuple[str, ...]
+    passages: Sequence[str]
+    entities: Sequence[str]
     mentions: Csr
     homes: Csr
     facts: Csr = None
@@ -252,9 +252,9 @@ class EntityGraph:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:
             raise InvalidInputError("passages must hold at least one; got none")
-        if len(self.passage_rows) != len(self.passages):
+        if not self._unique():
             raise InvalidInputError("passages must be unique; an id repeats")
-        if not all(map(lt, self.entities, self.entities[1:])):
+        if not ascend(self.entities):
             raise InvalidInputError("entities must be unique and ascend")
         for name, (dtype, most) in _TYPES.items():
             size = shape if name in ("mentions", "homes") else square
@@ -273,6 +273,13 @@ class EntityGraph:
         words = self.lexical
         arrays += [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
         object.__setattr__(self, "_mapped", mapped_in([*arrays, self.embeddings]))
+
+    def _unique(self) -> bool:
+        if not isinstance(self.passages, PackedTexts):
+            return len(self.passage_rows) == len(self.passages)
+        rows = np.asarray(self.passages.order)
+        whole = np.array_equal(np.sort(rows), np.arange(len(self.passages)))
+        return whole and ascend(map(self.passages.__getitem__, rows.tolist()))
 
     def check_files(self) -> None:
         """Raise IntegrityError where a file that the graph is mapped from was cut off: a look would end the process."""
@@ -310,12 +317,27 @@ class EntityGraph:
     @lazy_property
     def passage_rows(self) -> Mapping[str, int]:
         """Row of each passage id."""
-        return MappingProxyType({name: row for row, name in enumerate(self.passages)})
+        if isinstance(self.passages, PackedTexts):
+            return TextRows(self.passages)
+        return _rows_of(self.passages)
 
     @lazy_property
     def entity_rows(self) -> Mapping[str, int]:
         """Row of each entity name."""
         return NameRows(self.entities)
+
+
+def _rows_of(names: Iterable[str]) -> Mapping[str, int]:
+    return MappingProxyType({name: row for row, name in enumerate(names)})
+
+
+def stored_graph(made: Mapping[str, Any], arrays: Iterable[Any]) -> EntityGraph:
+    """The graph of these fields, kept in these arrays, all of which were checked before: none is read."""
+    graph = object.__new__(EntityGraph)
+    for name, value in made.items():
+        object.__setattr__(graph, name, value)
+    object.__setattr__(graph, "_mapped", mapped_in(arrays))
+    return graph
 
 
 _TYPES: dict[str, tuple[Any, float]] = {
@@ -554,7 +576,7 @@ def replace_passages(
     ids = tuple(passages)
     if len(set(ids)) != len(ids):
         raise InvalidInputError("passage ids must be unique; one is given more than once")
-    old_rows = graph.passage_rows
+    old_rows = graph.passage_rows if isinstance(graph.passages, tuple) else _rows_of(graph.passages)
     lacking = next((name for name in ids if name not in after and name not in old_rows), None)
     if lacking is not None:
         raise InvalidInputError(f"passage {lacking!r} is new and has no record")
@@ -590,7 +612,7 @@ def _words_of(
 
 def _entities(
     graph: EntityGraph, kept: np.ndarray[Any, Any], mentioned: Iterable[Mapping[str, int]]
-) -> tuple[tuple[str, ...], Int32Array]:
+) -> tuple[Sequence[str], Int32Array]:
     """Names of the new graph, ascending, and the new row of each old one (-1 where it is gone)."""
     held = np.zeros(len(graph.entities), dtype=np.bool_)
     held[graph.mentions[kept[kept >= 0]].indices] = True
@@ -617,7 +639,7 @@ def _merged(old: Csr, kept: np.ndarray[Any, Any], moved: Int32Array, changed: Cs
 
 def _facts(
     graph: EntityGraph,
-    entities: tuple[str, ...],
+    entities: Sequence[str],
     moved: Int32Array,
     gained: Counter[tuple[str, str]],
     lost: Counter[tuple[str, str]],

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError
-from phasegraph.lexical import QueryTerms, cover
+from phasegraph.lexical import cover
 from phasegraph.ranking import top_order
 
 _TOP = 20
@@ -21,6 +22,39 @@ _STEEP = 50.0
 """Logarithm of a score beyond which it grows more slowly: one passage among millions may stand 1,000 deviations out."""
 _SENTENCE = 3
 """Words from which on a query that stands in one passage as a whole looks for that passage."""
+
+
+class Terms(Protocol):
+    """The words of a query as :class:`~phasegraph.lexical.QueryTerms` has them, of all passages or of some."""
+
+    @property
+    def scores(self) -> FloatArray:
+        """(n,) BM25."""
+        ...
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Those that the collection has."""
+        ...
+
+    @property
+    def idf(self) -> FloatArray:
+        """(t,) of these."""
+        ...
+
+    @property
+    def all_idf(self) -> Mapping[str, float]:
+        """Of every word of the query."""
+        ...
+
+    @property
+    def shares(self) -> FloatArray:
+        """(t,) shares of the words in their idf."""
+        ...
+
+    def held_by(self, passages: IntArray, /) -> BoolArray:
+        """(n, t) which of the passages has which of the words."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +108,14 @@ class WordSettings:
             raise InvalidInputError(f"WordSettings.diffuse must be two ascending numbers from 1; got {self.diffuse!r}")
 
 
-def relevance_by_words(cosines: FloatArray, terms: QueryTerms, settings: WordSettings) -> FloatArray:
+def relevance_by_words(cosines: FloatArray, terms: Terms, settings: WordSettings) -> FloatArray:
     """(P,) cosines with what BM25 adds to them."""
     highest = float(terms.scores.max(initial=0.0))
     return cosines + settings.weight * terms.scores / highest if highest > 0 else cosines
 
 
 def seeds_by_words(
-    relevance: FloatArray, terms: QueryTerms, ids: Sequence[str], count: int, sharpness: float, settings: WordSettings
+    relevance: FloatArray, terms: Terms, ids: Sequence[str], count: int, sharpness: float, settings: WordSettings
 ) -> tuple[IntArray, FloatArray]:
     """Rows and masses, which sum to 1, of at most `count` relevant passages that have different words of the query."""
     best = top_order(relevance, ids, settings.seed_pool)
@@ -92,22 +126,31 @@ def seeds_by_words(
 
 
 def blended(
-    logs: FloatArray, cosines: FloatArray, terms: QueryTerms, named: float, settings: WordSettings
+    logs: FloatArray,
+    cosines: FloatArray,
+    terms: Terms,
+    named: float,
+    settings: WordSettings,
+    standing: FloatArray | None = None,
 ) -> FloatArray:
-    """(P,) logarithms of a walk's scores, mixed with plain relevance as far as the walk says little."""
+    """(P,) logarithms of a walk's scores, mixed with plain relevance as far as the walk says little.
+
+    `standing` (P,) says for how many passages each of these stands in means and deviations: itself, if not given.
+    """
     low, high = settings.diffuse
     spread = min(max((effective_number(logs) - low) / (high - low), 0.0), 1.0)
     doubt = 1 - (1 - spread) * (1 - settings.unnamed * (1 - named))
     whole = _completeness(terms, settings.complete)
     doubt = 1.0 if whole == 1.0 else doubt
-    dense, words = settings.dense_share * (1 - whole) * _standardised(cosines), _standardised(terms.scores)
+    dense = settings.dense_share * (1 - whole) * _standardised(cosines, standing)
+    words = _standardised(terms.scores, standing)
     plain = dense + (1 - settings.dense_share * (1 - whole)) * words
     if not plain.any():
         return logs
-    return (1 - doubt) * logs + doubt * float(logs.std()) * plain
+    return (1 - doubt) * logs + doubt * moments(logs, standing)[1] * plain
 
 
-def _completeness(terms: QueryTerms, least: float) -> float:
+def _completeness(terms: Terms, least: float) -> float:
     """Share of the query's words, by idf squared, that the best passage by BM25 has, mapped from [`least`, 1]."""
     if len(terms.all_idf) < _SENTENCE or len(terms.words) == 0:
         return 0.0
@@ -120,10 +163,12 @@ def _completeness(terms: QueryTerms, least: float) -> float:
 
 
 def covering(
-    scores: FloatArray, rows: IntArray, ids: Sequence[str], terms: QueryTerms, limit: int | None, settings: WordSettings
+    scores: FloatArray, rows: IntArray, ids: Sequence[str], terms: Terms, limit: int | None, settings: WordSettings
 ) -> tuple[IntArray, FloatArray]:
     """The first `limit` of these rows with scores that fall, the best rearranged to have the query's words early."""
     wanted = None if limit is None else max(limit, settings.cover_pool)
+    if wanted is not None and wanted < len(rows):
+        rows = rows[scores[rows] >= np.partition(scores[rows], len(rows) - wanted)[len(rows) - wanted]]
     order = rows[top_order(scores[rows], [ids[row] for row in rows.tolist()], wanted)]
     head = order[: settings.cover_pool]
     places, worth = cover(scores[head], terms.held_by(head), terms.shares, settings.cover, settings.cover_picks)
@@ -142,9 +187,17 @@ def effective_number(logs: FloatArray) -> float:
     return float(np.exp(-(held * np.log(held)).sum()))
 
 
-def _standardised(values: FloatArray) -> FloatArray:
-    spread = float(values.std())
-    return (values - values.mean()) / spread if spread > NO_SPREAD else np.zeros(len(values))
+def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[float, float]:
+    """Mean and deviation, where each value may stand for many."""
+    if standing is None:
+        return float(values.mean()), float(values.std())
+    mean = float(np.average(values, weights=standing))
+    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=standing)))
+
+
+def _standardised(values: FloatArray, standing: FloatArray | None) -> FloatArray:
+    mean, spread = moments(values, standing)
+    return (values - mean) / spread if spread > NO_SPREAD else np.zeros(len(values))
 
 
 def published(values: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_count, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.listed import COMPARED, WORDS_LISTED
 from phasegraph.graph.source import Embedder, best_passages, restrict_graph
 from phasegraph.ranking import Ranking, by_fields
 from phasegraph.sources.protocol import Upstream
@@ -28,7 +29,7 @@ class _FlatSource:
 
     __reduce__ = by_fields
 
-    def passage_ids(self) -> tuple[str, ...]:
+    def passage_ids(self) -> Sequence[str]:
         """Ids of the passages that :meth:`within` may be given."""
         return self.graph.passages
 
@@ -38,8 +39,9 @@ class _FlatSource:
         return NoPassages(self.name) if part is None else replace(self, graph=part)
 
     def _ranked(self, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
+        """The best of these rows, with a score each."""
         limit = None if limit is None else check_count("limit", limit, minimum=1)
-        ids, best = best_passages(self.graph, rows, scores[rows], limit)
+        ids, best = best_passages(self.graph, rows, scores, limit)
         return Ranking(self.name, ids, best, reason="" if ids else reason)
 
 
@@ -55,7 +57,9 @@ class LexicalSource(_FlatSource):
 
     Notes
     -----
-    Scores as of :class:`~phasegraph.lexical.LexicalIndex`; a passage without a word of the query is not ranked.
+    Scores as of :class:`~phasegraph.lexical.LexicalIndex`; a passage without a word of the query is not ranked. Of more
+    than 50,000 passages those are scored that have the query's rarer words, or its frequent ones foremost, unless
+    `limit` is None.
 
     Examples
     --------
@@ -75,8 +79,13 @@ class LexicalSource(_FlatSource):
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
         self.graph.check_files()
         lexical: Any = self.graph.lexical
+        none = "no passage has a word of the query"
+        if limit is not None and len(self.graph.passages) > COMPARED:
+            terms = lexical.look_up_listed(check_query(query), max(limit, WORDS_LISTED))
+            return self._ranked(terms.scores_of(terms.found), terms.found, limit, none)
         scores = lexical.look_up(check_query(query)).scores
-        return self._ranked(scores, np.flatnonzero(scores > 0), limit, "no passage has a word of the query")
+        held = np.flatnonzero(scores > 0)
+        return self._ranked(scores[held], held, limit, none)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +134,9 @@ class VectorSource(_FlatSource):
         unit = vector / length if length else vector
         if self.nearest is None or limit is None:
             return self._ranked((held @ unit).astype(np.float64), np.arange(len(held)), limit, "there is no passage")
-        rows, scores = self.graph.passage_rows, np.zeros(len(held))
-        found = np.array([rows[one] for one in self.nearest(unit, limit) if one in rows], dtype=np.int64)
-        scores[found] = np.einsum("ij,j->i", held[found], unit)  # row by row: the same in any order
+        rows = (self.graph.passage_rows.get(one, -1) for one in self.nearest(unit, limit))
+        found = np.unique(np.array([row for row in rows if row >= 0], dtype=np.int64))
+        scores = np.einsum("ij,j->i", held[found], unit).astype(np.float64)  # row by row: the same in any order
         return self._ranked(scores, found, limit, "there is no passage")
 
     def within(self, allowed: Collection[str]) -> Any:

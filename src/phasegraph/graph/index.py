@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._forking import lazy_property
+from phasegraph._names import NameRows
 from phasegraph._typing import IntArray
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
@@ -29,12 +29,20 @@ from phasegraph.graph.entity_graph import (
 )
 from phasegraph.graph.records import PassageRecord, PassageRecords
 from phasegraph.graph.rules import RuleExtractor, title_names
-from phasegraph.graph.storage import KIND, VERSION, graph_from_parts, graph_parts, packed_words, unpacked_words
+from phasegraph.graph.storage import (
+    KIND,
+    VERSION,
+    graph_from_parts,
+    graph_parts,
+    packed_words,
+    taken_as_is,
+    unpacked_words,
+)
 from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
 from phasegraph.graph.words import Gazetteer, normalise_name, word_texts
 from phasegraph.lexical import LexicalIndex, Tokenizer
 from phasegraph.ranking import by_fields
-from phasegraph.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
+from phasegraph.serialization import MISFITS, Verify, check_mapped, mapped_in, open_bundle, write_bundle
 
 Row = tuple[str, str, str]
 
@@ -189,12 +197,13 @@ class GraphIndex:
         given = by_passage(triples, came)
         if self.synonyms is None and name_embeddings is not None:
             raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
-        kept = np.array([row for name, row in self.graph.passage_rows.items() if name not in gone], dtype=np.int64)
+        stays = np.ones(len(self.graph.passages), dtype=np.bool_)
+        stays[[self.graph.passage_rows[name] for name in gone]] = False
+        kept = np.flatnonzero(stays)
         if not len(kept) and not new:
             raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
         vectors = self._vectors(kept, embeddings, len(new))
-        stay = kept.tolist() if gone else range(len(self.graph.passages))
-        ids_now = [*(self.graph.passages[row] for row in stay), *came]
+        ids_now = [*compress(self.graph.passages, stays.tolist()), *came]
         again, extract = self._read_again(gone, new)
         after = _recorded(new, listed, extract, given)
         after |= {one.id: replace(one, found=extract(one.id, one.title, one.text)) for one in again}
@@ -233,24 +242,31 @@ class GraphIndex:
         write_bundle(directory, KIND, VERSION, body, arrays)
 
     @classmethod
-    def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True) -> GraphIndex:
-        """Load what :meth:`save` wrote; IntegrityError where it is damaged, or a graph without its passages."""
-        body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap)
+    def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> GraphIndex:
+        """Load what :meth:`save` wrote; IntegrityError where it is damaged, or a graph without its passages.
+
+        Parameters as for :func:`~phasegraph.graph.load_graph`.
+        """
+        bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="index")
+        body, arrays, sound = bundle.body, bundle.arrays, bundle.sound
         name = Path(directory).name
         if "records_text" not in arrays:
             raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")
-        graph = graph_from_parts(body, arrays, name)
+        graph = graph_from_parts(body, arrays, name, sound=sound)
         try:
-            records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"))
+            records = PassageRecords.unpacked(graph.passage_rows, arrays, body.get("retitled"), sound=sound)
             words = None  # saved by an older version
             if "name_word_rows" in arrays:
-                words = unpacked_words("name_words", "name_word", arrays, word_texts)
+                words = unpacked_words("name_words", "name_word", arrays, word_texts, sound=sound)
             if words is not None and len(words.lengths) != len(records):
                 raise InvalidInputError("the words of names must be those of the passages")
             names = frozenset(map(str, body["gazetteer"]))  # type: ignore[call-overload]
-            return cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
+            made = cls(records, names, graph, words, synonyms_from_parts(body.get("synonyms"), arrays))
         except MISFITS as error:
             raise IntegrityError(f"{name}: the records of the saved index do not fit: {error}") from error
+        if taken_as_is(bundle, graph):
+            bundle.passed("graph", "index")
+        return made
 
     def _check_files(self) -> None:
         """As :meth:`EntityGraph.check_files`, of the words and vectors of names, too."""
@@ -274,7 +290,7 @@ class GraphIndex:
         held = (self.records[self.graph.passages[row]] for row in sorted(rows))
         again = [one for one in held if one.id not in gone and wanted.stands_in(word_texts(one.text))]
         texts = [*(one.text for one in again), *(text for _, _, text in came)]
-        known = titles.beginning_with({word for text in texts for word in word_texts(text)})
+        known = titles.standing_in(texts)
         return again, RuleExtractor({*self.gazetteer, *known, *fresh} - (went - self.gazetteer))
 
     def _vectors(self, kept: IntArray, embeddings: Any, count: int) -> Any:
@@ -311,17 +327,16 @@ class _Titles:
         column = self._index.graph.entity_rows.get(name)
         return column is not None and self._gives(column, name, without)
 
-    def beginning_with(self, words: Iterable[str]) -> list[str]:
-        """Names that titles give whose first word is one of these."""
-        entities = self._index.graph.entities
-        ends = [(bisect_left(entities, word), bisect_left(entities, f"{word}!")) for word in words]  # "!" follows " "
-        titled = np.unique(self._columns)
-        spans = np.searchsorted(titled, np.array(ends, dtype=np.int64).reshape(-1, 2)).tolist()
-        found = (column for first, last in spans for column in titled[first:last].tolist())
-        return [entities[column] for column in found if self._gives(column, entities[column], ())]
+    def standing_in(self, texts: Iterable[str]) -> set[str]:
+        """Names that titles give and that stand in one of these texts."""
+        names = Gazetteer.of_rows(NameRows(self._index.graph.entities))
+        return {
+            name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
+        }
 
     def _gives(self, column: int, name: str, without: Collection[str]) -> bool:
-        first, last = np.searchsorted(self._columns, [column, column + 1]).tolist()
+        ends = np.array([column, column + 1], dtype=self._columns.dtype)  # of another type, all would be converted
+        first, last = np.searchsorted(self._columns, ends).tolist()
         passages, records = self._index.graph.passages, self._index.records
         held = (passages[row] for row in self._rows[first:last].tolist())
         return any(

@@ -472,7 +472,7 @@ class RelevanceTransitions(Transitions):
         """The compiled rounds."""
         g = self.graph
         return partial(
-            compiled_kernels().relevance_rounds, (g.indptr, g.indices, g.weights, self.node_weights, g.costs)
+            compiled_kernels().relevance_rounds, (g.indptr, g.indices, g.weights, self.node_weights, 0.0, g.costs)
         )
 
 

@@ -152,9 +152,14 @@ class PassageRecords(Mapping[str, PassageRecord]):
         }
 
     @classmethod
-    def unpacked(cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object) -> PassageRecords:
-        """The records of :meth:`packed`; InvalidInputError where there are not as many as `rows`."""
-        text, ends = arrays["records_text"], offsets("records", arrays)
+    def unpacked(
+        cls, rows: Mapping[str, int], arrays: Mapping[str, NDArray[Any]], retitled: object, *, sound: bool = False
+    ) -> PassageRecords:
+        """The records of :meth:`packed`; InvalidInputError where there are not as many as `rows`.
+
+        Arrays that are `sound` have been checked before.
+        """
+        text, ends = arrays["records_text"], arrays["records_ends"] if sound else offsets("records", arrays)
         if len(ends) != len(rows):
             raise InvalidInputError(f"{len(ends)} records do not match {len(rows)} passages")
         packed = text, ends, rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,6 +22,7 @@ from phasegraph.graph.evidence import (
     WordSettings,
     blended,
     covering,
+    moments,
     published,
     relevance_by_words,
     seeds_by_words,
@@ -43,11 +44,24 @@ from phasegraph.graph.linking import (
     relevance,
     reset_by_name,
 )
+from phasegraph.graph.listed import (
+    COMPARED,
+    MUCH,
+    WORDS_LISTED,
+    ListedGains,
+    ListedRelevance,
+    ListedSpaces,
+    ListedTransitions,
+    LocalIds,
+    LocalTerms,
+    found_at,
+    within,
+)
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.pagerank.push import PushSettings, StaticTransitions, as_seeds, ranges, run_push
 from phasegraph.graph.pagerank.solve import push_settings
 from phasegraph.graph.pagerank.workspace import Kernel, check_kernel
-from phasegraph.lexical import LexicalIndex, QueryTerms
+from phasegraph.lexical import LexicalIndex, ListedTerms, QueryTerms
 from phasegraph.ranking import Background, QueryWords, Ranking, by_fields, top_order
 from phasegraph.sources.protocol import Upstream
 
@@ -126,10 +140,10 @@ class WalkPaths(Mapping[str, WalkPath]):
     graph: EntityGraph = field(repr=False)
     walked: PageRankResult = field(repr=False)
     seeding: Seeding = field(repr=False)
-    node_weights: FloatArray | None = field(repr=False)
+    node_weights: FloatArray | ListedGains | None = field(repr=False)
     ids: tuple[str, ...]
     follow_probability: float
-    terms: QueryTerms | None = field(default=None, repr=False)
+    terms: QueryTerms | ListedTerms | None = field(default=None, repr=False)
 
     def __getitem__(self, passage_id: str) -> WalkPath:
         if passage_id not in self:
@@ -217,6 +231,9 @@ class WalkPaths(Mapping[str, WalkPath]):
 Embedder = Callable[[str], Any]
 
 
+Compare: TypeAlias = Literal["auto", "all", "listed"]
+
+
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
     """How the graph is walked.
@@ -236,6 +253,11 @@ class WalkSettings:
     kernel : {"auto", "numpy", "compiled"}, default "auto"
         Compiled by numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
         the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
+    compare : {"auto", "all", "listed"}, default "auto"
+        Which passages a query is compared with, where its words count: ``all``, or those ``listed`` by the dense
+        ranking and by BM25, those that much of the walk's mass reaches, and a sample that stands for the others in
+        means, so that a search costs the same in a collection of any size. ``auto`` compares all of up to 50,000
+        passages; above, those listed, unless no dense ranking is handed over or no limit is given.
     """
 
     follow_probability: float = 0.85
@@ -244,8 +266,11 @@ class WalkSettings:
     relevance: bool = True
     closeness: float = 0.5
     kernel: Kernel = "auto"
+    compare: Compare = "auto"
 
     def __post_init__(self) -> None:
+        if self.compare not in ("auto", "all", "listed"):
+            raise InvalidInputError(f'WalkSettings.compare must be "auto", "all" or "listed"; got {self.compare!r:.80}')
         push_settings(self.follow_probability, self.tolerance, 0, None, "numpy")
         check_kernel(self.kernel)
         check_range("WalkSettings.floor", self.floor, ends="(]")
@@ -365,12 +390,23 @@ class GraphSource(GraphWalker):
         if self.reset is None:
             self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
         if self.words is not None and graph.lexical is not None:
-            graph.lexical.look_up(graph.passages[0])
+            graph.lexical.look_up_listed(graph.passages[0], WORDS_LISTED)
+            if len(graph.passages) <= COMPARED:
+                graph.lexical.look_up(graph.passages[0])
         first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
-        self._walk(first, None)
-        if self.walk.relevance:  # where a query has neither a vector nor a ranking the walk is the other one
+        if not self._has_words:
+            self._walk(first, None)
+        if (
+            self.walk.relevance
+        ):  # without words, where a query has neither vector nor ranking, the walk is the other one
             self._walk(first, np.ones(graph.size))
         return self
+
+    @property
+    def _has_words(self) -> bool:
+        """Whether the query's words count."""
+        known = self.words is not None and self.graph.lexical is not None
+        return known and self.reset is None and self.walk.relevance
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
         """The same source for one who may see only the `allowed` passages; see :class:`RestrictedGraphSource`."""
@@ -404,8 +440,9 @@ class GraphSource(GraphWalker):
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
     ) -> Ranking:
         """The walk from the query's seeds, and from those of the facts that were kept."""
-        if self.words is not None and self.graph.lexical is not None and self.reset is None and self.walk.relevance:
-            return self._by_words(query, ranking, vector, limit, self.graph.lexical, self.words, kept)
+        if self._has_words and self.words is not None and self.graph.lexical is not None:
+            by = self._by_lists if self._listed(ranking, vector, limit) else self._by_words
+            return by(query, ranking, vector, limit, self.graph.lexical, self.words, kept)
         seeding = self._seeding(query, ranking, vector, kept)
         size = len(self.graph.passages)
         if not len(seeding):
@@ -467,6 +504,90 @@ class GraphSource(GraphWalker):
         return Ranking(
             self.name, ids, published(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
         )
+
+    def _listed(self, ranking: Ranking | None, vector: Any, limit: int | None) -> bool:
+        """Whether only listed passages are compared with the query."""
+        if self.walk.compare != "auto":
+            return self.walk.compare == "listed"
+        seeded = ranking is not None or vector is None or self.graph.embeddings is None
+        return len(self.graph.passages) > COMPARED and limit is not None and seeded
+
+    @lazy_property
+    def _spaces(self) -> ListedSpaces:
+        return ListedSpaces(self.graph)
+
+    def _by_lists(
+        self,
+        query: str,
+        ranking: Ranking | None,
+        vector: Any,
+        limit: int | None,
+        lexical: LexicalIndex,
+        settings: WordSettings,
+        kept: KeptFacts | None,
+    ) -> Ranking:
+        """As :meth:`_by_words`, of the passages that are listed, reached and sampled in place of all."""
+        graph, size, link_by = self.graph, len(self.graph.passages), self.linking
+        terms, named = lexical.look_up_listed(query, WORDS_LISTED), named_seeds(graph, query, link_by)
+        near = ListedRelevance(graph, ranking, vector, terms, settings)
+        foremost = np.union1d(near.listed, terms.found)
+        _, words, relevant = near.of(foremost)
+        places, masses = seeds_by_words(
+            relevant, LocalTerms(terms, foremost, words), LocalIds(graph.passages, foremost),
+            link_by.seed_passages, link_by.sharpness, settings,
+        )  # fmt: skip
+        handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
+        lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
+        seeds = Seeding(foremost[places].astype(np.intp), masses)
+        seeding = self._with_facts(both_seeds(seeds, named, lost), vector, kept)
+        share = float(named.masses[graph.anchored[named.nodes - size]].sum())
+        stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
+        if not len(seeding):
+            return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
+        sample = self._spaces.sample
+        sampled = near.of(sample)
+        rest = float(np.maximum(sampled[2], FLOOR).mean())
+        walked, gains = self._walk_by_lists(seeding, near, foremost, np.maximum(relevant, FLOOR), rest)
+        inside = walked.nodes < size
+        order = np.argsort(walked.nodes[inside])
+        reached, mass = walked.nodes[inside][order].astype(np.int64), walked.values[inside][order]
+        own = np.union1d(gains.rows, reached[mass > MUCH])
+        others = np.flatnonzero(~within(sample, own))
+        rows = np.concatenate([own, sample[others]])
+        cosines, words, relevant = (
+            np.concatenate([one, other[others]]) for one, other in zip(near.of(own), sampled, strict=True)
+        )
+        standing = np.ones(len(rows))
+        standing[len(own) :] = (size - len(own)) / max(len(others), 1)
+        masses = found_at(reached, mass, rows)
+        logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(relevant, FLOOR))
+        local = LocalTerms(terms, rows, words)
+        scores = blended(logs, cosines, local, stated.named, settings, standing)
+        heard = np.ones(len(rows), dtype=np.bool_)
+        if near.unit is None:
+            heard = (masses > 0) | (words > 0) | within(rows, near.listed)
+        found, values = covering(scores, np.flatnonzero(heard), LocalIds(graph.passages, rows), local, limit, settings)
+        ids = tuple(graph.passages[row] for row in rows[found].tolist())
+        mean, spread = moments(scores, standing)
+        behind = Background(mean, spread, "log") if spread > NO_SPREAD else None
+        paths = WalkPaths(graph, walked, seeding, gains, ids, self.walk.follow_probability, terms)
+        reason = "" if ids else "the walk from the query's seeds reaches no passage"
+        return Ranking(
+            self.name, ids, published(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
+        )
+
+    def _walk_by_lists(
+        self, seeding: Seeding, near: ListedRelevance, rows: IntArray, gains: FloatArray, rest: float
+    ) -> tuple[PageRankResult, ListedGains]:
+        operator, spaces = self.graph.operator, self._spaces
+        weights = spaces.borrow()
+        transitions = ListedTransitions(operator, weights, near.gains, rest)
+        transitions.know(rows, gains)
+        seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
+        walked = run_push(transitions, operator.pool, seeds, self._push_settings, None)
+        known = transitions.end()
+        spaces.give_back(weights)
+        return walked, known
 
     def _by_similarity(self, ranking: Ranking | None, vector: Any, limit: int | None, reason: str) -> Ranking:
         """What the published recipes do without facts."""

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from phasegraph._packed import PackedTexts, ascend, ascending_order
 from phasegraph.errors import IntegrityError, InvalidInputError
-from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind
+from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
+from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.lexical import TOKENIZERS, LexicalIndex, Tokenizer, tokenizer_of
-from phasegraph.serialization import MISFITS, read_bundle, write_bundle
+from phasegraph.serialization import MISFITS, Bundle, Verify, open_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1
 _MATRICES: dict[str, type[np.generic]] = {
@@ -24,6 +24,12 @@ _MATRICES: dict[str, type[np.generic]] = {
 }  # fmt: skip
 _PARTS = ("data", "indices", "indptr")
 _LEXICAL = ("starts", "rows", "counts", "lengths")
+_WALK = {
+    "data": "weights", "indices": "indices", "indptr": "indptr", "inverse_out": "inverse_out",
+    "out_degrees": "out_degrees", "costs": "costs",
+}  # fmt: skip
+PACKED_BYTES = 1024**2
+"""Texts of more bytes than this stay packed when they are loaded; fewer become a tuple, which is as quick."""
 
 
 @runtime_checkable
@@ -47,7 +53,7 @@ class DirectoryStore:
     ----------
     directory : path
         Made when first written to.
-    mmap, verify : bool, default True
+    mmap, verify
         As for :func:`load_graph`.
 
     Examples
@@ -62,7 +68,7 @@ class DirectoryStore:
 
     directory: str | os.PathLike[str]
     mmap: bool = True
-    verify: bool = True
+    verify: Verify = True
 
     def write(self, graph: EntityGraph, /) -> None:
         """Save the graph; a process killed in the middle leaves the old one whole."""
@@ -94,6 +100,9 @@ def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArra
     for name in _MATRICES:
         arrays |= packed_matrix(name, getattr(graph, name))
     arrays |= packed("passages", graph.passages) | packed("entities", graph.entities)
+    arrays |= {f"walk_{part}": getattr(graph.operator, name) for part, name in _WALK.items()}
+    arrays |= {"frequency": graph.frequency, "anchored": graph.anchored.view(np.int8)}
+    arrays["passages_order"] = ascending_order(graph.passages)
     if graph.embeddings is not None:
         arrays["embeddings"] = graph.embeddings
     body: dict[str, object] = {
@@ -110,7 +119,7 @@ def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArra
     return body, arrays
 
 
-def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: bool = True) -> EntityGraph:
+def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> EntityGraph:
     """Load a graph that :func:`save_graph` wrote.
 
     Parameters
@@ -118,8 +127,10 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
     directory : path
     mmap : bool, default True
         Map the arrays read-only in place of reading them into memory.
-    verify : bool, default True
-        Check every array's checksum; False saves one pass over the files.
+    verify : bool or "again", default True
+        Check every array's checksum, and that the arrays fit together, once for each state of the files: what passed is
+        noted beside them (``checked.json``), and files whose inode, size and times are those noted are not read again.
+        "again" checks whatever is noted, and so finds what a disk has lost silently; False compares no checksums.
 
     Returns
     -------
@@ -131,35 +142,82 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
     IntegrityError
         If a file is missing, truncated, damaged, foreign or newer; the message names it.
     """
-    body, arrays = read_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify)
-    return graph_from_parts(body, arrays, Path(directory).name)
+    bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="graph")
+    graph = graph_from_parts(bundle.body, bundle.arrays, bundle.directory.name, sound=bundle.sound)
+    if taken_as_is(bundle, graph):
+        bundle.passed("graph")
+    return graph
 
 
-def graph_from_parts(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], name: str) -> EntityGraph:
-    """The graph of :func:`graph_parts`; IntegrityError naming the directory where the parts do not fit."""
+def graph_from_parts(
+    body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], name: str, *, sound: bool = False
+) -> EntityGraph:
+    """The graph of :func:`graph_parts`; IntegrityError naming the directory where the parts do not fit.
+
+    Parts that are `sound` have been checked before.
+    """
     try:
-        passages, entities = unpacked("passages", arrays), unpacked("entities", arrays)
+        passages, entities = unpacked_or_not("passages", arrays, sound), unpacked_or_not("entities", arrays, sound)
         if [len(passages), len(entities)] != [body["passages"], body["entities"]]:
             raise InvalidInputError(f"{len(passages)} passages and {len(entities)} entities do not match the manifest")
         shapes = {"mentions": (len(passages), len(entities)), "homes": (len(passages), len(entities))}
         square = (len(entities), len(entities))
         matrices = {
-            one: unpacked_matrix(one, arrays, shapes.get(one, square), dtype) for one, dtype in _MATRICES.items()
+            one: unpacked_matrix(one, arrays, shapes.get(one, square), dtype, sound=sound)
+            for one, dtype in _MATRICES.items()
         }
         weights = body["weights"]
         if not isinstance(weights, Mapping):
             raise InvalidInputError("weights must be a mapping")
         embeddings: Any = arrays.get("embeddings")
-        return EntityGraph(
-            passages, entities, **matrices, weights=EdgeWeights(**weights), embeddings=embeddings,
-            lexical=_words_of(body, arrays),
-        )  # fmt: skip
+        made = {
+            "passages": passages, "entities": entities, **matrices, "weights": EdgeWeights(**weights),
+            "embeddings": embeddings, "lexical": _words_of(body, arrays, sound),
+        }  # fmt: skip
+        graph = stored_graph(made, arrays.values()) if sound else EntityGraph(**made)
+        _take_over(graph, arrays, sound)
+        return graph
     except MISFITS as error:
         raise IntegrityError(f"{name}: the parts of the saved graph do not fit: {error}") from error
 
 
+def taken_as_is(bundle: Bundle, graph: EntityGraph) -> bool:
+    """Whether the graph holds the bundle's arrays and no mended copies of them, so that they need no second look."""
+    pairs = [(graph.embeddings, bundle.arrays.get("embeddings"))]
+    pairs += [(getattr(graph, one).indices, bundle.arrays[f"{one}_indices"]) for one in _MATRICES]
+    whole = {f"walk_{part}" for part in _WALK} | {"frequency", "anchored", "passages_order"} <= bundle.arrays.keys()
+    return whole and all(one is None or not one.size or np.may_share_memory(one, other) for one, other in pairs)
+
+
+def _take_over(graph: EntityGraph, arrays: Mapping[str, NDArray[Any]], sound: bool) -> None:
+    """Let the graph have what follows from it and was saved with it; nothing of a bundle of an older version."""
+    if "walk_indptr" in arrays:
+        weights, indices, indptr, inverse, degrees, costs = (arrays[f"walk_{part}"] for part in _WALK)
+        if not sound:
+            walk = unpacked_matrix("walk", arrays, (graph.size, graph.size), np.float32)
+            types = [arrays[f"walk_{part}"].dtype for part in _WALK]
+            if types != [np.float32, np.int32, np.int64, np.float64, np.int32, np.int32] or not (weights > 0).all():
+                raise InvalidInputError("the arrays of the walk must be those of a prepared graph")
+            again = WalkOperator.from_adjacency(walk)
+            same = np.array_equal(degrees, again.out_degrees) and np.array_equal(costs, again.costs)
+            if not same or inverse.shape != (graph.size,) or not np.allclose(inverse, again.inverse_out, 1e-9, 0.0):
+                raise InvalidInputError("the arrays of the walk do not follow from its edges")
+        operator = WalkOperator(indptr, indices, weights, inverse)
+        vars(operator).update(out_degrees=degrees, costs=costs)
+        vars(graph)["operator"] = operator
+    for name, dtype in (("frequency", np.int32), ("anchored", np.bool_)):
+        if name in arrays:
+            found = arrays[name]
+            same = found.dtype.kind in "ib" and found.itemsize == dtype().itemsize
+            if not sound and not (same and np.array_equal(found, getattr(graph, name))):
+                raise InvalidInputError(f"{name} does not follow from the mentions and homes")
+            vars(graph)[name] = found.view(dtype)
+
+
 def packed(name: str, texts: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Texts as one run of bytes and where each of them ends."""
+    if isinstance(texts, PackedTexts):
+        return {f"{name}_text": texts.text, f"{name}_ends": texts.ends}
     encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum([len(one) for one in encoded], dtype=np.int64) if encoded else np.empty(0, dtype=np.int64)
     return {f"{name}_text": np.frombuffer(b"".join(encoded), dtype=np.uint8), f"{name}_ends": ends}
@@ -183,19 +241,32 @@ def offsets(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = Tru
 
 def unpacked(name: str, arrays: Mapping[str, NDArray[Any]], *, unique: bool = True) -> tuple[str, ...]:
     """The texts of :func:`packed`."""
-    text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique)
-    starts = [0, *ends[:-1].tolist()]
+    text, ends = arrays[f"{name}_text"].tobytes(), offsets(name, arrays, unique=unique).tolist()
     return tuple(
-        text[start:end].decode("utf-8", "surrogatepass") for start, end in zip(starts, ends.tolist(), strict=False)
+        text[start:end].decode("utf-8", "surrogatepass") for start, end in zip([0, *ends[:-1]], ends, strict=False)
     )
 
 
-def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> LexicalIndex | None:
+def unpacked_or_not(name: str, arrays: Mapping[str, NDArray[Any]], sound: bool) -> Sequence[str]:
+    """The texts of :func:`packed`, where they are long as a sequence of what stays packed.
+
+    Arrays that are `sound` have been checked before.
+    """
+    if arrays[f"{name}_text"].nbytes <= PACKED_BYTES:
+        return unpacked(name, arrays)
+    ends = arrays[f"{name}_ends"] if sound else offsets(name, arrays)
+    order: Any = arrays.get(f"{name}_order")
+    texts = PackedTexts(arrays[f"{name}_text"], ends, order)
+    texts.ascends = order is None and (sound or ascend(texts))  # names and words are saved so, ids with their order
+    return texts
+
+
+def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], sound: bool) -> LexicalIndex | None:
     if "tokenizer" not in body:
         return None
     tokenizer = str(body["tokenizer"])
     tokenizer_of(tokenizer)
-    return unpacked_words("vocabulary", "lexical", arrays, tokenizer)
+    return unpacked_words("vocabulary", "lexical", arrays, tokenizer, sound=sound)
 
 
 def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, NDArray[Any]]:
@@ -204,17 +275,19 @@ def packed_words(vocabulary: str, name: str, words: LexicalIndex) -> dict[str, N
 
 
 def unpacked_words(
-    vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer
+    vocabulary: str, name: str, arrays: Mapping[str, NDArray[Any]], tokenizer: Tokenizer, *, sound: bool = False
 ) -> LexicalIndex:
     """The index of :func:`packed_words`; InvalidInputError where its arrays do not fit together."""
     parts: list[Any] = [arrays[f"{name}_{part}"] for part in _LEXICAL]
     if any(one.ndim != 1 or one.dtype.kind != "i" for one in parts):
         raise InvalidInputError("the arrays of the words must be flat and of integers")
     starts, rows, counts, lengths = parts
-    words = unpacked(vocabulary, arrays)
+    words = unpacked_or_not(vocabulary, arrays, sound)
+    if sound:
+        return LexicalIndex(words, starts, rows, counts, lengths, tokenizer)
     if len(starts) != len(words) + 1 or int(starts[-1]) != len(rows) or len(rows) != len(counts):
         raise InvalidInputError("the arrays of the words must describe one run of passages for each")
-    if starts[0] != 0 or (np.diff(starts) < 1).any() or any(one >= other for one, other in pairwise(words)):
+    if starts[0] != 0 or (np.diff(starts) < 1).any() or not ascend(words):
         raise InvalidInputError("each word must stand once, in order, and have passages")
     if len(rows) and not (int(rows.min()) >= 0 and int(rows.max()) < len(lengths) and int(counts.min()) >= 1):
         raise InvalidInputError(f"a word's passages must be rows below {len(lengths)}, with counts from 1")
@@ -231,13 +304,28 @@ def packed_matrix(name: str, matrix: Any) -> dict[str, NDArray[Any]]:
 
 
 def unpacked_matrix(
-    name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int], dtype: type[np.generic]
+    name: str,
+    arrays: Mapping[str, NDArray[Any]],
+    shape: tuple[int, int],
+    dtype: type[np.generic],
+    *,
+    sound: bool = False,
 ) -> Any:
     """The matrix of :func:`packed_matrix`; InvalidInputError where its arrays do not describe one of that shape.
 
     What is checked is what compiled code relies on, and would read or write beyond its memory without.
     """
     data, indices, indptr = (arrays[f"{name}_{part}"] for part in _PARTS)
+    if not sound:
+        _check_matrix(name, data, indices, indptr, shape, dtype)
+    matrix = sparse.csr_array(shape, dtype=data.dtype)
+    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
+    return matrix
+
+
+def _check_matrix(
+    name: str, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], dtype: type[np.generic]
+) -> None:
     if any(one.ndim != 1 for one in (data, indices, indptr)) or data.dtype != dtype:
         raise InvalidInputError(f"the arrays of {name} must be flat, the values {np.dtype(dtype)}")
     if any(one.dtype not in (np.int32, np.int64) for one in (indices, indptr)):
@@ -248,6 +336,3 @@ def unpacked_matrix(
         raise InvalidInputError(f"the row ends of {name} must ascend from 0")
     if len(indices) and not (int(indices.min()) >= 0 and int(indices.max()) < shape[1]):
         raise InvalidInputError(f"the columns of {name} must be below {shape[1]}")
-    matrix = sparse.csr_array(shape, dtype=data.dtype)
-    matrix.data, matrix.indices, matrix.indptr = data, indices, indptr
-    return matrix

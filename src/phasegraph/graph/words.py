@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any, Literal
 
 from phasegraph._forking import LOADING, lazy_property
 from phasegraph._names import NameRows
+from phasegraph._packed import place_of
 from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, MissingDependencyError
@@ -151,6 +151,7 @@ class Gazetteer:
     """
 
     names: Collection[str]
+    _places: dict[str, int]
 
     def __init__(self, names: Iterable[str] = (), *, matcher: Matcher = "auto", normalised: bool = False) -> None:
         if matcher not in ("auto", "automaton", "python"):
@@ -163,7 +164,7 @@ class Gazetteer:
     def of_rows(cls, rows: NameRows) -> Gazetteer:
         """The gazetteer of normalised names in ascending order, which are searched where they are."""
         made = object.__new__(cls)
-        made.names, made.matcher = rows, "bisection"
+        made.names, made.matcher, made._places = rows, "bisection", {}
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -200,6 +201,11 @@ class Gazetteer:
         """Whether any of the names stands in a sequence of lower-case words, capitals apart."""
         return any(True for _ in self._candidates(texts))
 
+    def standing_in(self, texts: Sequence[str]) -> Iterator[str]:
+        """The names that stand in a sequence of lower-case words, capitals apart; one may come more than once."""
+        for start, lengths in self._candidates(texts):
+            yield from (" ".join(texts[start : start + length]) for length in lengths)
+
     def _candidates(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         """Every start at which a name matches, with the lengths, longest first."""
         if not self.names:
@@ -208,13 +214,14 @@ class Gazetteer:
             return self._by_bisection(texts, self.names.names)
         return self._by_automaton(texts) if self.matcher == "automaton" else self._by_prefix(texts)
 
-    def _by_bisection(self, texts: Sequence[str], names: tuple[str, ...]) -> Iterator[tuple[int, list[int]]]:
+    def _by_bisection(self, texts: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         for start in range(len(texts)):
             lengths: list[int] = []
             row = 0
             for length in range(1, min(MAX_WORDS, len(texts) - start) + 1):
                 begun = " ".join(texts[start : start + length])
-                row = bisect_left(names, begun, row)
+                known = self._places.get(begun)
+                row = self._places[begun] = place_of(names, begun, row) if known is None else known
                 if row == len(names) or not names[row].startswith(begun):
                     break
                 if names[row] == begun:

@@ -110,8 +110,12 @@ def static_rounds(
 def relevance_rounds(
     graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
-    """Rounds over weights that are multiplied by the weight of the node an edge leads to."""
-    indptr, indices, weights, node_weights, costs = graph
+    """Rounds over weights that are multiplied by the weight of the node an edge leads to.
+
+    That is `rest` where it is 0, and 1 for nodes beyond the array of them.
+    """
+    indptr, indices, weights, node_weights, rest, costs = graph
+    count = len(node_weights)
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
     scanned = 0
@@ -127,10 +131,12 @@ def relevance_rounds(
             first, last = indptr[frontier[i]], indptr[frontier[i] + 1]
             total = 0.0
             for e in range(first, last):
-                total += weights[e] * node_weights[indices[e]]
+                gain = node_weights[indices[e]] if indices[e] < count else 1.0
+                total += weights[e] * (gain if gain > 0.0 else rest)
             for e in range(first, last):
                 v = indices[e]
-                amount = weights[e] * node_weights[v] * (amounts[i] / total)
+                gain = node_weights[v] if v < count else 1.0
+                amount = weights[e] * (gain if gain > 0.0 else rest) * (amounts[i] / total)
                 held, arrived = arrive(v, amount, rounds + 1, state, touched, held, received, arrived)
         size = above(received, arrived, state, threshold, costs, frontier)
         rounds += 1

@@ -60,6 +60,13 @@ class Transitions(ABC):
         """(n,) array: where a walk without restarts spends its time in the end; None where that is not known."""
         return None
 
+    stepwise = False
+    """Whether :meth:`before` is to be told of the next round, and so of every round until it says otherwise."""
+
+    def before(self, nodes: IntArray, amounts: FloatArray) -> None:
+        """Told what is to come: these nodes send these amounts."""
+        raise NotImplementedError
+
     @abstractmethod
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
@@ -362,6 +369,8 @@ def _numpy_rounds(transitions: Transitions, settings: PushSettings, space: PushW
         amounts = left.take(nodes)
         left[nodes] = 0.0
         gained[nodes] += (1.0 - settings.follow) * amounts
+        if transitions.stepwise:
+            transitions.before(nodes, settings.follow * amounts)
         targets, values = transitions.spread(nodes, settings.follow * amounts)
         np.add.at(left, targets, values)
         if not at.everywhere:
@@ -380,19 +389,26 @@ def _compiled_rounds(transitions: Transitions, settings: PushSettings, space: Pu
     touched, frontier, *_ = space.queues
     held = transitions.size if at.everywhere else sum(map(len, at.touched))
     frontier[: len(at.frontier)] = at.frontier
-    size, rounds, scanned, reached = transitions.compiled()(
-        (settings.follow, settings.threshold, transitions.dense_edges, settings.limit),
-        space.records,
-        space.queues,
-        held,
-        len(at.frontier),
-        at.rounds,
-    )
+    compiled, size, began = transitions.compiled(), len(at.frontier), held
+    while True:
+        if transitions.stepwise:
+            nodes = frontier[:size].astype(np.intp)
+            transitions.before(nodes, settings.follow * space.records[nodes, 0])
+        whole, before = not transitions.stepwise, at.rounds
+        size, at.rounds, scanned, held = compiled(
+            (settings.follow, settings.threshold, transitions.dense_edges, settings.limit if whole else before),
+            space.records,
+            space.queues,
+            held,
+            size,
+            before,
+        )
+        at.scanned += scanned
+        if whole or not size or at.rounds == before or at.rounds > settings.limit:
+            break
     at.frontier = frontier[:size].copy()
-    at.rounds = rounds
-    at.scanned += scanned
-    if reached > held:
-        at.touched.append(touched[held:reached].copy())
+    if held > began:
+        at.touched.append(touched[began:held].copy())
 
 
 def _dense_round(transitions: Transitions, settings: PushSettings, state: State, at: _Progress) -> None:
