@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from phasegraph._typing import IntArray
 from phasegraph.distributed.shards import READ, BuildSettings, arrow
 from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph import EdgeWeights, count_weights, home_weights, kept_entities
+from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.graph.pagerank.operator import prepared
 from phasegraph.graph.pagerank.push import ranges
 from phasegraph.graph.storage import KIND, VERSION
 from phasegraph.serialization import MANIFEST, StreamedArray, read_document, write_bundle
@@ -261,6 +264,7 @@ class _Merge:
             rows, others = np.divmod(keys, max(entities, 1))
             columns.add(others)
             counts[1:] += np.bincount(rows, minlength=entities)
+        self.fact_spools = data, columns
         pointer = np.cumsum(counts).astype(_pointer(len(data)))
         return {
             "facts_data": data.streamed(), "facts_indices": columns.streamed(), "facts_indptr": pointer
@@ -304,9 +308,122 @@ class _Merge:
             f"{name}_lengths": self._whole(f"{name}_lengths"),
         }  # fmt: skip
 
+    def passages_order(self) -> NDArray[np.int32]:
+        """Rows of the passages in ascending order of their ids, which are in memory for that."""
+        pa = arrow()
+        ids = pa.concat_arrays([part.texts("passages") for part in self.parts])
+        order: NDArray[np.int32] = pa.compute.array_sort_indices(ids).to_numpy().astype(np.int32)
+        return order
+
+    def walk(self, tables: Sequence[Spool], facts: Mapping[str, Any], weights: EdgeWeights) -> dict[str, Any]:
+        """The prepared walk, and what else follows from the counts: as of :func:`adjacency`, row by row."""
+        entities = len(facts["facts_indptr"]) - 1
+        frequency, homes = np.zeros(entities, dtype=np.int32), np.zeros(entities, dtype=np.int32)
+        for number, part in enumerate(self.parts):
+            table = tables[number].array()
+            for counted, name in ((frequency, "mentions"), (homes, "homes")):
+                counted[table] += np.bincount(part.array(f"{name}_indices"), minlength=len(table)).astype(np.int32)
+        kept, rare = kept_entities(frequency, homes, self.passages, weights)
+        made = _Rows(self.scratch)
+        inward: list[tuple[Spool, Spool, NDArray[Any]]] = []
+        degrees = np.diff(facts["facts_indptr"]).astype(np.int64)
+        for number, part in enumerate(self.parts):
+            table, ends = tables[number].array(), part.array("mentions_indptr")
+            columns = part.array("mentions_indices")
+            of_all = table[columns]
+            outward = rare[of_all]
+            led = outward != 0
+            made.add(np.diff(np.concatenate([[0], np.cumsum(led)])[ends]), of_all[led] + self.passages, outward[led])
+            values = count_weights(part.array("mentions_data"), weights)
+            values *= kept[of_all]
+            rows = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+            own = np.repeat(np.arange(len(ends) - 1), np.diff(part.array("homes_indptr"))) * len(table)
+            places = np.searchsorted(rows * len(table) + columns, own + part.array("homes_indices"))
+            values[places] += home_weights(part.array("homes_data"), weights)
+            order = np.argsort(columns, kind="stable")
+            order = order[values[order] != 0]
+            starts = np.concatenate([[0], np.cumsum(np.bincount(columns[order], minlength=len(table)))])
+            held = [Spool(self.scratch / f"inward-{kind}-{number:06d}", dtype) for kind, dtype in _INWARD]
+            held[0].add(rows[order] + self.firsts[number])
+            held[1].add(values[order])
+            inward.append((held[0], held[1], starts))
+            degrees[table] += np.diff(starts)
+        counts, others = self.fact_spools
+        joined = counts.array, others.array, facts["facts_indptr"]
+        for first, last in _spans(degrees):
+            self._entity_rows(made, inward, tables, joined, first, last, weights)
+        return {
+            **made.arrays(), "frequency": frequency, "anchored": (homes > 0).view(np.int8)
+        }  # fmt: skip
+
+    def _entity_rows(
+        self, made: _Rows, inward: Any, tables: Sequence[Spool], facts: Any, first: int, last: int, weights: EdgeWeights
+    ) -> None:
+        """Edges from entities `first` to before `last`: to the passages of each part, then to entities."""
+        pieces = []
+        for number, (rows, values, starts) in enumerate(inward):
+            table = tables[number].array()
+            start, stop = np.searchsorted(table, [first, last]).tolist()
+            one, other = int(starts[start]), int(starts[stop])
+            pieces.append(
+                (
+                    table[start:stop] - first,
+                    np.diff(starts[start : stop + 1]),
+                    rows.array(one, other),
+                    values.array(one, other),
+                )
+            )
+        counts, columns, pointer = facts
+        one, other = int(pointer[first]), int(pointer[last])
+        across = counts(one, other).astype(np.float32) * np.float32(weights.fact)
+        lengths = np.diff(pointer[first : last + 1]).astype(np.int64)
+        if not weights.fact:
+            lengths, across, other = lengths * 0, across[:0], one
+        pieces.append((np.arange(last - first), lengths, columns(one, other) + self.passages, across))
+        degrees = np.zeros(last - first, dtype=np.int64)
+        for terms, each, _, _ in pieces:
+            degrees[terms] += each
+        free = np.concatenate([[0], np.cumsum(degrees)])[:-1]
+        to, weight = np.empty(int(degrees.sum()), dtype=np.int32), np.empty(int(degrees.sum()), dtype=np.float32)
+        for terms, each, rows, values in pieces:
+            places = ranges(free[terms], each)
+            to[places], weight[places] = rows, values
+            free[terms] += each
+        made.add(degrees, to, weight)
+
     def embeddings(self) -> dict[str, Any]:
         """Those of the passages, where they have some."""
         return {"embeddings": self._whole("embeddings")} if "embeddings" in self.parts[0].entries else {}
+
+
+_INWARD = (("rows", np.int32), ("values", np.float32))
+
+
+class _Rows:
+    """The rows of a walk's matrix, one after the other."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)
+        self._degrees: list[NDArray[Any]] = []
+        self._inverse: list[NDArray[Any]] = []
+
+    def add(self, degrees: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any]) -> None:
+        """Rows of so many entries each."""
+        ends = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
+        self._inverse.append(WalkOperator(*prepared(ends, indices, weights)).inverse_out)
+        self._degrees.append(degrees.astype(np.int32))
+        self._indices.add(indices)
+        self._data.add(weights)
+
+    def arrays(self) -> dict[str, Any]:
+        """Those of a bundle."""
+        degrees = np.concatenate(self._degrees)
+        return {
+            "walk_data": self._data.streamed(), "walk_indices": self._indices.streamed(),
+            "walk_indptr": np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)]),
+            "walk_inverse_out": np.concatenate(self._inverse), "walk_out_degrees": degrees,
+            "walk_costs": np.maximum(degrees, 1),
+        }  # fmt: skip
 
 
 def _pointer(entries: int) -> Any:
@@ -358,7 +475,9 @@ def merge(
     entities, tables = whole.names("entities")
     count = entities["entities_ends"].shape[0]
     arrays: dict[str, Any] = whole.texts("passages") | whole.texts("records") | entities | whole.embeddings()
-    arrays |= whole.matrix("mentions", tables) | whole.matrix("homes", tables) | whole.facts(tables, count)
+    facts = whole.facts(tables, count)
+    arrays |= whole.matrix("mentions", tables) | whole.matrix("homes", tables) | facts
+    arrays |= whole.walk(tables, facts, settings.weights) | {"passages_order": whole.passages_order()}
     arrays |= {
         "synonyms_data": np.empty(0, np.float32), "synonyms_indices": np.empty(0, np.int32),
         "synonyms_indptr": np.zeros(count + 1, dtype=np.int32),

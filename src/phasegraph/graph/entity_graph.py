@@ -154,9 +154,7 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
     """
     passages = mentions.shape[0]
     frequency = _column_counts(mentions)
-    # Entities that are too common, and that no passage is about, have no edges.
-    kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (_column_counts(homes) > 0)
-    rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0).astype(np.float32)
+    kept, rare = kept_entities(frequency, _column_counts(homes), passages, weights)
     outward = sparse.csr_array((rare[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
     counted = count_weights(mentions.data, weights)
     counted *= kept[mentions.indices]
@@ -168,6 +166,16 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
     whole.eliminate_zeros()
     whole.sort_indices()
     return whole
+
+
+def kept_entities(frequency: Any, homes: Any, passages: int, weights: EdgeWeights) -> tuple[Any, Float32Array]:
+    """Which entities have edges, by how many passages mention each and are about it, and the weight of those to it.
+
+    Entities that are too common, and that no passage is about, have none.
+    """
+    kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (homes > 0)
+    rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0)
+    return kept, rare.astype(np.float32)
 
 
 def _column_counts(matrix: Csr) -> Int32Array:
