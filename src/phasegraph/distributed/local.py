@@ -325,13 +325,16 @@ def _work(line: Connection) -> None:
     while True:
         try:
             task, arguments = line.recv()
-        except EOFError:
+        except (EOFError, OSError):
             return
         try:
             found: Spent | BaseException = spent(task, arguments)
         except Exception as error:  # noqa: BLE001 - goes to who gave the task
             found = _portable(error)
-        line.send(found)
+        try:
+            line.send(found)
+        except OSError:
+            return
 
 
 def _portable(error: Exception) -> Exception:
