@@ -248,7 +248,7 @@ class GraphIndex:
         Parameters as for :func:`~phasegraph.graph.load_graph`.
         """
         bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="index")
-        body, arrays, sound = bundle.body, bundle.arrays, bundle.sound
+        body, arrays, sound = bundle.body, bundle.plain, bundle.sound
         name = Path(directory).name
         if "records_text" not in arrays:
             raise IntegrityError(f"{name}: this is a graph alone, saved without the passages that an index needs")

@@ -143,7 +143,7 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         If a file is missing, truncated, damaged, foreign or newer; the message names it.
     """
     bundle = open_bundle(directory, KIND, VERSION, mmap=mmap, verify=verify, reader="graph")
-    graph = graph_from_parts(bundle.body, bundle.arrays, bundle.directory.name, sound=bundle.sound)
+    graph = graph_from_parts(bundle.body, bundle.plain, bundle.directory.name, sound=bundle.sound)
     if taken_as_is(bundle, graph):
         bundle.passed("graph")
     return graph
