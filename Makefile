@@ -5,12 +5,14 @@ WORKERS ?= 2
 DRIVER6 := .venv-driver6
 DOCS := .venv-docs
 COMPARE := .venv-compare
+DISTRIBUTED := .venv-distributed
 DRIVER6_PINS := .cache/driver6-constraints.txt
+DISTRIBUTED_PINS := .cache/distributed-constraints.txt
 PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-index-retrievers-phasegraph
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-wheels test-driver6 lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare
+.PHONY: demo test test-wheels test-driver6 test-distributed lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -75,6 +77,15 @@ test-driver6: $(DRIVER6)/.ready  ## The Neo4j tests with version 6 of the driver
 	@$(DRIVER6)/bin/python -c "import neo4j; print('driver', neo4j.__version__)"
 	$(DRIVER6)/bin/python -m pytest tests/neo4j
 
+# Spark takes no pandas 3 yet.
+$(DISTRIBUTED)/.ready: $(SOURCES)
+	@mkdir -p $(dir $(DISTRIBUTED_PINS)) && sed 's/^pandas==.*/pandas==2.3.3/' constraints.txt > $(DISTRIBUTED_PINS)
+	$(call install_into,$(DISTRIBUTED),$(DISTRIBUTED_PINS),-e . --group distributed)
+	@touch $@
+
+test-distributed: $(DISTRIBUTED)/.ready  ## Ray with two nodes and Spark for real, on loopback; needs Java 17
+	PHASEGRAPH_REQUIRE_DISTRIBUTED=1 $(DISTRIBUTED)/bin/python -m pytest tests/distributed/test_ray.py tests/distributed/test_spark.py
+
 lint: $(VENV)/.ready-lint types  ## ruff and mypy --strict
 	$(BIN)/ruff check src tests integrations examples tools
 	$(BIN)/ruff format --check src tests integrations examples tools
@@ -120,4 +131,4 @@ compare: $(COMPARE)/.ready  ## The laws over LangChain, LlamaIndex, Haystack, ra
 	$(call reliability,$(COMPARE),compare)
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) $(DISTRIBUTED) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts

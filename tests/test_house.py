@@ -28,14 +28,14 @@ ORDER = [
     "_validation", "markup", "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance",
     "selection",
     "serialization", "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j",
-    "evaluation", "tuning", "testing", "serving", "inspecting", "cli",
+    "evaluation", "distributed", "tuning", "testing", "serving", "inspecting", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
     "graph": [
         "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
         "fact_filter", "evidence", "listed", "source", "flat", "clusters", "summaries", "corpus", "chroma",
-        "experimental", "models", "chunk_graph",
+        "experimental", "models", "chunk_graph", "opening",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",
@@ -70,6 +70,9 @@ PUBLIC = {
         "list_projections list_schema open_graph read_changes read_graph "
         "records_from_extractions remove_passages write_graph write_synonyms"
     ),
+    "phasegraph.distributed": "Built Spent build_index retrieve",
+    "phasegraph.distributed.ray": "Actors build_index embed retrieve",
+    "phasegraph.distributed.spark": "Tasks build_index embed retrieve",
     "phasegraph.evaluation": "Evaluation evaluate",
     "phasegraph.tracing": "SpansOfResults",
     "langchain_phasegraph": (

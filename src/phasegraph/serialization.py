@@ -13,10 +13,10 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -131,12 +131,44 @@ _HEADER = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class StreamedArray:
+    """An array that is written part by part, and never whole in memory.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+    shape : tuple of int
+    parts : callable
+        ``parts()`` gives what it is made of, in order: arrays of this type that follow each other along the first axis.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    parts: Callable[[], Iterable[NDArray[Any]]]
+
+    def write(self, handle: BufferedWriter) -> None:
+        """Write it as an npy file: the bytes are those of the whole array."""
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(handle, header)
+        rows = 0
+        for part in self.parts():
+            if part.dtype != self.dtype or part.shape[1:] != self.shape[1:]:
+                raise InvalidInputError(
+                    f"parts must be {self.dtype} of rows of shape {self.shape[1:]}; got {part.dtype}, {part.shape}"
+                )
+            handle.write(np.ascontiguousarray(part).data)
+            rows += len(part)
+        if rows != self.shape[0]:
+            raise InvalidInputError(f"the parts must have {self.shape[0]} rows; got {rows}")
+
+
 def write_bundle(
     directory: str | os.PathLike[str],
     kind: str,
     version: int,
     body: Mapping[str, object],
-    arrays: Mapping[str, NDArray[np.generic]],
+    arrays: Mapping[str, NDArray[np.generic] | StreamedArray],
 ) -> None:
     """Save a body and its arrays in a directory, atomically.
 
@@ -147,7 +179,8 @@ def write_bundle(
     kind, version, body
         As for :func:`~phasegraph.serialization.encode_document`.
     arrays : mapping of str to array
-        Names of lower-case letters, digits and underscores; integers, floats of 2 to 8 bytes, or bool.
+        Names of lower-case letters, digits and underscores; integers, floats of 2 to 8 bytes, or bool. What is too
+        large for memory comes as a :class:`StreamedArray`.
 
     Raises
     ------
@@ -379,12 +412,14 @@ def check_mapped(mapped: Iterable[Any]) -> None:
             raise IntegrityError(f"{name}: the file was cut off while it was in use; load it again")
 
 
-def _write_array(target: Path, name: str, array: NDArray[np.generic]) -> dict[str, object]:
-    plain = np.ascontiguousarray(array)
+def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedArray) -> dict[str, object]:
     temporary = target / f".{name}.{os.getpid()}.partial"
     try:
         with temporary.open("wb") as handle:
-            np.lib.format.write_array(handle, plain, allow_pickle=False)
+            if isinstance(array, StreamedArray):
+                array.write(handle)
+            else:
+                np.lib.format.write_array(handle, np.ascontiguousarray(array), allow_pickle=False)
             handle.flush()
             os.fsync(handle.fileno())
         with temporary.open("rb") as handle:
@@ -395,7 +430,7 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic]) -> dict[st
         temporary.unlink(missing_ok=True)
         raise
     size = (target / file).stat().st_size
-    return {"file": file, "sha256": digest, "bytes": size, "shape": list(plain.shape), "dtype": plain.dtype.str}
+    return {"file": file, "sha256": digest, "bytes": size, "shape": list(array.shape), "dtype": array.dtype.str}
 
 
 def _opened(target: Path, entry: object) -> BufferedReader:

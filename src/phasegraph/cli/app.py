@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from phasegraph._legible import legible
 
-COMMANDS = ("index", "search", "inspect", "evaluate", "tune", "fuse", "explain", "serve")
+COMMANDS = ("index", "search", "retrieve", "inspect", "evaluate", "tune", "fuse", "explain", "serve")
 
 
 class Commands(TyperGroup):

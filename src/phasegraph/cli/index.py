@@ -14,7 +14,10 @@ import typer
 
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_range
+from phasegraph.cli import engines
+from phasegraph.cli.engines import EngineName, Shards, Workers, WorkFolder
 from phasegraph.cli.output import check_outputs, console
+from phasegraph.distributed import local
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_corpus, read_vectors
 from phasegraph.graph.building import read_openie
@@ -304,10 +307,44 @@ def index(
     chunks: Chunks = False,
     document: DocumentField = None,
     position: PositionField = None,
+    engine: EngineName = None,
+    shards: Shards = None,
+    workers: Workers = None,
+    work: WorkFolder = None,
 ) -> None:
-    """Build the graph of a corpus by rules, without a model, and save it for search, inspect, serve and evaluate."""
+    """Build the graph of a corpus by rules, without a model, and save it for search, inspect, serve and evaluate.
+
+    With --engine a corpus of any size is built in shards, to the byte as without; its lines (or its Parquet) may hold
+    triples and metadata.
+    """
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
+    if engine is not None:
+        unsharded = {
+            "--triples": triples, "--names": names, "--name-embeddings": name_embeddings, "--chunks": chunks or None,
+            "--synonym-threshold": synonym_threshold, "--entities-to": entities_to, "--update": update or None,
+            "--document": document, "--position": position,
+        }  # fmt: skip
+        other = next((name for name, value in unsharded.items() if value is not None), None)
+        if other is not None:
+            more = "; triples stand in the lines of the corpus" if other == "--triples" else ""
+            raise InvalidInputError(f"{other} must be left out with --engine{more}")
+        check_folder(out, may_replace=force)
+        listed = () if gazetteer is None else [text for _, text in lines_of(gazetteer)]
+        with engines.started(engine, workers) as run:
+            built_so = local.build_index(
+                corpus, out, embeddings=embeddings, tokenizer=tokenizer or "english", gazetteer=listed, shards=shards,
+                work=work, engine=run,
+            )  # fmt: skip
+        to = console()
+        sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in ("passages", "entities", "mentions", "facts"))
+        to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}", markup=False)
+        to.print(str(built_so), markup=False)
+        return
+    of_engine = {"--shards": shards, "--workers": workers, "--work": work}
+    alone = next((name for name, value in of_engine.items() if value is not None), None)
+    if alone is not None:
+        raise InvalidInputError(f"{alone} must be left out without --engine")
     of_entities = {
         "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
         "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,

@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from phasegraph.cli.output import check_outputs, console, load_object, progress
-from phasegraph.cli.search import embed_of, opened
+from phasegraph.cli.search import embed_of
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
 from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.opening import opened
 from phasegraph.inspecting.inspector import OTHER, OWN, Inspector
 from phasegraph.inspecting.server import LOOPBACK, exported, serve
 from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline

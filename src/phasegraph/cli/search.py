@@ -18,47 +18,19 @@ from phasegraph.cli.output import JsonTo, check_outputs, console, load_object, w
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
-from phasegraph.graph.chunk_graph import KIND as CHUNKS
-from phasegraph.graph.corpus import STATE, Folder
 from phasegraph.graph.linking import unit_vector
+from phasegraph.graph.opening import opened
 from phasegraph.graph.records import PassageRecord
-from phasegraph.graph.storage import KIND as ENTITIES
 from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, top_order
 from phasegraph.result import WHY_EMPTY, Result
-from phasegraph.serialization import MANIFEST, bundle_kind
 from phasegraph.serving.view import as_passage, paths_of
 
 Embed = Callable[[str], Any]
-INSIDE = "graph"
-"""Where a saved retriever keeps its index."""
 WIDTH = 240
 """Characters of a snippet, about."""
-
-
-def opened(folder: Path) -> GraphIndex | ChunkGraph:
-    """The index in a folder, or in the one where a saved retriever keeps it, all changes since included.
-
-    Raises
-    ------
-    InvalidInputError
-        If there is none, or it is damaged, or saved without its passages.
-    """
-    if (folder / STATE).is_file():
-        return Folder(folder).load()[0]
-    places = (folder, folder / INSIDE)
-    for place in places:
-        if (kind := bundle_kind(place)) in (ENTITIES, CHUNKS):
-            return GraphIndex.load(place) if kind == ENTITIES else ChunkGraph.load(place)
-    for place in places:
-        if (place / MANIFEST).is_file():
-            return GraphIndex.load(place)  # which says what is wrong with it
-    raise InvalidInputError(
-        f"{folder}: there is no index in it, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
-        "makes one"
-    )
 
 
 def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:

@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from phasegraph.cli.output import load_object
-from phasegraph.cli.search import embed_of, opened
+from phasegraph.cli.search import embed_of
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.opening import opened
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
 from phasegraph.serving.agents import NEEDED, mcp_server

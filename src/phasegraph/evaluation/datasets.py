@@ -42,18 +42,28 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     if not path.is_file():
         raise wrong(path, None, "the file must exist; there is none")
     with path.open("rb") as handle:
-        for number, raw in enumerate(handle, start=1):
-            try:
-                text = raw.decode("utf-8").removeprefix("\ufeff").strip()  # files that were joined have several
-            except UnicodeDecodeError as error:
-                raise wrong(path, number, f"the line must be UTF-8 text; byte {error.start} is not") from error
-            if text:
-                yield number, text
+        yield from texts_in(path, handle)
+
+
+def texts_in(path: Path, lines: Iterable[bytes], first: int = 1) -> Iterator[tuple[int, str]]:
+    """Those of the lines of a file, from line `first` on, that are not blank, with their number."""
+    for number, raw in enumerate(lines, start=first):
+        try:
+            text = raw.decode("utf-8").removeprefix("\ufeff").strip()  # files that were joined have several
+        except UnicodeDecodeError as error:
+            raise wrong(path, number, f"the line must be UTF-8 text; byte {error.start} is not") from error
+        if text:
+            yield number, text
 
 
 def objects_of(path: Path) -> Iterator[tuple[int, Mapping[str, object]]]:
     """The JSON objects of a JSONL file, with their line number."""
-    for number, text in lines_of(path):
+    return objects_in(path, lines_of(path))
+
+
+def objects_in(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """The JSON objects of lines of a file, with their number."""
+    for number, text in lines:
         try:
             row = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -95,7 +105,7 @@ UNIT = 2e-3
 """A row whose length differs from 1 by at most this is unit length as half precision can hold it."""
 
 
-def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
+def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int, int] | None = None) -> Float32Array:
     """Read embeddings, one row per line of a JSONL file.
 
     Parameters
@@ -106,6 +116,8 @@ def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
         How many lines there are.
     lines_in : str
         The name of the file with the lines, for the message.
+    span : (int, int), optional
+        Read these rows alone: the first, and the one after the last.
 
     Returns
     -------
@@ -120,9 +132,10 @@ def read_vectors(path: str | Path, rows: int, lines_in: str) -> Float32Array:
     file = Path(path)
     array = _array(file, "f", "a (rows, d) array of floats", (2,))
     _check_rows(file, len(array), rows, lines_in)
+    first, last = (0, rows) if span is None else span
     with np.errstate(over="ignore"):
-        vectors = np.array(array, dtype=np.float32)
-    lengths = _lengths(file, vectors)
+        vectors = np.array(array[first:last], dtype=np.float32)
+    lengths = _lengths(file, vectors, first)
     off = np.flatnonzero(np.abs(lengths - 1.0) > UNIT)
     vectors[off] = vectors[off] / lengths[off, None]
     vectors.setflags(write=False)
@@ -178,15 +191,19 @@ def _check_rows(file: Path, got: int, rows: int, lines_in: str) -> None:
         raise wrong(file, None, f"must have one row per line of {lines_in} ({rows}); got {got}")
 
 
-def _lengths(file: Path, vectors: Float32Array) -> Any:
-    """L2 norm of every row, in double precision."""
+def _lengths(file: Path, vectors: Float32Array, first: int = 0) -> Any:
+    """L2 norm of every row, in double precision; `first` is the number of the first of them in the file."""
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
-        raise wrong(file, None, f"embeddings must be finite; row {bad[0]} (line {bad[0] + 1}) is not in float32")
+        raise wrong(
+            file, None, f"embeddings must be finite; row {first + bad[0]} (line {first + bad[0] + 1}) is not in float32"
+        )
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
     empty = np.flatnonzero(lengths == 0)
     if len(empty):
-        raise wrong(file, None, f"an embedding must not be all zeros; row {empty[0]} (line {empty[0] + 1}) is")
+        raise wrong(
+            file, None, f"an embedding must not be all zeros; row {first + empty[0]} (line {first + empty[0] + 1}) is"
+        )
     return lengths
 
 

@@ -17,7 +17,7 @@ from stat import S_IMODE
 import numpy as np
 
 from phasegraph._files import replace_file
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement, flag_field, id_list, lines_of, objects_of, text_field, wrong
 from phasegraph.ranking import Ranking
 
@@ -64,12 +64,13 @@ class Run:
 
 
 def read_run(path: str | Path, name: str | None = None) -> Run:
-    """Read a run: TREC's six columns, or JSONL where the name ends in ``.jsonl``.
+    """Read a run: TREC's six columns, or JSONL or Parquet where the name ends in ``.jsonl`` or ``.parquet``.
 
     Parameters
     ----------
     path : path
-        TREC: ``query Q0 id rank score tag``. JSONL: ``{"query", "ids", "scores"}``, one query a line.
+        TREC: ``query Q0 id rank score tag``. JSONL: ``{"query", "ids", "scores"}``, one query a line. Parquet: what
+        ``phasegraph retrieve`` writes, columns ``id``, ``ids``, ``scores``.
     name : str, optional
         Name of the run; default the file's name without its last suffix.
 
@@ -88,7 +89,7 @@ def read_run(path: str | Path, name: str | None = None) -> Run:
     """
     file = Path(path)
     label = file.stem if name is None else name
-    read = _jsonl_hits(file) if file.suffix == ".jsonl" else _trec_hits(file)
+    read = _HITS.get(file.suffix, _trec_hits)(file)
     ids: dict[str, dict[str, float]] = {}
     last: dict[str, float] = {}
     for line, query, passage, score in read:
@@ -112,8 +113,28 @@ def _trec_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
 
 
 def _jsonl_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
+    return _listed_hits(file, objects_of(file))
+
+
+def _parquet_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
+    try:
+        import pyarrow
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise MissingDependencyError(f"{file}: Parquet needs pyarrow; pip install pyarrow") from error
+    try:
+        rows = pq.read_table(file, columns=["id", "ids", "scores"]).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise wrong(file, None, f"must be Parquet with the columns id, ids and scores; {error}") from error
+    return _listed_hits(file, enumerate(({**row, "query": row["id"]} for row in rows), start=1))
+
+
+_HITS = {".jsonl": _jsonl_hits, ".parquet": _parquet_hits}
+
+
+def _listed_hits(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) -> Iterable[tuple[int, str, str, float]]:
     seen: dict[str, int] = {}
-    for line, row in objects_of(file):
+    for line, row in rows:
         query = text_field(file, line, row, "query")
         if query in seen:
             raise wrong(file, line, f"a query must stand on one line; {query!r} is on line {seen[query]}")
@@ -160,11 +181,16 @@ def write_run(run: Run, path: str | Path, k: int | None = None) -> None:
     for query, ranking in run.rankings.items():
         rows = zip(ranking.ids[:k], ranking.scores[:k].tolist(), strict=True)
         for rank, (passage, score) in enumerate(rows, start=1):
-            for text in (run.name, query, passage):
-                if len(text.split()) != 1:
-                    raise InvalidInputError(f"a run's names and ids must not hold white space; got {text!r}")
+            check_columns(run.name, query, passage)
             lines.append(f"{query} Q0 {passage} {rank} {score!r} {run.name}\n")
     write_text(path, "".join(lines))
+
+
+def check_columns(*texts: str) -> None:
+    """Refuse names and ids that TREC's columns have no room for."""
+    for text in texts:
+        if len(text.split()) != 1:
+            raise InvalidInputError(f"a run's names and ids must not hold white space; got {text!r}")
 
 
 def read_qrels(path: str | Path, *, passages: Iterable[str] | None = None) -> tuple[Judgement, ...]:

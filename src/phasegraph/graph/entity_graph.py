@@ -154,9 +154,7 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
     """
     passages = mentions.shape[0]
     frequency = _column_counts(mentions)
-    # Entities that are too common, and that no passage is about, have no edges.
-    kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (_column_counts(homes) > 0)
-    rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0).astype(np.float32)
+    kept, rare = kept_entities(frequency, _column_counts(homes), passages, weights)
     outward = sparse.csr_array((rare[mentions.indices], mentions.indices, mentions.indptr), shape=mentions.shape)
     counted = count_weights(mentions.data, weights)
     counted *= kept[mentions.indices]
@@ -168,6 +166,16 @@ def adjacency(mentions: Csr, homes: Csr, facts: Csr, synonyms: Csr, weights: Edg
     whole.eliminate_zeros()
     whole.sort_indices()
     return whole
+
+
+def kept_entities(frequency: Any, homes: Any, passages: int, weights: EdgeWeights) -> tuple[Any, Float32Array]:
+    """Which entities have edges, by how many passages mention each and are about it, and the weight of those to it.
+
+    Entities that are too common, and that no passage is about, have none.
+    """
+    kept = (frequency <= max(weights.common_share * passages, FEWEST_COMMON)) | (homes > 0)
+    rare = np.where(kept & (frequency > 1), rarity_weights(frequency, passages, weights), 0.0)
+    return kept, rare.astype(np.float32)
 
 
 def _column_counts(matrix: Csr) -> Int32Array:
@@ -458,7 +466,7 @@ def graph_from_extractions(
                 f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
             )
         records.setdefault(record.passage_id, []).append(record)
-    mentioned, at_home, facts = _counted(ids, records)
+    mentioned, at_home, facts = count_records(ids, records)
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
     shape, square = (len(ids), len(entities)), (len(entities), len(entities))
@@ -491,7 +499,7 @@ def _synonym_edges(synonyms: Synonyms | None, entities: tuple[str, ...], place: 
 Records = Mapping[str, Sequence[Extraction]]
 
 
-def _counted(
+def count_records(
     ids: Sequence[str], records: Records
 ) -> tuple[list[Mapping[str, int]], list[Mapping[str, int]], Counter[tuple[str, str]]]:
     """Mentions and homes of each passage, and facts; nothing for a passage without records."""
@@ -581,11 +589,11 @@ def replace_passages(
     if lacking is not None:
         raise InvalidInputError(f"passage {lacking!r} is new and has no record")
     kept = np.array([-1 if name in after else old_rows[name] for name in ids], dtype=np.int64)
-    mentioned, at_home, gained = _counted(ids, after)
+    mentioned, at_home, gained = count_records(ids, after)
     entities, moved = _entities(graph, kept, mentioned)
     place = NameRows(entities)
     shape = (len(ids), len(entities))
-    _, _, lost = _counted(tuple(before), before)
+    _, _, lost = count_records(tuple(before), before)
     return EntityGraph(
         ids,
         entities,

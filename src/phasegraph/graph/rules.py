@@ -105,12 +105,17 @@ class RuleExtractor:
 
     def __call__(self, passage_id: str, title: str, text: str, /) -> Extraction:
         """The names of one passage."""
-        return Extraction(
-            passage_id,
-            entities=find_names(text, self.gazetteer),
-            titles=title_names(title),
-            lead=lead_name(title, text),
-        )
+        return extracted(passage_id, title, text, split_words(text), self.gazetteer)
+
+
+def extracted(passage_id: str, title: str, text: str, words: Words, gazetteer: Gazetteer) -> Extraction:
+    """The names of a passage whose text was split into `words`."""
+    return Extraction(
+        passage_id,
+        entities=names_among(words, gazetteer),
+        titles=title_names(title),
+        lead=lead_name(title, text),
+    )
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
@@ -123,7 +128,11 @@ def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[
     >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
     ['queen mary', 'london', 'university of london']
     """
-    words = split_words(text)
+    return names_among(split_words(text), gazetteer, query=query)
+
+
+def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
+    """As :func:`find_names`, in a text that was split."""
     known = gazetteer.find(words, lenient=query)
     taken = bytearray(len(words.texts))
     for start, end in known:

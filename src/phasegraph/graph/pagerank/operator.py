@@ -77,7 +77,7 @@ class WalkOperator:
             kept = narrow != 0
             indptr = np.concatenate([[0], np.cumsum(kept)])[indptr]
             indices, narrow = indices[kept], narrow[kept]
-        return cls(*_prepared(indptr, indices, narrow))
+        return cls(*prepared(indptr, indices, narrow))
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts = (self.weights, self.indices, self.indptr)
@@ -150,7 +150,7 @@ def _read_only(array: Array) -> Array:
     return array
 
 
-def _prepared(
+def prepared(
     indptr: Any, indices: Any, weights: Any
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Int32Array, Float32Array | FloatArray, FloatArray]:
     """Read-only arrays of the types the kernels expect, and the inverse sums of the rows."""

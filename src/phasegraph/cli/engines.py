@@ -1,0 +1,108 @@
+"""The engines of ``index`` and ``retrieve``: processes here, Ray or Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from phasegraph.distributed.building import Run
+from phasegraph.distributed.local import engine_of
+from phasegraph.errors import MissingDependencyError
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    local = "local"
+    ray = "ray"
+    spark = "spark"
+
+
+EngineName = Annotated[
+    Engine | None,
+    typer.Option(
+        "--engine",
+        help="Work in shards: local (processes), ray (RAY_ADDRESS, or started here), spark (its own settings).",
+    ),
+]
+Shards = Annotated[int | None, typer.Option("--shards", min=1, help="With --engine: parts that are done one by one.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=1, help="With --engine: processes; default one for each core.")
+]
+WorkFolder = Annotated[
+    Path | None,
+    typer.Option("--work", help="With --engine: where finished shards are kept; default OUT.work.", file_okay=False),
+]
+
+
+@contextmanager
+def started(engine: Engine, workers: int | None) -> Iterator[Run]:
+    """The engine, for as long as it is needed; a Ray or a Spark that was not there before is ended."""
+    if engine is Engine.local:
+        yield engine_of(workers)
+    elif engine is Engine.ray:
+        with _ray(workers) as run:
+            yield run
+    else:
+        with _spark(workers) as run:
+            yield run
+
+
+@contextmanager
+def _ray(workers: int | None) -> Iterator[Run]:
+    from phasegraph.distributed.ray import Actors
+
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingDependencyError("--engine ray needs ray; pip install 'phasegraph[ray]'") from error
+    own = not ray.is_initialized()
+    if own and "RAY_ADDRESS" in os.environ:
+        ray.init(log_to_driver=False, logging_level="ERROR")
+    elif own:
+        ray.init(
+            address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+            _node_ip_address="127.0.0.1", object_store_memory=100 * 1024**2,
+        )  # fmt: skip
+    try:
+        actors = Actors(workers)
+        try:
+            yield actors
+        finally:
+            actors.stop()
+    finally:
+        if own:
+            ray.shutdown()
+
+
+@contextmanager
+def _spark(workers: int | None) -> Iterator[Run]:
+    from phasegraph.distributed.spark import Tasks
+
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise MissingDependencyError("--engine spark needs pyspark; pip install 'phasegraph[spark]'") from error
+    there = SparkSession.getActiveSession()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = there or (
+        SparkSession.builder.master(os.environ.get("SPARK_MASTER", f"local[{workers or '*'},4]"))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"))
+        .config("spark.driver.host", os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"))
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    try:
+        yield Tasks(session)
+    finally:
+        if there is None:
+            session.stop()

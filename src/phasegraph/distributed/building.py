@@ -1,0 +1,176 @@
+"""From staged shards to the index, on any engine: what finished before is kept, what is merged is checked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from phasegraph._files import one_writer
+from phasegraph._validation import check_count
+from phasegraph.distributed.merging import merge
+from phasegraph.distributed.shards import (
+    BuildSettings,
+    Staged,
+    arrow,
+    check_shards,
+    digest_of,
+    extract,
+    is_whole,
+    write_gazetteer,
+)
+from phasegraph.errors import InvalidInputError, StoreError
+from phasegraph.serialization import MANIFEST
+
+PASSAGES_PER_SHARD = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a task took: seconds of CPU, and the bytes its process held at most until then (0 where not known)."""
+
+    cpu: float
+    peak: int
+
+
+class Run(Protocol):
+    """An engine: calls a function with each of the arguments, in other processes."""
+
+    def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
+        """What each call took. A call whose process died is made again; the first that raised is raised here."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What was built, and what it took.
+
+    Parameters
+    ----------
+    passages, entities, mentions, facts : int
+        How many there are.
+    shards : int
+        In which they were read, of which `kept` were finished before.
+    kept : int
+    cpu : float
+        Seconds of all processes, this one included, without an engine's own.
+    worker_peak, driver_peak : int
+        Bytes that a process held at most; 0 where it is not known.
+    """
+
+    passages: int
+    entities: int
+    mentions: int
+    facts: int
+    shards: int
+    kept: int
+    cpu: float
+    worker_peak: int
+    driver_peak: int
+
+    def __str__(self) -> str:
+        kept = f" ({self.kept} kept)" if self.kept else ""
+        peaks = f", at most {_megabytes(self.worker_peak)} a worker and {_megabytes(self.driver_peak)} here"
+        return f"{self.shards} shards{kept}, {self.cpu:.1f} s of CPU{peaks if self.driver_peak else ''}"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.0f} MB"
+
+
+def peak() -> int:
+    """Bytes that this process has held at most; 0 where the system does not tell."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
+    """Call it, and say what it took."""
+    started = time.process_time()
+    task(*arguments)
+    return Spent(time.process_time() - started, peak())
+
+
+@dataclass(frozen=True)
+class Work:
+    """The folder beside an index in which its shards are kept until it is complete; one process at a time has it.
+
+    Parameters
+    ----------
+    out : Path
+        The folder of the index, new, empty, or an index that is replaced.
+    folder : Path
+        Seen under the same path by every process that works on the shards.
+    """
+
+    out: Path
+    folder: Path = field(default=Path())
+
+    @classmethod
+    def beside(cls, out: str | os.PathLike[str], work: str | os.PathLike[str] | None) -> Work:
+        """The work folder that was given, or the one beside the index."""
+        target = Path(out).absolute()
+        if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
+            raise InvalidInputError(f"{target}: the folder must be new, empty, or an index; it holds other files")
+        arrow()  # before anything is read
+        return cls(target, Path(work).absolute() if work is not None else target.with_name(f"{target.name}.work"))
+
+    def build(
+        self, stage_all: Callable[[Path], tuple[Sequence[Path], list[Spent]]], settings: BuildSettings, run: Run
+    ) -> Built:
+        """Stage the shards, as `stage_all` does in a folder and says where and what it took, and build."""
+        started = time.process_time()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with one_writer(self.folder):
+            folders, took = stage_all(self.folder)
+            if not all((one / MANIFEST).is_file() for one in folders):
+                raise StoreError(f"{self.folder}: what workers wrote is not there; all nodes must see that folder")
+            shards = [Staged.read(folder) for folder in folders]
+            check_shards(shards)
+            whole = [one for one in shards if one.passages]
+            names = self.folder / "names"
+            digest = write_gazetteer(whole, settings, names)
+            parts = [self.folder / "parts" / digest_of(one.digest, digest, settings.digest) for one in whole]
+            lacking = [place for place, part in enumerate(parts) if not is_whole(part)]
+            tasks = [(whole[place], names, digest, settings, parts[place]) for place in lacking]
+            took += run(extract, tasks, "read")
+            counts = merge(parts, settings, self.out, self.folder / "scratch")
+            cpu = time.process_time() - started + sum(one.cpu for one in took)
+        shutil.rmtree(self.folder)
+        most = max((one.peak for one in took), default=0)
+        return Built(
+            **counts, shards=len(shards), kept=len(parts) - len(lacking), cpu=cpu, worker_peak=most, driver_peak=peak()
+        )
+
+
+def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
+    """Where each shard starts, and where the last one ends; by default, each has at most so many rows."""
+    count = max(-(-rows // each), workers) if shards is None else check_count("shards", shards, minimum=1)
+    count = max(1, min(count, rows))
+    return [rows * place // count for place in range(count + 1)]
+
+
+def in_turn(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
+    """Call it here, one after the other: an engine without processes."""
+    return list(_each(task, arguments, label))
+
+
+def _each(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str) -> Iterator[Spent]:
+    for one in shown(arguments, label):
+        task(*one)
+        yield Spent(0.0, peak())  # its time is that of this process
+
+
+def shown(items: Any, label: str) -> Any:
+    """Items with a progress bar on a terminal."""
+    from phasegraph.retrieval import with_progress
+
+    return with_progress(items, True, label=label, unit="shard")

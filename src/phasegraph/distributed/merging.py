@@ -1,0 +1,494 @@
+"""What was counted in shards to one index, streamed: in memory is what follows names and words, not the passages.
+
+Every array of the index is made of the same array of each shard, in the order of the shards. Names and words are merged
+range by range, and a shard's columns become those of all by a table of its own, which keeps their order.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from phasegraph._typing import IntArray
+from phasegraph.distributed.shards import READ, BuildSettings, arrow
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.entity_graph import EdgeWeights, count_weights, home_weights, kept_entities
+from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.graph.pagerank.operator import prepared
+from phasegraph.graph.pagerank.push import ranges
+from phasegraph.graph.storage import KIND, VERSION
+from phasegraph.serialization import MANIFEST, StreamedArray, read_document, write_bundle
+
+MOST_NAMES = 1_000_000
+"""Names, words or entries that are merged at once, about."""
+_BYTES = 16 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The arrays of a bundle, read in slices, neither mapped nor whole.
+
+    Parameters
+    ----------
+    folder : Path
+    content : dict
+        Of the bundle.
+    entries : dict
+        File, type and shape of each array.
+    """
+
+    folder: Path
+    content: dict[str, Any]
+    entries: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path, kind: str = READ) -> Part:
+        """What its manifest says."""
+        document: Any = read_document(folder / MANIFEST, kind, VERSION)
+        return cls(folder, document["content"], document["arrays"])
+
+    def length(self, name: str) -> int:
+        """Rows of an array."""
+        return int(self.entries[name]["shape"][0])
+
+    def array(self, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """Rows of an array from `start` to before `stop`."""
+        entry = self.entries[name]
+        dtype, shape = np.dtype(entry["dtype"]), tuple(entry["shape"])
+        stop, width = shape[0] if stop is None else stop, int(np.prod(shape[1:], dtype=np.int64))
+        if stop <= start:
+            return np.empty((0, *shape[1:]), dtype=dtype)
+        file = self.folder / entry["file"]
+        first = file.stat().st_size - dtype.itemsize * shape[0] * width  # what stands before it is the header
+        found = np.fromfile(file, dtype, (stop - start) * width, offset=first + start * width * dtype.itemsize)
+        return found.reshape((stop - start, *shape[1:]))
+
+    def slices(self, name: str) -> Iterator[NDArray[Any]]:
+        """The whole array, some megabytes at a time."""
+        entry = self.entries[name]
+        width = np.dtype(entry["dtype"]).itemsize * int(np.prod(entry["shape"][1:], dtype=np.int64))
+        step = max(1, _BYTES // max(width, 1))
+        for start in range(0, self.length(name), step):
+            yield self.array(name, start, min(start + step, self.length(name)))
+
+    def texts(self, name: str, start: int = 0, stop: int | None = None) -> Any:
+        """Texts of the array, as an Arrow array of bytes."""
+        pa = arrow()
+        stop = self.length(f"{name}_ends") if stop is None else stop
+        if stop <= start:
+            return pa.array([], pa.large_binary())
+        before = int(self.array(f"{name}_ends", start - 1, start)[0]) if start else 0
+        ends = np.concatenate([[before], self.array(f"{name}_ends", start, stop)])
+        text = self.array(f"{name}_text", before, int(ends[-1]))
+        return pa.Array.from_buffers(
+            pa.large_binary(), stop - start, [None, pa.py_buffer(ends - before), pa.py_buffer(text)]
+        )
+
+
+class Spool:
+    """An array that grows in a file until it is written to the bundle.
+
+    Parameters
+    ----------
+    path : Path
+    dtype : type
+    """
+
+    def __init__(self, path: Path, dtype: Any) -> None:
+        self.path, self.dtype, self._rows = path, np.dtype(dtype), 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def add(self, rows: NDArray[Any]) -> None:
+        """Put these at its end."""
+        with self.path.open("ab") as handle:
+            handle.write(np.ascontiguousarray(rows, dtype=self.dtype).data)
+        self._rows += len(rows)
+
+    def array(self, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+        """What is in it, or a part of that."""
+        count = (self._rows if stop is None else stop) - start
+        return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
+
+    def streamed(self) -> StreamedArray:
+        """All of it, for a bundle."""
+        step = _BYTES // self.dtype.itemsize
+
+        def parts() -> Iterator[NDArray[Any]]:
+            for start in range(0, self._rows, step):
+                yield self.array(start, min(start + step, self._rows))
+
+        return StreamedArray(self.dtype, (self._rows,), parts)
+
+
+class Names(NamedTuple):
+    """Sorted names, in one run of bytes, and where each ends."""
+
+    text: NDArray[np.uint8]
+    ends: IntArray
+
+    def __len__(self) -> int:  # of names, not of the fields
+        return len(self.ends)
+
+
+def merged(parts: Sequence[Part], name: str) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
+    """The different names of all parts, each of which has them sorted, range after range.
+
+    With each range come, for every part, the places of the part's names among all, and from where to where they stand
+    in the part.
+    """
+    pa = arrow()
+    base = 0
+    bounds = _bounds(parts, name)
+    for at in range(len(bounds[0]) - 1 if bounds else 0):
+        spans = [(one[at], one[at + 1]) for one in bounds]
+        chunks = [part.texts(name, *span) for part, span in zip(parts, spans, strict=True)]
+        encoded = pa.concat_arrays(chunks).dictionary_encode()
+        order = pa.compute.array_sort_indices(encoded.dictionary)
+        places = np.empty(len(order), dtype=np.int64)
+        places[order.to_numpy()] = np.arange(len(order))
+        codes = places[encoded.indices.to_numpy()] + base
+        _, ends, text = encoded.dictionary.take(order).buffers()
+        found = Names(
+            np.frombuffer(text or b"", dtype=np.uint8), np.frombuffer(ends, dtype=np.int64)[1 : len(order) + 1]
+        )
+        yield found, np.split(codes, np.cumsum([len(one) for one in chunks])[:-1]), spans
+        base += len(order)
+
+
+def _bounds(parts: Sequence[Part], name: str) -> list[list[int]]:
+    """Where, in every part, each range of names starts, and where the last one ends."""
+    lengths = [part.length(f"{name}_ends") for part in parts]
+    step = max(1, MOST_NAMES // (2 * max(len(parts), 1)))
+    limits: list[bytes] = []
+    if sum(lengths) > MOST_NAMES:
+        sampled = sorted(one.as_py() for part in parts for one in part.texts(name)[::step])
+        limits = sorted(set(sampled[2 * len(parts) :: 2 * len(parts)]))
+    out = []
+    for part, length in zip(parts, lengths, strict=True):
+        texts: Any = part.texts(name) if limits else None
+        places = [bisect_left(range(length), one, key=lambda row: texts[row].as_py()) for one in limits]
+        out.append([0, *places, length])
+    return out
+
+
+class _Merge:
+    """One index of several shards: its arrays, made one after the other in a folder of spools."""
+
+    def __init__(self, parts: Sequence[Part], scratch: Path) -> None:
+        self.parts, self.scratch = parts, scratch
+        self.rows = [part.length("passages_ends") for part in parts]
+        self.firsts = np.concatenate([[0], np.cumsum(self.rows)])[:-1].tolist()
+
+    @property
+    def passages(self) -> int:
+        """How many there are."""
+        return sum(self.rows)
+
+    def _whole(self, name: str, dtype: Any = None, change: Callable[[int, Any], Any] | None = None) -> StreamedArray:
+        """The array of each part, one after the other; `change` makes a slice of a part that of all."""
+        shape = tuple(self.parts[0].entries[name]["shape"][1:])
+        kind = np.dtype(self.parts[0].entries[name]["dtype"] if dtype is None else dtype)
+
+        def parts() -> Iterator[NDArray[Any]]:
+            for number, part in enumerate(self.parts):
+                for one in part.slices(name):
+                    yield (one if change is None else change(number, one)).astype(kind, copy=False)
+
+        return StreamedArray(kind, (sum(part.length(name) for part in self.parts), *shape), parts)
+
+    def texts(self, name: str) -> dict[str, Any]:
+        """Texts of each passage."""
+        befores = np.concatenate([[0], np.cumsum([part.length(f"{name}_text") for part in self.parts])])
+        return {
+            f"{name}_text": self._whole(f"{name}_text"),
+            f"{name}_ends": self._whole(f"{name}_ends", change=lambda number, one: one + befores[number]),
+        }
+
+    def names(self, name: str) -> tuple[dict[str, Any], list[Spool]]:
+        """Sorted names of all, and for each part the place of each of its own among them."""
+        text, ends = (Spool(self.scratch / f"{name}_{kind}", dtype) for kind, dtype in (("text", "u1"), ("ends", "i8")))
+        tables = [Spool(self.scratch / f"{name}-{number:06d}", np.int64) for number in range(len(self.parts))]
+        for found, codes, _ in merged(self.parts, name):
+            ends.add(found.ends + len(text))
+            text.add(found.text)
+            for table, code in zip(tables, codes, strict=True):
+                table.add(code)
+        return {f"{name}_text": text.streamed(), f"{name}_ends": ends.streamed()}, tables
+
+    def matrix(self, name: str, tables: Sequence[Spool]) -> dict[str, Any]:
+        """A matrix of passages by entities."""
+        befores = np.concatenate([[0], np.cumsum([part.length(f"{name}_data") for part in self.parts])])
+        pointer = _pointer(int(befores[-1]))
+
+        def ends() -> Iterator[NDArray[Any]]:
+            yield np.zeros(1, dtype=pointer)
+            for number, part in enumerate(self.parts):
+                yield (part.array(f"{name}_indptr")[1:] + befores[number]).astype(pointer)
+
+        def columns(number: int, one: Any) -> Any:
+            return tables[number].array()[one]
+
+        return {
+            f"{name}_data": self._whole(f"{name}_data"),
+            f"{name}_indices": self._whole(f"{name}_indices", np.int32, columns),
+            f"{name}_indptr": StreamedArray(np.dtype(pointer), (self.passages + 1,), ends),
+        }
+
+    def facts(self, tables: Sequence[Spool], entities: int) -> dict[str, Any]:
+        """The matrix of facts, in which counts of several parts add up."""
+        data, columns = Spool(self.scratch / "facts_data", np.int32), Spool(self.scratch / "facts_indices", np.int32)
+        degrees = np.zeros(entities, dtype=np.int64)
+        stating = [one for one, part in enumerate(self.parts) if part.length("facts_data")]
+        for number in stating:
+            degrees[tables[number].array()] += np.diff(self.parts[number].array("facts_indptr"))
+        counts = np.zeros(entities + 1, dtype=np.int64)
+        for first, last in _spans(degrees):
+            found = [self._facts_of(number, tables[number].array(), first, last) for number in stating]
+            keys = np.concatenate([np.empty(0, np.int64), *(rows * entities + others for rows, others, _ in found)])
+            order = np.argsort(keys, kind="stable")
+            keys, starts = np.unique(keys[order], return_index=True)
+            values = np.concatenate([np.empty(0, np.int64), *(value for _, _, value in found)])[order]
+            data.add(np.add.reduceat(values, starts) if len(starts) else values)
+            rows, others = np.divmod(keys, max(entities, 1))
+            columns.add(others)
+            counts[1:] += np.bincount(rows, minlength=entities)
+        self.fact_spools = data, columns
+        pointer = np.cumsum(counts).astype(_pointer(len(data)))
+        return {
+            "facts_data": data.streamed(), "facts_indices": columns.streamed(), "facts_indptr": pointer
+        }  # fmt: skip
+
+    def _facts_of(self, number: int, table: NDArray[Any], first: int, last: int) -> tuple[Any, Any, Any]:
+        """Rows, columns and counts of one part's facts whose row is one of these."""
+        part = self.parts[number]
+        start, stop = np.searchsorted(table, [first, last]).tolist()
+        ends = part.array("facts_indptr", start, stop + 1).astype(np.int64)
+        rows = np.repeat(table[start:stop], np.diff(ends))
+        columns = table[part.array("facts_indices", int(ends[0]), int(ends[-1]))]
+        return rows, columns, part.array("facts_data", int(ends[0]), int(ends[-1])).astype(np.int64)
+
+    def words(self, vocabulary: str, name: str) -> dict[str, Any]:
+        """An index of words: of each, the entries of all parts, in the order of these."""
+        arrays, tables = self.names(vocabulary)
+        size = arrays[f"{vocabulary}_ends"].shape[0]
+        frequency = np.zeros(size, dtype=np.int64)
+        for number, part in enumerate(self.parts):
+            frequency[tables[number].array()] += np.diff(part.array(f"{name}_starts"))
+        starts = np.concatenate([[0], np.cumsum(frequency)])
+        rows, counts = (Spool(self.scratch / f"{name}_{kind}", np.int32) for kind in ("rows", "counts"))
+        for first, last in _spans(frequency):
+            room = int(starts[last] - starts[first])
+            of_rows, of_counts = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
+            free = starts[first:last] - starts[first]
+            for number, part in enumerate(self.parts):
+                table = tables[number].array()
+                start, stop = np.searchsorted(table, [first, last]).tolist()
+                ends = part.array(f"{name}_starts", start, stop + 1)
+                lengths, terms = np.diff(ends), table[start:stop] - first
+                places = ranges(free[terms], lengths)
+                of_rows[places] = part.array(f"{name}_rows", int(ends[0]), int(ends[-1])) + self.firsts[number]
+                of_counts[places] = part.array(f"{name}_counts", int(ends[0]), int(ends[-1]))
+                free[terms] += lengths
+            rows.add(of_rows)
+            counts.add(of_counts)
+        return arrays | {
+            f"{name}_starts": starts, f"{name}_rows": rows.streamed(), f"{name}_counts": counts.streamed(),
+            f"{name}_lengths": self._whole(f"{name}_lengths"),
+        }  # fmt: skip
+
+    def passages_order(self) -> NDArray[np.int32]:
+        """Rows of the passages in ascending order of their ids, which are in memory for that."""
+        pa = arrow()
+        ids = pa.concat_arrays([part.texts("passages") for part in self.parts])
+        order: NDArray[np.int32] = pa.compute.array_sort_indices(ids).to_numpy().astype(np.int32)
+        return order
+
+    def walk(self, tables: Sequence[Spool], facts: Mapping[str, Any], weights: EdgeWeights) -> dict[str, Any]:
+        """The prepared walk, and what else follows from the counts: as of :func:`adjacency`, row by row."""
+        entities = len(facts["facts_indptr"]) - 1
+        frequency, homes = np.zeros(entities, dtype=np.int32), np.zeros(entities, dtype=np.int32)
+        for number, part in enumerate(self.parts):
+            table = tables[number].array()
+            for counted, name in ((frequency, "mentions"), (homes, "homes")):
+                counted[table] += np.bincount(part.array(f"{name}_indices"), minlength=len(table)).astype(np.int32)
+        kept, rare = kept_entities(frequency, homes, self.passages, weights)
+        made = _Rows(self.scratch)
+        inward: list[tuple[Spool, Spool, NDArray[Any]]] = []
+        degrees = np.diff(facts["facts_indptr"]).astype(np.int64)
+        for number, part in enumerate(self.parts):
+            table, ends = tables[number].array(), part.array("mentions_indptr")
+            columns = part.array("mentions_indices")
+            of_all = table[columns]
+            outward = rare[of_all]
+            led = outward != 0
+            made.add(np.diff(np.concatenate([[0], np.cumsum(led)])[ends]), of_all[led] + self.passages, outward[led])
+            values = count_weights(part.array("mentions_data"), weights)
+            values *= kept[of_all]
+            rows = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+            own = np.repeat(np.arange(len(ends) - 1), np.diff(part.array("homes_indptr"))) * len(table)
+            places = np.searchsorted(rows * len(table) + columns, own + part.array("homes_indices"))
+            values[places] += home_weights(part.array("homes_data"), weights)
+            order = np.argsort(columns, kind="stable")
+            order = order[values[order] != 0]
+            starts = np.concatenate([[0], np.cumsum(np.bincount(columns[order], minlength=len(table)))])
+            held = [Spool(self.scratch / f"inward-{kind}-{number:06d}", dtype) for kind, dtype in _INWARD]
+            held[0].add(rows[order] + self.firsts[number])
+            held[1].add(values[order])
+            inward.append((held[0], held[1], starts))
+            degrees[table] += np.diff(starts)
+        counts, others = self.fact_spools
+        joined = counts.array, others.array, facts["facts_indptr"]
+        for first, last in _spans(degrees):
+            self._entity_rows(made, inward, tables, joined, first, last, weights)
+        return {
+            **made.arrays(), "frequency": frequency, "anchored": (homes > 0).view(np.int8)
+        }  # fmt: skip
+
+    def _entity_rows(
+        self, made: _Rows, inward: Any, tables: Sequence[Spool], facts: Any, first: int, last: int, weights: EdgeWeights
+    ) -> None:
+        """Edges from entities `first` to before `last`: to the passages of each part, then to entities."""
+        pieces = []
+        for number, (rows, values, starts) in enumerate(inward):
+            table = tables[number].array()
+            start, stop = np.searchsorted(table, [first, last]).tolist()
+            one, other = int(starts[start]), int(starts[stop])
+            pieces.append(
+                (
+                    table[start:stop] - first,
+                    np.diff(starts[start : stop + 1]),
+                    rows.array(one, other),
+                    values.array(one, other),
+                )
+            )
+        counts, columns, pointer = facts
+        one, other = int(pointer[first]), int(pointer[last])
+        across = counts(one, other).astype(np.float32) * np.float32(weights.fact)
+        lengths = np.diff(pointer[first : last + 1]).astype(np.int64)
+        if not weights.fact:
+            lengths, across, other = lengths * 0, across[:0], one
+        pieces.append((np.arange(last - first), lengths, columns(one, other) + self.passages, across))
+        degrees = np.zeros(last - first, dtype=np.int64)
+        for terms, each, _, _ in pieces:
+            degrees[terms] += each
+        free = np.concatenate([[0], np.cumsum(degrees)])[:-1]
+        to, weight = np.empty(int(degrees.sum()), dtype=np.int32), np.empty(int(degrees.sum()), dtype=np.float32)
+        for terms, each, rows, values in pieces:
+            places = ranges(free[terms], each)
+            to[places], weight[places] = rows, values
+            free[terms] += each
+        made.add(degrees, to, weight)
+
+    def embeddings(self) -> dict[str, Any]:
+        """Those of the passages, where they have some."""
+        return {"embeddings": self._whole("embeddings")} if "embeddings" in self.parts[0].entries else {}
+
+
+_INWARD = (("rows", np.int32), ("values", np.float32))
+
+
+class _Rows:
+    """The rows of a walk's matrix, one after the other."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)
+        self._degrees: list[NDArray[Any]] = []
+        self._inverse: list[NDArray[Any]] = []
+
+    def add(self, degrees: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any]) -> None:
+        """Rows of so many entries each."""
+        ends = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
+        self._inverse.append(WalkOperator(*prepared(ends, indices, weights)).inverse_out)
+        self._degrees.append(degrees.astype(np.int32))
+        self._indices.add(indices)
+        self._data.add(weights)
+
+    def arrays(self) -> dict[str, Any]:
+        """Those of a bundle."""
+        degrees = np.concatenate(self._degrees)
+        return {
+            "walk_data": self._data.streamed(), "walk_indices": self._indices.streamed(),
+            "walk_indptr": np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)]),
+            "walk_inverse_out": np.concatenate(self._inverse), "walk_out_degrees": degrees,
+            "walk_costs": np.maximum(degrees, 1),
+        }  # fmt: skip
+
+
+def _pointer(entries: int) -> Any:
+    """The type of a matrix's row ends."""
+    return np.int32 if entries < 2**31 else np.int64
+
+
+def _spans(weights: NDArray[Any]) -> Iterator[tuple[int, int]]:
+    """Runs of rows that together weigh about ``MOST_NAMES``."""
+    group = np.cumsum(weights) // (4 * MOST_NAMES)
+    edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(weights)]
+    for first, last in pairwise(edges):
+        if first < last:
+            yield first, last
+
+
+def merge(
+    parts: Sequence[Path],
+    settings: BuildSettings,
+    out: str | os.PathLike[str],
+    scratch: Path,
+) -> dict[str, int]:
+    """Write one index of what :func:`~phasegraph.distributed.shards.extract` wrote of each shard: the last reduction.
+
+    Parameters
+    ----------
+    parts : sequence of Path
+        In the order of the passages.
+    settings : BuildSettings
+    out : path
+        Becomes to the byte what ``GraphIndex.build(all passages).save(out)`` would write.
+    scratch : Path
+        A folder for what is merged; about as large as the index without its texts.
+
+    Returns
+    -------
+    dict of str to int
+        How many passages, entities, mentions and facts there are.
+
+    Notes
+    -----
+    In memory are, for each entity and each different word, some tens of bytes, and beside them some hundred megabytes
+    at most.
+    """
+    held = [Part.read(folder) for folder in parts]
+    if not held:
+        raise InvalidInputError("passages must hold at least one; got none")
+    whole = _Merge(held, scratch)
+    entities, tables = whole.names("entities")
+    count = entities["entities_ends"].shape[0]
+    arrays: dict[str, Any] = whole.texts("passages") | whole.texts("records") | entities | whole.embeddings()
+    facts = whole.facts(tables, count)
+    arrays |= whole.matrix("mentions", tables) | whole.matrix("homes", tables) | facts
+    arrays |= whole.walk(tables, facts, settings.weights) | {"passages_order": whole.passages_order()}
+    arrays |= {
+        "synonyms_data": np.empty(0, np.float32), "synonyms_indices": np.empty(0, np.int32),
+        "synonyms_indptr": np.zeros(count + 1, dtype=np.int32),
+    }  # fmt: skip
+    arrays |= whole.words("vocabulary", "lexical") | whole.words("name_words", "name_word")
+    body: dict[str, object] = {
+        "passages": whole.passages, "entities": count, "weights": asdict(settings.weights),
+        "tokenizer": settings.tokenizer, "gazetteer": list(settings.gazetteer), "change": 0, "retitled": [],
+    }  # fmt: skip
+    write_bundle(out, KIND, VERSION, body, arrays)
+    return {
+        "passages": whole.passages, "entities": count, "mentions": arrays["mentions_data"].shape[0],
+        "facts": arrays["facts_data"].shape[0] // 2,
+    }  # fmt: skip

@@ -1,0 +1,289 @@
+"""Many questions to one index: batches that each process answers over the same mapped files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import version
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
+from time import time
+from typing import Any
+
+import numpy as np
+
+from phasegraph._files import one_writer
+from phasegraph._validation import check_count, check_query
+from phasegraph.distributed.building import Run, Spent, cuts, peak
+from phasegraph.distributed.local import Piece, Processes, engine_of, row_file
+from phasegraph.distributed.shards import arrow, digest_of, rows_of
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.evaluation.runs import check_columns
+from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.opening import opened
+from phasegraph.graph.source import GraphSource
+from phasegraph.lexical import read_hits
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import Context
+from phasegraph.ranking import Ranking, top_order
+
+QUERIES_PER_SHARD = 1000
+LIMIT = 50
+_ROUGH = 1e-4
+"""More than a product of many unit vectors can be wrong by, whose last digits change with their number."""
+QUESTION = ("text", "question", "query")
+"""Columns in which a question may stand, the first of them that there is."""
+COLUMNS = ("id",), ("id", *QUESTION)
+"""What a table of questions needs, and what is read of it."""
+
+
+class Answering:
+    """An index that is opened once and answers one batch of questions after the other.
+
+    Parameters
+    ----------
+    folder : path
+        What ``phasegraph index`` wrote, or a saved retriever.
+    k : int, default 10
+        Passages for each question.
+
+    Notes
+    -----
+    A question with an embedding is compared with those of all passages, many questions in one product, and the walk
+    starts from the 50 nearest; without, from its names and words. The answer is fused of both, by the default pipeline.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], k: int = 10) -> None:
+        index = opened(Path(folder))
+        if isinstance(index, ChunkGraph):
+            raise InvalidInputError(f"{folder}: a graph of chunks has no batches; phasegraph search asks it")
+        self.index: GraphIndex = index
+        self.k = check_count("k", k, minimum=1)
+        self.source = GraphSource(index.graph).prepare()
+        self.pipeline = FusionPipeline()
+
+    def rows(self, rows: Sequence[Mapping[str, Any]], vectors: Any = None) -> list[dict[str, Any]]:
+        """Answers to rows with an ``id`` and a question; `vectors` are the embeddings of the questions, if any.
+
+        Each has the row's ``id``, the passages' ``ids`` and ``scores``, and the ``confidence``, None where unknown.
+        """
+        found = []
+        asked = [question_of(row) for row in rows]
+        dense = [()] * len(rows) if vectors is None else [(one,) for one in self._nearest(vectors, len(rows))]
+        for (name, question), lists in zip(asked, dense, strict=True):
+            rankings = [*lists, self.source.search(question, LIMIT, {one.source: one for one in lists})]
+            words = read_hits(question, rankings, self._content)
+            context = Context(query=question, now=time(), words=words)
+            result = self.pipeline.decide(rankings, context, k=self.k)
+            scores = result.scores.tolist()
+            found.append({"id": name, "ids": list(result.ids), "scores": scores, "confidence": result.confidence})
+        return found
+
+    def table(self, table: Any, embed: Callable[[str], Any] | None = None) -> Any:
+        """Answers to an Arrow table of questions, as an Arrow table of :func:`answer_schema`."""
+        return self.answers(*rows_of(table, *COLUMNS), embed)
+
+    def answers(self, rows: Sequence[Mapping[str, Any]], vectors: Any, embed: Callable[[str], Any] | None) -> Any:
+        """Answers as such a table; `embed` makes the embeddings of the questions in place of `vectors`."""
+        if embed is not None and len(rows):
+            vectors = np.array([embed(question_of(row)[1]) for row in rows], dtype=np.float32)
+        return arrow().Table.from_pylist(self.rows(rows, vectors), schema=answer_schema())
+
+    def _nearest(self, vectors: Any, count: int) -> Iterator[Ranking]:
+        """The passages nearest to each question."""
+        held = self.index.graph.embeddings
+        if held is None:
+            raise InvalidInputError("embeddings of questions are for an index with embeddings; this one has none")
+        given = np.asarray(vectors, dtype=np.float32)
+        if given.shape != (count, held.shape[1]) or not np.isfinite(given).all():
+            raise InvalidInputError(f"embeddings of questions must be finite, of shape {(count, held.shape[1])}")
+        lengths = np.sqrt(np.einsum("ij,ij->i", given, given, dtype=np.float64))
+        unit = (given / np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]).astype(np.float32)
+        ids = self.index.graph.passages
+        for start in range(0, count, 64):
+            for vector, rough in zip(unit[start : start + 64], unit[start : start + 64] @ held.T, strict=True):
+                least = np.partition(rough, -LIMIT)[-LIMIT] - _ROUGH if len(rough) > LIMIT else -np.inf
+                rows = np.flatnonzero(rough >= least)
+                scores = np.einsum("ij,j->i", held[rows], vector).astype(np.float64)  # whatever is asked beside it
+                near = [ids[row] for row in rows.tolist()]
+                best = top_order(scores, near, LIMIT)
+                yield Ranking("vector", [near[row] for row in best.tolist()], scores[best])
+
+    def _content(self, name: str) -> str:
+        record = self.index.records.get(name)
+        return "" if record is None else f"{record.title}\n{record.text}"
+
+
+def question_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Id and text of a question."""
+    name = row.get("id")
+    if not isinstance(name, str) or not name:
+        raise InvalidTypeError(f"a question must have an id that is a non-empty string; got {name!r}")
+    given = next((row[key] for key in QUESTION if row.get(key) is not None), None)
+    if not isinstance(given, str) or not given.strip():
+        raise InvalidInputError(f"question {name!r} must have text under {', '.join(QUESTION)}; got {given!r:.80}")
+    return name, check_query(given)
+
+
+def answer_schema() -> Any:
+    """The columns of answers: ``id``, ``ids``, ``scores``, ``confidence``."""
+    pa = arrow()
+    numbers, texts = pa.list_(pa.float64()), pa.list_(pa.string())
+    return pa.schema([("id", pa.string()), ("ids", texts), ("scores", numbers), ("confidence", pa.float64())])
+
+
+@lru_cache(maxsize=1)
+def answering(folder: str, k: int, state: str) -> Answering:
+    """One for each process; `state` tells an index that was replaced."""
+    return Answering(folder, k)
+
+
+def query_embedder(model: Any) -> Callable[[str], Any] | None:
+    """How to ask a model of LangChain or LlamaIndex, or a function, for the embedding of a question."""
+    if model is None:
+        return None
+    for method in ("embed_query", "get_query_embedding"):
+        found: Callable[[str], Any] | None = getattr(model, method, None)
+        if callable(found):
+            return found
+    if not callable(model):
+        raise InvalidTypeError(
+            "embeddings must be an embedding model of LangChain or LlamaIndex, or a function from text to vector; "
+            f"got {type(model).__name__}"
+        )
+    return lambda text: model(text)
+
+
+def answer_piece(piece: Piece, folder: str, k: int, state: str, model: Any, to: Path) -> None:
+    """Answer a part of a file of questions, and write the answers."""
+    arrow()
+    import pyarrow.parquet as pq
+
+    asked = answering(folder, k, state)
+    try:
+        table = asked.answers(*piece.read(*COLUMNS), query_embedder(model))
+    except InvalidInputError as error:
+        raise type(error)(f"{piece}: {error}") from error
+    to.parent.mkdir(parents=True, exist_ok=True)
+    begun = to.with_suffix(f".{os.getpid()}.partial")
+    pq.write_table(table, begun)
+    os.replace(begun, to)
+
+
+def retrieve(
+    queries: str | os.PathLike[str],
+    index: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    k: int = 10,
+    embeddings: Any = None,
+    shards: int | None = None,
+    workers: int | None = None,
+    work: str | os.PathLike[str] | None = None,
+    engine: Run | None = None,
+) -> Spent:
+    """Answer a file of questions, in processes that share one mapped index, and write the run.
+
+    Parameters
+    ----------
+    queries : path
+        ``.parquet`` or JSON lines, with ``id``, a question under ``text``, ``question`` or ``query``, and in Parquet
+        optionally ``embedding``.
+    index : path
+        What :func:`~phasegraph.distributed.build_index` or ``phasegraph index`` wrote, or a saved retriever.
+    out : path
+        ``.parquet`` (``id``, ``ids``, ``scores``, ``confidence``), ``.jsonl`` (``query``, ``ids``, ``scores``), or
+        TREC's six columns: what ``phasegraph.evaluation.runs.read_run`` reads. In the order of the questions.
+    k : int, default 10
+        Passages for each question.
+    embeddings : object or callable, optional
+        The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector. It is sent
+        to every process.
+    shards, workers, work, engine
+        As for :func:`~phasegraph.distributed.build_index`; a shard has 1,000 questions by default.
+
+    Returns
+    -------
+    Spent
+        Seconds of CPU of all processes, and the bytes that one held at most, mapped files included.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the question, the file or the option.
+    """
+    place, target = Path(out).absolute(), Path(index).absolute()
+    read_queries, run = row_file(Path(queries)), engine_of(workers) if engine is None else engine
+    at_once = run.workers if isinstance(run, Processes) else 1
+    edges = cuts(len(read_queries), shards, at_once, QUERIES_PER_SHARD)
+    query_embedder(embeddings)
+    k = check_count("k", k, minimum=1)
+    state = _state(target)
+    folder = Path(work).absolute() if work is not None else place.with_name(f"{place.name}.work")
+    folder.mkdir(parents=True, exist_ok=True)
+    with one_writer(folder):
+        key = digest_of(
+            read_queries.digest, state, str(k), str(len(edges)), version("phasegraph"), _model_state(embeddings)
+        )
+        parts = [folder / key / f"{number:06d}.parquet" for number in range(len(edges) - 1)]
+        tasks = [
+            (read_queries.piece(edges[n], edges[n + 1]), str(target), k, state, embeddings, part)
+            for n, part in enumerate(parts)
+            if not part.is_file()
+        ]
+        took = run(answer_piece, tasks, "retrieve")
+        write_answers(parts, place)
+    shutil.rmtree(folder)
+    return Spent(sum(one.cpu for one in took), max((one.peak for one in took), default=peak()))
+
+
+def _model_state(model: Any) -> str:
+    """What tells one model from another: answers of one that cannot be told are not taken up again."""
+    if model is None:
+        return ""
+    try:
+        return hashlib.sha256(ForkingPickler.dumps(model)).hexdigest()
+    except Exception:  # noqa: BLE001 - whatever a foreign model does when it is copied
+        return uuid.uuid4().hex
+
+
+def _state(index: Path) -> str:
+    """What tells one state of an index from another: its manifests and changes, by their content."""
+    files = sorted(one for one in index.rglob("*.json") if one.is_file())
+    return digest_of(*(f"{one.relative_to(index)}\n{one.read_text(encoding='utf-8')}" for one in files))
+
+
+def write_answers(parts: Sequence[Path], out: Path) -> None:
+    """Write the answers of all parts to one file, in their order, a part at a time."""
+    import pyarrow.parquet as pq
+
+    begun = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        if out.suffix == ".parquet":
+            with pq.ParquetWriter(begun, answer_schema()) as writer:
+                for part in parts:
+                    writer.write_table(pq.read_table(part))
+        else:
+            with begun.open("w", encoding="utf-8") as handle:
+                for part in parts:
+                    for row in pq.read_table(part).to_pylist():
+                        handle.write(_line(row, out.stem, jsonl=out.suffix == ".jsonl"))
+        os.replace(begun, out)
+    finally:
+        begun.unlink(missing_ok=True)
+
+
+def _line(row: Mapping[str, Any], name: str, *, jsonl: bool) -> str:
+    if jsonl:
+        return json.dumps({"query": row["id"], "ids": row["ids"], "scores": row["scores"]}) + "\n"
+    lines = []
+    for rank, (passage, score) in enumerate(zip(row["ids"], row["scores"], strict=True), start=1):
+        check_columns(name, row["id"], passage)
+        lines.append(f"{row['id']} Q0 {passage} {rank} {score!r} {name}\n")
+    return "".join(lines)

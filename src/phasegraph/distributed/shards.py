@@ -1,0 +1,438 @@
+"""What is done to one shard of a corpus, and what all shards are told: pure functions between files, without an engine.
+
+A corpus is built in two maps with a reduction after each. The first map (:func:`stage`) checks a shard's passages and
+writes them down with the names that their titles give; :func:`write_gazetteer` makes one sorted file of the names of
+all shards. The second (:func:`extract`) reads a shard's passages with the names of that file that can stand in them,
+and writes what it counts in them; :func:`~phasegraph.distributed.merging.merge` makes one index of that. The order of
+the passages is that of the shards, and of the rows in each: nothing follows the order in which work is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from types import MappingProxyType, NoneType
+from typing import Any, cast
+from zlib import crc32
+
+import numpy as np
+
+from phasegraph._typing import Float32Array, IntArray
+from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
+from phasegraph.graph.building import read_passages, texts_of
+from phasegraph.graph.entity_graph import EdgeWeights, Extraction, checked_embeddings, graph_from_extractions
+from phasegraph.graph.pagerank.push import ranges
+from phasegraph.graph.records import PassageRecord, PassageRecords, check_plain
+from phasegraph.graph.rules import extracted, title_names
+from phasegraph.graph.storage import VERSION, packed, packed_matrix, packed_words
+from phasegraph.graph.words import MAX_WORDS, Gazetteer, Words, normalise_name, split_words
+from phasegraph.lexical import LexicalIndex, tokenizer_of
+from phasegraph.serialization import MANIFEST, read_bundle, read_document, write_bundle
+
+STAGED, GAZETTEER, READ = "staged-shard", "gazetteer", "shard"
+ROWS = "rows.arrow"
+EMBEDDING = "embedding"
+"""The column of a table that holds its passages' embeddings."""
+_BATCH = 1024
+"""Passages that are read with one selection of names."""
+_FIELDS = ("id", "title", "text", "metadata", "triples")
+_TEXTS = ("id", "title", "text")
+
+
+def arrow() -> Any:
+    """The package pyarrow; MissingDependencyError where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.compute
+    except ImportError as error:
+        raise MissingDependencyError(
+            "building in shards needs pyarrow; pip install 'phasegraph[distributed]' (it is part of [ray] and [spark])"
+        ) from error
+    return pyarrow
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSettings:
+    """What every shard of a corpus is built with.
+
+    Parameters
+    ----------
+    tokenizer : {"english", "german", "plain"}
+    gazetteer : tuple of str
+        Names to look for besides the titles.
+    weights : EdgeWeights
+    """
+
+    tokenizer: str = "english"
+    gazetteer: tuple[str, ...] = ()
+    weights: EdgeWeights = field(default_factory=EdgeWeights)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tokenizer, str):
+            raise InvalidTypeError(f"tokenizer must be a name, since an index is saved; got {self.tokenizer!r:.80}")
+        tokenizer_of(self.tokenizer)
+        names = {name for name in map(normalise_name, self.gazetteer) if name}
+        object.__setattr__(self, "gazetteer", tuple(sorted(names)))
+
+    @property
+    def digest(self) -> str:
+        """What tells these settings, and this release, from others."""
+        weights = json.dumps(asdict(self.weights), sort_keys=True)
+        return digest_of(version("phasegraph"), self.tokenizer, weights, *self.gazetteer)
+
+
+def digest_of(*parts: str) -> str:
+    """A digest of texts, in order.
+
+    >>> digest_of("a", "b") == digest_of("ab")
+    False
+    """
+    made = hashlib.sha256()
+    for part in parts:
+        made.update(f"{len(part)}:".encode() + part.encode("utf-8", "surrogatepass"))
+    return made.hexdigest()[:32]
+
+
+PASSAGE = ("id", "text")
+"""The columns that every table of passages has."""
+
+
+def rows_of(
+    table: Any, needed: Sequence[str] = PASSAGE, fields: Sequence[str] = _FIELDS
+) -> tuple[list[dict[str, Any]], Any]:
+    """The rows of an Arrow table as :func:`stage` wants them, and its embeddings, or None.
+
+    Columns ``id`` and ``text``, and optionally ``title``, ``metadata`` and ``triples`` (as such, or as JSON) and
+    ``embedding`` (a list of numbers); or others that are `needed`, and `fields` that are read.
+    """
+    names = table.column_names
+    lacking = [name for name in needed if name not in names]
+    if lacking:
+        raise InvalidInputError(f"the data must have a column {lacking[0]!r}; it has {', '.join(names) or 'none'}")
+    rows = table.select([name for name in fields if name in names]).to_pylist()
+    if EMBEDDING not in names or not len(rows):
+        return rows, None
+    column = table.column(EMBEDDING).combine_chunks()
+    column = getattr(column, "storage", column)  # Ray's tensors are lists underneath
+    if column.null_count:
+        raise InvalidInputError(f"the column {EMBEDDING!r} must be filled in every row; {column.null_count} lack it")
+    flat = column.flatten()
+    if len(flat) % len(rows) or len(set(arrow().compute.list_value_length(column).unique().to_pylist())) != 1:
+        raise InvalidInputError(f"the column {EMBEDDING!r} must hold lists of one length")
+    return rows, flat.to_numpy(zero_copy_only=False).reshape(len(rows), -1)
+
+
+def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
+    """The (n, d) embeddings of texts, by a model of LangChain or LlamaIndex, or a function of a list of texts.
+
+    >>> embed_texts(lambda texts: [[len(text), 1.0] for text in texts], ["a", "bc"]).tolist()
+    [[1.0, 1.0], [2.0, 1.0]]
+    """
+    methods = (getattr(model, name, None) for name in ("embed_documents", "get_text_embedding_batch"))
+    ask = next(filter(callable, methods), model)
+    if not callable(ask):
+        raise InvalidTypeError(
+            "embeddings must be an embedding model of LangChain or LlamaIndex, or a function from texts to vectors; "
+            f"got {type(model).__name__}"
+        )
+    vectors = np.asarray(ask(list(texts)), dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != len(texts):
+        raise InvalidInputError(f"embeddings must give a row for each of {len(texts)} texts; got shape {vectors.shape}")
+    return vectors
+
+
+def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
+    """Check passages and write them to a folder, with the names of their titles: the first map.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        With ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``. May be empty.
+    embeddings : (n, d) array_like, optional
+    to : Path
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        As :func:`phasegraph.graph.build_graph`.
+    """
+    pa = arrow()
+    read = read_passages(rows) if rows else []
+    columns: dict[str, list[bytes | None]] = {name: [] for name in _FIELDS}
+    for row, parts in zip(rows, read, strict=True):
+        for name, part in zip(_TEXTS, parts, strict=True):
+            columns[name].append(part.encode("utf-8", "surrogatepass"))
+        metadata, triples = (_parsed(parts[0], name, row.get(name)) for name in ("metadata", "triples"))
+        if not isinstance(metadata, Mapping | NoneType):
+            raise InvalidTypeError(f"metadata of passage {parts[0]!r} must be a mapping; got {metadata!r:.80}")
+        columns["metadata"].append(_json(check_plain(parts[0], metadata)) if metadata else None)
+        columns["triples"].append(_json(Extraction(parts[0], triples=triples).triples) if triples else None)
+    table = pa.table({name: pa.array(values, pa.large_binary()) for name, values in columns.items()})
+    to.mkdir(parents=True, exist_ok=True)
+    with pa.OSFile(str(to / ROWS), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    forms = {form for _, title, _ in read for form in title_names(title) if form.count(" ") < MAX_WORDS}
+    names = sorted(forms)
+    arrays = packed("names", names) | {"keys": np.array([_key(name) for name in names], dtype=np.uint32)}
+    arrays["ids"] = np.array([_id_hash(name) for name, _, _ in read], dtype=np.uint64)
+    if embeddings is not None and len(read):
+        arrays["embeddings"] = checked_embeddings("embeddings", embeddings, len(read))
+    with (to / ROWS).open("rb") as handle:
+        content = hashlib.file_digest(handle, "sha256").hexdigest()
+    write_bundle(to, STAGED, VERSION, {"passages": len(read), "rows": content}, arrays)
+
+
+def _parsed(name: str, column: str, value: Any) -> Any:
+    """The value of a field that may be given as JSON."""
+    if not isinstance(value, str | bytes):
+        return value
+    try:
+        return json.loads(value) if value else None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{column} of passage {name!r} must be JSON where it is text; {error}") from error
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _id_hash(name: str) -> int:
+    made = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8)
+    return int.from_bytes(made.digest(), "little")
+
+
+def _key(name: str) -> int:
+    """A number for the first two words of a name, or its only one."""
+    return crc32(" ".join(name.split(" ", 2)[:2]).encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A shard that :func:`stage` wrote.
+
+    Parameters
+    ----------
+    folder : Path
+    passages : int
+    width : int
+        Columns of its embeddings, 0 where it has none.
+    digest : str
+        Of everything in it.
+    """
+
+    folder: Path
+    passages: int
+    width: int
+    digest: str
+
+    @classmethod
+    def read(cls, folder: Path) -> Staged:
+        """What is known of it without reading it."""
+        document = read_document(folder / MANIFEST, STAGED, VERSION)
+        content: Any = document["content"]
+        arrays: Any = document["arrays"]
+        parts = [f"{name}={entry['sha256']}" for name, entry in sorted(arrays.items())]
+        width = arrays["embeddings"]["shape"][1] if "embeddings" in arrays else 0
+        return cls(folder, content["passages"], width, digest_of(content["rows"], *parts))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Its passages, as :func:`stage` was given them."""
+        pa = arrow()
+        with pa.OSFile(str(self.folder / ROWS), "rb") as source:
+            columns = pa.ipc.open_file(source).read_all().to_pydict()
+        out = []
+        for name, title, text, metadata, triples in zip(*(columns[name] for name in _FIELDS), strict=True):
+            row = {
+                key: one.decode("utf-8", "surrogatepass") for key, one in zip(_TEXTS, (name, title, text), strict=True)
+            }
+            more = (("metadata", metadata), ("triples", triples))
+            out.append(row | {key: json.loads(one) for key, one in more if one is not None})
+        return out
+
+
+def check_shards(shards: Sequence[Staged]) -> None:
+    """Refuse a corpus without passages, in which an id repeats, or of which only some passages have embeddings.
+
+    In memory are 8 bytes per passage.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the id and its rows, or the shards.
+    """
+    widths = {one.width: number for number, one in reversed([*enumerate(shards)]) if one.passages}
+    if len(widths) > 1:
+        said = [
+            f"{f'{width} columns' if width else 'none'} in shard {number}"
+            for width, number in sorted(widths.items(), key=lambda item: item[1])
+        ]
+        raise InvalidInputError(
+            f"embeddings must be of one length and of every passage; there are {' and '.join(said)}"
+        )
+    hashes = [read_bundle(one.folder, STAGED, VERSION, verify=False)[1]["ids"] for one in shards]
+    every = np.concatenate(hashes) if hashes else np.empty(0, dtype=np.uint64)
+    if not len(every):
+        raise InvalidInputError("passages must hold at least one; got none")
+    order = np.argsort(every, kind="stable")
+    ordered = every[order]
+    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if not len(twice):
+        return
+    suspects = frozenset(ordered[twice].tolist())
+    seen: dict[str, int] = {}
+    first = 0
+    for shard, held in zip(shards, hashes, strict=True):
+        if suspects & set(held.tolist()):
+            for row, one in enumerate(shard.rows(), start=first):
+                if one["id"] in seen:
+                    raise InvalidInputError(
+                        f"passage ids must be unique; {one['id']!r} is that of rows {seen[one['id']]} and {row}"
+                    )
+                if _id_hash(one["id"]) in suspects:
+                    seen[one["id"]] = row
+        first += shard.passages
+
+
+def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path) -> str:
+    """Write all names to look for, each once and in order, to a folder that workers map: the first reduction.
+
+    Returns a digest of them. In memory are 12 bytes for each name, and a part of the names.
+    """
+    from phasegraph.distributed.merging import Part, Spool, merged
+
+    own = [name for name in settings.gazetteer if name.count(" ") < MAX_WORDS]
+    write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {
+        "keys": np.array([_key(name) for name in own], dtype=np.uint32)
+    })  # fmt: skip
+    parts = [Part.read(one, STAGED) for one in (*(shard.folder for shard in shards), to / "own")]
+    text, ends = Spool(to / "text", np.uint8), Spool(to / "ends", np.int64)
+    keys: list[Any] = []
+    for names, codes, spans in merged(parts, "names"):
+        base = sum(map(len, keys))
+        fresh = np.empty(len(names), dtype=np.uint32)
+        for part, code, (start, stop) in zip(parts, codes, spans, strict=True):
+            fresh[code - base] = part.array("keys", start, stop)
+        keys.append(fresh)
+        ends.add(names.ends + len(text))
+        text.add(names.text)
+    every = np.concatenate([*keys, np.empty(0, np.uint32)])
+    places = np.argsort(every, kind="stable")
+    arrays: dict[str, Any] = {
+        "names_text": text.streamed(), "names_ends": ends.streamed(), "keys": every[places], "places": places
+    }  # fmt: skip
+    write_bundle(to, GAZETTEER, VERSION, {"names": len(every)}, arrays)
+    for spool in (text, ends):
+        spool.path.unlink(missing_ok=True)
+    entries: Any = read_document(to / MANIFEST, GAZETTEER, VERSION)["arrays"]
+    return digest_of(*(entries[name]["sha256"] for name in ("names_text", "names_ends")))
+
+
+class MappedNames:
+    """The names of :func:`write_gazetteer`, in a file that is mapped: a worker holds those that its passages can have.
+
+    Parameters
+    ----------
+    folder : path
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        _, arrays = read_bundle(folder, GAZETTEER, VERSION, verify=False)
+        self._text, self._ends = memoryview(arrays["names_text"]), arrays["names_ends"]  # type: ignore[arg-type]
+        self._keys, self._places = arrays["keys"], arrays["places"]
+
+    def standing_in(self, batch: Iterable[Words]) -> Gazetteer:
+        """The names that can stand in one of these texts: their first two words stand there beside each other."""
+        begun: set[str] = set()
+        for words in batch:
+            begun.update(words.texts)
+            begun.update([f"{one} {other}" for one, other in pairwise(words.texts)])
+        wanted = np.fromiter(
+            (crc32(one.encode("utf-8", "surrogatepass")) for one in begun), dtype=np.uint32, count=len(begun)
+        )
+        wanted = np.unique(wanted)
+        first = np.searchsorted(self._keys, wanted)
+        last = np.searchsorted(self._keys, wanted, side="right")
+        rows = np.sort(self._places[ranges(first, last - first)])
+        return Gazetteer(self._named(rows), normalised=True)
+
+    def _named(self, rows: IntArray) -> Iterator[str]:
+        starts = np.where(rows > 0, self._ends[rows - 1], 0) if len(rows) else rows
+        for start, end in zip(starts.tolist(), self._ends[rows].tolist(), strict=True):
+            yield str(self._text[start:end], "utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=1)
+def _mapped(folder: str, digest: str) -> MappedNames:
+    """One for each process that works on shards; `digest` tells names that were replaced."""
+    return MappedNames(folder)
+
+
+def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings, to: Path) -> None:
+    """Read a shard's passages and write the counts of them, under the names that an index has for its: the second map.
+
+    Parameters
+    ----------
+    shard : Staged
+    gazetteer : Path
+        What :func:`write_gazetteer` wrote, and its `digest`.
+    settings : BuildSettings
+    to : Path
+        A folder for them.
+    """
+    known = _mapped(str(gazetteer), digest)
+    listed = shard.rows()
+    rows = [(one["id"], one["title"], one["text"]) for one in listed]
+    held: dict[str, PassageRecord] = {}
+    texts: list[list[str]] = []
+    for start in range(0, len(rows), _BATCH):
+        batch = rows[start : start + _BATCH]
+        words = [split_words(text) for _, _, text in batch]
+        names = known.standing_in(words)
+        for (name, title, text), split, row in zip(batch, words, listed[start : start + _BATCH], strict=True):
+            found = extracted(name, title, text, split, names)
+            given = (Extraction(name, triples=row["triples"]),) if "triples" in row else ()
+            metadata = row.get("metadata", MappingProxyType({}))
+            held[name] = PassageRecord(name, title, text, found, given, metadata)
+        texts += [split.texts for split in words]
+    extractions = (each for one in held.values() for each in (one.found, *one.given))
+    vectors: Float32Array | None = cast("Any", read_bundle(shard.folder, STAGED, VERSION)[1].get("embeddings"))
+    graph = graph_from_extractions(
+        list(held), extractions, embeddings=vectors, weights=settings.weights, texts=texts_of(rows),
+        tokenizer=settings.tokenizer,
+    )  # fmt: skip
+    counted = LexicalIndex.of(cast("list[str]", texts), _as_split)
+    arrays = packed("passages", graph.passages) | packed("entities", graph.entities)
+    for name in ("mentions", "homes", "facts"):
+        arrays |= packed_matrix(name, getattr(graph, name))
+    if graph.lexical is not None:
+        arrays |= packed_words("vocabulary", "lexical", graph.lexical)
+    arrays |= packed_words("name_words", "name_word", counted) | PassageRecords(graph.passage_rows, held).packed()
+    if graph.embeddings is not None:
+        arrays["embeddings"] = graph.embeddings
+    write_bundle(to, READ, VERSION, {"passages": len(held)}, arrays)
+
+
+def _as_split(words: str) -> Sequence[str]:
+    """Words that are counted as they were split before."""
+    return words
+
+
+def is_whole(folder: Path, kind: str = READ) -> bool:
+    """Whether a folder holds what was to be written there, undamaged: finished work that is kept."""
+    try:
+        read_bundle(folder, kind, VERSION)
+        if kind != STAGED:
+            return True
+        with (folder / ROWS).open("rb") as handle:
+            found = hashlib.file_digest(handle, "sha256").hexdigest()
+        content: Any = read_document(folder / MANIFEST, kind, VERSION)["content"]
+        return bool(content["rows"] == found)
+    except (OSError, ValueError, KeyError):
+        return False

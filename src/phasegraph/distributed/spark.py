@@ -1,0 +1,272 @@
+"""The engine Spark: an index of any DataFrame, batches of queries against it, embeddings by any model."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from phasegraph._validation import check_count
+from phasegraph.distributed.building import Built, Spent, Work, spent
+from phasegraph.distributed.retrieval import answering, query_embedder
+from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
+from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, PhasegraphError
+from phasegraph.graph.entity_graph import EdgeWeights
+
+__all__ = ["Tasks", "build_index", "embed", "retrieve"]
+
+
+def _sql() -> Any:
+    try:
+        import pyspark.sql
+    except ImportError as error:
+        raise MissingDependencyError("the engine Spark needs pyspark; pip install 'phasegraph[spark]'") from error
+    return pyspark.sql
+
+
+def _checked(frame: Any) -> Any:
+    """The frame; one of either kind, of a session or of Spark Connect."""
+    _sql()
+    if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
+        raise InvalidTypeError(f"dataset must be a pyspark.sql.DataFrame; got {type(frame).__name__}")
+    return frame
+
+
+def build_index(
+    dataset: Any,
+    out: str | os.PathLike[str],
+    *,
+    order_by: str = "id",
+    tokenizer: str = "english",
+    gazetteer: Iterable[str] = (),
+    weights: EdgeWeights | None = None,
+    shards: int | None = None,
+    work: str | os.PathLike[str] | None = None,
+) -> Built:
+    """Build the index of a Spark DataFrame on its cluster, and save it.
+
+    Parameters
+    ----------
+    dataset : pyspark.sql.DataFrame
+        With columns ``id``, ``text`` and optionally ``title``, ``metadata``, ``triples`` and ``embedding`` (see
+        :func:`embed`).
+    out : path
+        Becomes to the byte what a single process writes of the same passages in this order.
+    order_by : str, default "id"
+        The column that says the order of the passages: a frame has none of its own. Where it is the same, ids decide.
+    tokenizer, gazetteer, weights
+        As for :func:`phasegraph.graph.build_graph`.
+    shards : int, optional
+        Default: as many as Spark makes when it sorts.
+    work : path, optional
+        As for :func:`phasegraph.distributed.build_index`; the driver and all executors must see it under the same path.
+
+    Returns
+    -------
+    Built
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        As :func:`phasegraph.graph.build_graph`.
+    MissingDependencyError
+        Without pyspark.
+
+    Notes
+    -----
+    The frame is sorted once; every partition is a shard, or a run of empty ones none. A task that fails is made again
+    by Spark, as often as ``spark.task.maxFailures`` says.
+
+    Examples
+    --------
+    >>> frame = spark.read.table("lake.passages")  # doctest: +SKIP
+    >>> build_index(frame, "/shared/index", order_by="number").passages  # doctest: +SKIP
+    4000000
+    """
+    settings = BuildSettings(tokenizer, tuple(gazetteer), EdgeWeights() if weights is None else weights)
+    frame = _checked(dataset)
+    place = Work.beside(out, work)
+    lacking = [name for name in ("id", "text", order_by) if name not in frame.columns]
+    if lacking:
+        raise InvalidInputError(f"the data must have a column {lacking[0]!r}; it has {', '.join(frame.columns)}")
+    keys = list(dict.fromkeys([order_by, "id"]))
+    if shards is None:
+        ordered = frame.orderBy(*keys)
+    else:
+        ordered = frame.repartitionByRange(check_count("shards", shards, minimum=1), *keys).sortWithinPartitions(*keys)
+
+    def stage_all(folder: Path) -> tuple[list[Path], list[Spent]]:
+        to = folder / "staged"
+        found = _taken(ordered.mapInArrow(_Staging(str(to)), _TAKEN))
+        return [to / f"{number:06d}" for number in sorted(found)], [*found.values()]
+
+    return place.build(stage_all, settings, Tasks(frame.sparkSession))
+
+
+class _Staging:
+    """Stages a partition: what the driver sends to its task."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyspark import TaskContext
+
+        held = list(batches)
+        context = TaskContext.get()
+        if not held or context is None:
+            return
+        number = context.partitionId()
+        yield _batch(number, _stage, (pa.Table.from_batches(held), Path(self._folder) / f"{number:06d}"))
+
+
+def _stage(table: Any, to: Path) -> None:
+    stage(*rows_of(table), to)
+
+
+_TAKEN = "number int, cpu double, peak long, error string"
+
+
+def _batch(number: int, task: Callable[..., None], arguments: Sequence[Any]) -> Any:
+    """Make a call, and say what it took, or what is wrong with the data, which another try would not mend."""
+    import pyarrow as pa
+
+    took, error = Spent(0.0, 0), None
+    try:
+        took = spent(task, arguments)
+    except InvalidInputError as wrong:
+        error = str(wrong)
+    columns = [pa.array([number], pa.int32()), pa.array([took.cpu]), pa.array([took.peak], pa.int64())]
+    return pa.RecordBatch.from_arrays(
+        [*columns, pa.array([error], pa.string())], names=["number", "cpu", "peak", "error"]
+    )
+
+
+def _taken(frame: Any) -> dict[int, Spent]:
+    """What each call took, by its number."""
+    rows = frame.collect()
+    wrong = next((row["error"] for row in sorted(rows) if row["error"] is not None), None)
+    if wrong is not None:
+        raise InvalidInputError(wrong)
+    return {row["number"]: Spent(row["cpu"], row["peak"]) for row in rows}
+
+
+class Tasks:
+    """An engine of Spark's tasks, one for each call.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
+        """As of :class:`~phasegraph.distributed.building.Run`."""
+        if not arguments:
+            return []
+        count = len(arguments)
+        frame = self._session.range(0, count, 1, count)
+        found = _taken(frame.mapInArrow(_Calls(task, arguments), _TAKEN))
+        if len(found) != count:
+            raise PhasegraphError(f"Spark gave back {len(found)} of {count} tasks ({label})")
+        return [*found.values()]
+
+
+class _Calls:
+    """Makes the calls whose numbers come."""
+
+    def __init__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
+        self._task, self._arguments = task, arguments
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield _batch(number, self._task, self._arguments[number])
+
+
+def embed(dataset: Any, embeddings: Any) -> Any:
+    """A frame with the embeddings of its texts, in a column ``embedding``; parameters as of the engine Ray.
+
+    Parameters
+    ----------
+    dataset : pyspark.sql.DataFrame
+    embeddings : object or callable
+        An embedding model of LangChain or LlamaIndex, or ``embeddings(texts) -> (n, d) vectors``; sent to every task.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Nothing is embedded before it is read. Texts are embedded in batches of
+        ``spark.sql.execution.arrow.maxRecordsPerBatch``.
+
+    Examples
+    --------
+    >>> build_index(embed(frame, OpenAIEmbeddings()), "/shared/index")  # doctest: +SKIP
+    """
+    from pyspark.sql.types import ArrayType, FloatType, StructType
+
+    frame = _checked(dataset).drop(EMBEDDING)
+    schema = StructType([*frame.schema.fields]).add(EMBEDDING, ArrayType(FloatType()))
+    return frame.mapInArrow(_Embedding(embeddings), schema)
+
+
+class _Embedding:
+    def __init__(self, embeddings: Any) -> None:
+        self._embeddings = embeddings
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for batch in batches:
+            vectors = embed_texts(self._embeddings, batch.column("text").to_pylist())
+            yield pa.RecordBatch.from_arrays(
+                [*batch.columns, pa.array(list(vectors), pa.list_(pa.float32()))],
+                names=[*batch.schema.names, EMBEDDING],
+            )
+
+
+def retrieve(dataset: Any, index: str | os.PathLike[str], *, k: int = 10, embeddings: Any = None) -> Any:
+    """Answer a frame of questions by tasks, whose processes map the index once each.
+
+    Parameters
+    ----------
+    dataset : pyspark.sql.DataFrame
+        With columns ``id``, ``text`` (or ``question`` or ``query``) and optionally ``embedding``.
+    index : path
+        What :func:`build_index` or ``phasegraph index`` wrote, or a saved retriever; all executors must see it.
+    k, embeddings
+        As for :func:`phasegraph.distributed.retrieve`.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Columns ``id``, ``ids``, ``scores`` and ``confidence``. Nothing is answered before it is read.
+
+    Examples
+    --------
+    >>> retrieve(spark.read.table("lake.queries"), "/shared/index").write.parquet("runs/")  # doctest: +SKIP
+    """
+    frame = _checked(dataset)
+    query_embedder(embeddings)
+    asked = _Retrieval(os.path.abspath(index), check_count("k", k, minimum=1), embeddings, uuid.uuid4().hex)
+    return frame.mapInArrow(asked, "id string, ids array<string>, scores array<double>, confidence double")
+
+
+class _Retrieval:
+    """Answers a partition, with what the process holds of those before."""
+
+    def __init__(self, index: str, k: int, embeddings: Any, state: str) -> None:
+        self._index, self._k, self._embeddings, self._state = index, k, embeddings, state
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        embed = query_embedder(self._embeddings)
+        for batch in batches:
+            asked = answering(self._index, self._k, self._state)
+            yield from asked.table(pa.Table.from_batches([batch]), embed).to_batches()

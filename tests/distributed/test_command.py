@@ -1,0 +1,88 @@
+"""``index --engine`` and ``retrieve`` on the command line, with the local engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("typer")
+
+from engines import absent
+from sharded_corpus import digests, passages, questions, vectors
+
+from phasegraph.cli import main
+from phasegraph.evaluation.runs import read_run
+
+
+def corpus_in(folder: Path) -> Path:
+    rows = [{key: row[key] for key in ("id", "title", "text")} for row in passages(120) if " " not in row["id"]]
+    file = folder / "corpus.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    np.save(folder / "vectors.npy", vectors(len(rows)))
+    (folder / "names.txt").write_text("Bo\nNew York\n")
+    return file
+
+
+def test_an_index_of_shards_is_that_of_the_plain_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = corpus_in(tmp_path)
+    options = ["--embeddings", str(tmp_path / "vectors.npy"), "--gazetteer", str(tmp_path / "names.txt")]
+    assert main(["index", str(corpus), "--out", str(tmp_path / "one"), *options]) == 0
+    plain = capsys.readouterr().out
+    engine = ["--engine", "local", "--shards", "3", "--workers", "2"]
+    assert main(["index", str(corpus), "--out", str(tmp_path / "many"), *options, *engine]) == 0
+    said = capsys.readouterr().out
+    assert digests(tmp_path / "one") == digests(tmp_path / "many")
+    assert said.split(" in ")[0] == plain.split(" in ")[0]
+    assert "3 shards, " in said
+    assert "MB a worker" in said
+    assert main(["index", str(corpus), "--out", str(tmp_path / "many"), *engine]) == 1
+    assert "--force replaces it" in capsys.readouterr().err
+    assert main(["index", str(corpus), "--out", str(tmp_path / "many"), *engine, "--force"]) == 0
+
+
+def test_questions_are_answered_to_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    corpus = corpus_in(tmp_path)
+    assert main(["index", str(corpus), "--out", str(tmp_path / "index"), "--engine", "local", "--workers", "1"]) == 0
+    asked = tmp_path / "queries.jsonl"
+    asked.write_text("".join(json.dumps(row) + "\n" for row in questions(12)))
+    out = tmp_path / "run.parquet"
+    assert main(["retrieve", str(tmp_path / "index"), str(asked), "--out", str(out), "-k", "3", "--workers", "1"]) == 2
+    capsys.readouterr()
+    assert main(["retrieve", str(tmp_path / "index"), str(asked), "--out", str(out), "--k", "3", "--workers", "1"]) == 0
+    assert "s of CPU" in capsys.readouterr().out
+    found = read_run(out).rankings
+    assert list(found) == [one["id"] for one in questions(12)]
+    assert {len(one.ids) for one in found.values()} == {3}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "local", "--update"], "--update must be left out with --engine"),
+        (["--engine", "local", "--triples", "{corpus}"], "triples stand in the lines of the corpus"),
+        (["--engine", "local", "--chunks"], "--chunks must be left out with --engine"),
+        (["--shards", "3"], "--shards must be left out without --engine"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = corpus_in(tmp_path)
+    given = [one.format(corpus=corpus) for one in options]
+    assert main(["index", str(corpus), "--out", str(tmp_path / "out"), *given]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("engine", ["ray", "spark"])
+def test_an_engine_that_is_not_installed_is_named_with_what_installs_it(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not absent({"spark": "pyspark"}.get(engine, engine)):
+        pytest.skip("the engine is installed")
+    corpus = corpus_in(tmp_path)
+    assert main(["index", str(corpus), "--out", str(tmp_path / "out"), "--engine", engine]) == 1
+    assert f"pip install 'phasegraph[{engine}]'" in capsys.readouterr().err

@@ -1,0 +1,108 @@
+"""Batches of questions are answered as one by one, in their order, on any number of processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sharded_corpus import ChainModel, answers, lengths, of_one_process, passages, questions
+
+from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.distributed import retrieve
+from phasegraph.distributed.retrieval import Answering
+from phasegraph.evaluation.runs import read_run
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rows = [row for row in passages(300) if " " not in row["id"]]
+    return of_one_process(rows, None, tmp_path_factory.mktemp("index"))
+
+
+def in_lines(rows: list[dict[str, Any]], file: Path) -> Path:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def run_of(file: Path) -> list[tuple[str, list[str], list[float]]]:
+    return [(name, list(one.ids), one.scores.tolist()) for name, one in read_run(file).rankings.items()]
+
+
+@pytest.mark.parametrize(("workers", "shards"), [(1, 1), (1, 4), (2, 3)])
+def test_any_number_of_shards_and_processes_gives_the_answers_of_one(
+    index: Path, workers: int, shards: int, tmp_path: Path
+) -> None:
+    queries = in_lines(questions(), tmp_path / "queries.jsonl")
+    took = retrieve(queries, index, tmp_path / "run.parquet", k=5, workers=workers, shards=shards)
+    assert took.peak > 1e7
+    assert run_of(tmp_path / "run.parquet") == answers(index, questions())
+    found = pq.read_table(tmp_path / "run.parquet")
+    assert found.column_names == ["id", "ids", "scores", "confidence"]
+    assert not list(tmp_path.glob("*.work"))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".run"])
+def test_the_run_is_written_as_the_name_says_and_read_by_the_evaluation(
+    index: Path, suffix: str, tmp_path: Path
+) -> None:
+    pq.write_table(pa.Table.from_pylist(questions(9)), tmp_path / "queries.parquet")
+    retrieve(tmp_path / "queries.parquet", index, tmp_path / f"mine{suffix}", k=5, workers=1)
+    assert read_run(tmp_path / f"mine{suffix}").name == "mine"
+    assert run_of(tmp_path / f"mine{suffix}") == answers(index, questions(9))
+
+
+def test_questions_with_embeddings_start_the_walk_at_the_nearest_passages(tmp_path: Path) -> None:
+    rows = passages(60)
+    vectors = np.random.default_rng(1).normal(size=(60, 32)).astype(np.float32)
+    asked = Answering(of_one_process(rows, vectors, tmp_path / "index"), 5)
+    near = np.stack([vectors[7], 2 * vectors[11]])
+    two = asked.rows([{"id": "a", "text": "Who?"}, {"id": "b", "text": "Who?"}], near)
+    assert [rows[7]["id"] in two[0]["ids"], rows[11]["id"] in two[1]["ids"]] == [True, True]
+    alone = asked.rows([{"id": "b", "text": "Who?"}], near[1:])
+    assert alone == two[1:]
+    with pytest.raises(InvalidInputError, match=r"of shape \(1, 32\)"):
+        asked.rows([{"id": "b", "text": "Who?"}], np.ones((1, 2)))
+
+
+@pytest.mark.parametrize("model", [ChainModel(), lambda text: lengths([text])[0]])
+def test_a_model_embeds_the_questions(model: Any, tmp_path: Path) -> None:
+    rows = passages(60)
+    index = of_one_process(rows, lengths([row["text"] for row in rows]), tmp_path / "index")
+    queries = in_lines(questions(4), tmp_path / "queries.jsonl")
+    retrieve(queries, index, tmp_path / "run.parquet", k=5, embeddings=model, workers=1)
+    vectors = np.array(lengths([one["question"] for one in questions(4)]))
+    expected = Answering(index, 5).rows(questions(4), vectors)
+    assert run_of(tmp_path / "run.parquet") == [(one["id"], one["ids"], one["scores"]) for one in expected]
+
+
+def test_answers_that_were_finished_are_kept(index: Path, tmp_path: Path) -> None:
+    queries = in_lines([*questions(6), {"id": "last", "text": " "}], tmp_path / "queries.jsonl")
+    with pytest.raises(InvalidInputError, match=r"queries\.jsonl, from line 7: question 'last' must have text"):
+        retrieve(queries, index, tmp_path / "run.parquet", workers=1, shards=7)
+    done = list((tmp_path / "run.parquet.work").glob("*/*.parquet"))
+    assert len(done) == 6
+    assert not (tmp_path / "run.parquet").exists()
+    in_lines([*questions(6), {"id": "last", "text": "Who?"}], queries)
+    retrieve(queries, index, tmp_path / "run.parquet", workers=1, shards=7)
+    assert pq.read_table(tmp_path / "run.parquet").num_rows == 7
+
+
+def test_what_cannot_be_asked_is_refused(index: Path, tmp_path: Path) -> None:
+    queries = in_lines([{"text": "Who?"}], tmp_path / "queries.jsonl")
+    with pytest.raises(InvalidTypeError, match="must have an id"):
+        retrieve(queries, index, tmp_path / "run.parquet", workers=1)
+    in_lines([{"id": "a b", "text": "Who is Ada?"}], queries)
+    with pytest.raises(InvalidInputError, match="must not hold white space"):
+        retrieve(queries, index, tmp_path / "trec.run", workers=1)
+    with pytest.raises(InvalidTypeError, match="embedding model"):
+        retrieve(queries, index, tmp_path / "run.parquet", embeddings=3)
+    with pytest.raises(InvalidInputError, match="there is no index in it"):
+        retrieve(queries, tmp_path, tmp_path / "run.parquet", workers=1)

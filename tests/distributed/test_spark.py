@@ -1,0 +1,134 @@
+"""Spark for real in local mode: partitions of any number, a task whose worker is killed, models of both frameworks."""
+
+# ruff: noqa: E402 - what is required comes first
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engines import require
+
+require("pyspark", "pyarrow")
+
+import numpy as np
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, FloatType, IntegerType, StringType, StructType
+from sharded_corpus import (
+    GAZETTEER,
+    IndexModel,
+    answers,
+    dies_once,
+    digests,
+    lengths,
+    of_one_process,
+    passages,
+    questions,
+    vectors,
+)
+
+import phasegraph.distributed.spark as engine
+from phasegraph import InvalidInputError, InvalidTypeError
+
+pytestmark = pytest.mark.timeout(180)
+SCHEMA = (
+    StructType().add("id", StringType()).add("title", StringType()).add("text", StringType())
+    .add("metadata", StringType()).add("triples", ArrayType(ArrayType(StringType()))).add("row", IntegerType())
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[SparkSession]:
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    made = (
+        SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "600m").config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.adaptive.enabled", "false").config("spark.log.level", "ERROR").getOrCreate()
+    )  # fmt: skip
+    yield made
+    made.stop()
+
+
+def rows_for_arrow(count: int) -> list[dict[str, Any]]:
+    rows = passages(count)
+    rows[8]["text"] = "No lone surrogate: Arrow has none."
+    return rows
+
+
+def frame_of(session: SparkSession, rows: list[dict[str, Any]], embeddings: Any = None) -> Any:
+    schema = SCHEMA if embeddings is None else StructType([*SCHEMA.fields]).add("embedding", ArrayType(FloatType()))
+    given = [
+        (row["id"], row["title"], row["text"], json.dumps(row.get("metadata")), row.get("triples"), number)
+        + (() if embeddings is None else (embeddings[number].tolist(),))
+        for number, row in enumerate(rows)
+    ]
+    order = np.random.default_rng(0).permutation(len(given)).tolist()
+    return session.createDataFrame([given[one] for one in order], schema)
+
+
+@pytest.mark.parametrize("shards", [1, 5, None])
+def test_any_number_of_partitions_gives_the_index_of_one_process(
+    session: SparkSession, shards: int | None, tmp_path: Path
+) -> None:
+    rows, embeddings = rows_for_arrow(300), vectors(300)
+    frame = frame_of(session, rows, embeddings)
+    built = engine.build_index(frame, tmp_path / "out", order_by="row", gazetteer=GAZETTEER, shards=shards)
+    assert digests(tmp_path / "out") == digests(of_one_process(rows, embeddings, tmp_path / "one"))
+    assert built.passages == 300
+    assert built.shards == shards or shards is None
+    assert not (tmp_path / "out.work").exists()
+
+
+def test_without_a_column_for_it_the_order_is_that_of_the_ids(session: SparkSession, tmp_path: Path) -> None:
+    rows = rows_for_arrow(120)
+    engine.build_index(frame_of(session, rows), tmp_path / "out", gazetteer=GAZETTEER)
+    ordered = sorted(rows, key=lambda row: row["id"])
+    assert digests(tmp_path / "out") == digests(of_one_process(ordered, None, tmp_path / "one"))
+
+
+def test_a_worker_that_is_killed_costs_its_own_task_alone(session: SparkSession, tmp_path: Path) -> None:
+    took = engine.Tasks(session)(dies_once, [(tmp_path, number, 1) for number in range(4)], "test")
+    assert len(took) == 4
+    assert {one.name: len(one.read_text()) for one in tmp_path.iterdir()} == {"0": 1, "1": 1, "2": 2, "3": 1}
+
+
+@pytest.mark.parametrize("model", [IndexModel(), lengths])
+def test_texts_are_embedded_by_tasks(session: SparkSession, model: Any, tmp_path: Path) -> None:
+    rows = rows_for_arrow(120)
+    frame = engine.embed(frame_of(session, rows), model)
+    engine.build_index(frame, tmp_path / "out", order_by="row", gazetteer=GAZETTEER)
+    embeddings = np.array(lengths([row["text"] for row in rows]), np.float32)
+    assert digests(tmp_path / "out") == digests(of_one_process(rows, embeddings, tmp_path / "one"))
+
+
+def test_questions_are_answered_by_tasks(session: SparkSession, tmp_path: Path) -> None:
+    index = of_one_process(rows_for_arrow(200), None, tmp_path / "index")
+    frame = session.createDataFrame(
+        [(one["id"], one["question"]) for one in questions(40)], "id string, question string"
+    )
+    found = engine.retrieve(frame.repartition(3), index, k=5).collect()
+    by_id = {one["id"]: (one["id"], list(one["ids"]), list(one["scores"])) for one in found}
+    assert [by_id[one["id"]] for one in questions(40)] == answers(index, questions(40))
+
+
+def test_wrong_data_is_refused_as_elsewhere(session: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(InvalidTypeError, match=r"pyspark\.sql\.DataFrame; got list"):
+        engine.build_index([], tmp_path / "out")
+    twice = session.createDataFrame([("a", "x", 1), ("b", "y", 2), ("a", "z", 3)], "id string, text string, row int")
+    with pytest.raises(InvalidInputError, match="'a' is that of rows 0 and 2"):
+        engine.build_index(twice, tmp_path / "out", order_by="row")
+    with pytest.raises(InvalidInputError, match="'text'; it has id"):
+        engine.build_index(twice.select("id"), tmp_path / "out")
+    blank = session.createDataFrame([("a", "x"), ("b", "")], "id string, text string")
+    with pytest.raises(InvalidInputError, match=r"\('b'\) must have text"):
+        engine.build_index(blank, tmp_path / "out")
+    with pytest.raises(InvalidInputError, match="'page'; it has id"):
+        engine.build_index(twice, tmp_path / "out", order_by="page")
