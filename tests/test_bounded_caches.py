@@ -14,7 +14,8 @@ import pytest
 
 from phasegraph import FusionPipeline, Ranking, fit_reference_ecdf
 from phasegraph.calibration.background import order_statistic, order_statistics
-from phasegraph.graph import build_chunk_graph
+from phasegraph.graph import build_chunk_graph, build_graph
+from phasegraph.graph.source import restrict_graph
 from phasegraph.retrieval import Recent
 
 
@@ -56,14 +57,17 @@ def test_order_statistics_are_the_same_kept_or_not_and_one_at_a_time():
         assert order_statistic(count, size) == order_statistics(count, size)[-1]
 
 
-@pytest.mark.parametrize("kind", ["recent", "chunk graph"])
+@pytest.mark.parametrize("kind", ["recent", "chunk graph", "entity graph"])
 def test_threads_that_ask_for_more_than_is_kept_fail_in_nothing(kind):
     recent = Recent()
     chunks = build_chunk_graph([{"id": f"c{row}", "text": f"def f{row}(): pass"} for row in range(40)])
+    entities = build_graph([{"id": f"c{row}", "text": f"Ada met Bo{row}."} for row in range(40)])
 
     def ask(number):
         if kind == "recent":
             assert recent.get(number, lambda: number) == number
+        elif kind == "entity graph":
+            assert restrict_graph(entities, {f"c{number}"}).passages == (f"c{number}",)
         else:
             assert chunks.within({f"c{number}"}).passages == (f"c{number}",)
 

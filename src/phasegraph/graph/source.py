@@ -769,11 +769,12 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     if seen.all():
         return graph
     kept, key = _kept.setdefault(graph, {}), np.packbits(seen).tobytes()
-    if key not in kept:
-        if len(kept) >= _MOST_KEPT:
-            kept.pop(next(iter(kept)), None)
-        kept[key] = _part(graph, np.flatnonzero(seen), seen)
-    return kept[key]
+    part = kept.get(key)
+    if part is None:
+        for oldest in list(kept)[: 1 - _MOST_KEPT]:  # a list at once: other threads change it meanwhile
+            kept.pop(oldest, None)
+        part = kept[key] = _part(graph, np.flatnonzero(seen), seen)
+    return part
 
 
 def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | None:
