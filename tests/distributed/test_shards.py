@@ -15,7 +15,7 @@ from sharded_corpus import GAZETTEER, digests, of_one_process, passages, vectors
 
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import merging
-from phasegraph.distributed.merging import merge
+from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.shards import (
     BuildSettings,
     MappedNames,
@@ -25,7 +25,6 @@ from phasegraph.distributed.shards import (
     is_whole,
     rows_of,
     stage,
-    write_gazetteer,
 )
 from phasegraph.graph import GraphIndex
 from phasegraph.graph.rules import find_names

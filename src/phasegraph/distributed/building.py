@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from phasegraph._files import one_writer
 from phasegraph._validation import check_count
-from phasegraph.distributed.merging import merge
+from phasegraph.distributed.merging import merge, write_gazetteer
 from phasegraph.distributed.shards import (
     BuildSettings,
     Staged,
@@ -22,7 +22,6 @@ from phasegraph.distributed.shards import (
     digest_of,
     extract,
     is_whole,
-    write_gazetteer,
 )
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.serialization import MANIFEST

@@ -18,13 +18,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasegraph._typing import IntArray
-from phasegraph.distributed.shards import READ, BuildSettings, arrow
+from phasegraph.distributed.shards import GAZETTEER, READ, STAGED, BuildSettings, Staged, arrow, digest_of, name_key
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, count_weights, home_weights, kept_entities
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.operator import prepared
 from phasegraph.graph.pagerank.push import ranges
-from phasegraph.graph.storage import KIND, VERSION
+from phasegraph.graph.storage import KIND, VERSION, packed
+from phasegraph.graph.words import MAX_WORDS
 from phasegraph.serialization import MANIFEST, StreamedArray, read_document, write_bundle
 
 MOST_NAMES = 1_000_000
@@ -492,3 +493,35 @@ def merge(
         "passages": whole.passages, "entities": count, "mentions": arrays["mentions_data"].shape[0],
         "facts": arrays["facts_data"].shape[0] // 2,
     }  # fmt: skip
+
+
+def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path) -> str:
+    """Write all names to look for, each once and in order, to a folder that workers map: the first reduction.
+
+    Returns a digest of them. In memory are 12 bytes for each name, and a part of the names.
+    """
+    own = [name for name in settings.gazetteer if name.count(" ") < MAX_WORDS]
+    write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {
+        "keys": np.array([name_key(name) for name in own], dtype=np.uint32)
+    })  # fmt: skip
+    parts = [Part.read(one, STAGED) for one in (*(shard.folder for shard in shards), to / "own")]
+    text, ends = Spool(to / "text", np.uint8), Spool(to / "ends", np.int64)
+    keys: list[Any] = []
+    for names, codes, spans in merged(parts, "names"):
+        base = sum(map(len, keys))
+        fresh = np.empty(len(names), dtype=np.uint32)
+        for part, code, (start, stop) in zip(parts, codes, spans, strict=True):
+            fresh[code - base] = part.array("keys", start, stop)
+        keys.append(fresh)
+        ends.add(names.ends + len(text))
+        text.add(names.text)
+    every = np.concatenate([*keys, np.empty(0, np.uint32)])
+    places = np.argsort(every, kind="stable")
+    arrays: dict[str, Any] = {
+        "names_text": text.streamed(), "names_ends": ends.streamed(), "keys": every[places], "places": places
+    }  # fmt: skip
+    write_bundle(to, GAZETTEER, VERSION, {"names": len(every)}, arrays)
+    for spool in (text, ends):
+        spool.path.unlink(missing_ok=True)
+    entries: Any = read_document(to / MANIFEST, GAZETTEER, VERSION)["arrays"]
+    return digest_of(*(entries[name]["sha256"] for name in ("names_text", "names_ends")))

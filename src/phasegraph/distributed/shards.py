@@ -1,7 +1,7 @@
 """What is done to one shard of a corpus, and what all shards are told: pure functions between files, without an engine.
 
 A corpus is built in two maps with a reduction after each. The first map (:func:`stage`) checks a shard's passages and
-writes them down with the names that their titles give; :func:`write_gazetteer` makes one sorted file of the names of
+writes them down with the names that their titles give; ``write_gazetteer`` makes one sorted file of the names of
 all shards. The second (:func:`extract`) reads a shard's passages with the names of that file that can stand in them,
 and writes what it counts in them; :func:`~phasegraph.distributed.merging.merge` makes one index of that. The order of
 the passages is that of the shards, and of the rows in each: nothing follows the order in which work is done.
@@ -180,7 +180,7 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
         writer.write_table(table)
     forms = {form for _, title, _ in read for form in title_names(title) if form.count(" ") < MAX_WORDS}
     names = sorted(forms)
-    arrays = packed("names", names) | {"keys": np.array([_key(name) for name in names], dtype=np.uint32)}
+    arrays = packed("names", names) | {"keys": np.array([name_key(name) for name in names], dtype=np.uint32)}
     arrays["ids"] = np.array([_id_hash(name) for name, _, _ in read], dtype=np.uint64)
     if embeddings is not None and len(read):
         arrays["embeddings"] = checked_embeddings("embeddings", embeddings, len(read))
@@ -208,7 +208,7 @@ def _id_hash(name: str) -> int:
     return int.from_bytes(made.digest(), "little")
 
 
-def _key(name: str) -> int:
+def name_key(name: str) -> int:
     """A number for the first two words of a name, or its only one."""
     return crc32(" ".join(name.split(" ", 2)[:2]).encode("utf-8", "surrogatepass"))
 
@@ -300,42 +300,8 @@ def check_shards(shards: Sequence[Staged]) -> None:
         first += shard.passages
 
 
-def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path) -> str:
-    """Write all names to look for, each once and in order, to a folder that workers map: the first reduction.
-
-    Returns a digest of them. In memory are 12 bytes for each name, and a part of the names.
-    """
-    from phasegraph.distributed.merging import Part, Spool, merged
-
-    own = [name for name in settings.gazetteer if name.count(" ") < MAX_WORDS]
-    write_bundle(to / "own", STAGED, VERSION, {}, packed("names", own) | {
-        "keys": np.array([_key(name) for name in own], dtype=np.uint32)
-    })  # fmt: skip
-    parts = [Part.read(one, STAGED) for one in (*(shard.folder for shard in shards), to / "own")]
-    text, ends = Spool(to / "text", np.uint8), Spool(to / "ends", np.int64)
-    keys: list[Any] = []
-    for names, codes, spans in merged(parts, "names"):
-        base = sum(map(len, keys))
-        fresh = np.empty(len(names), dtype=np.uint32)
-        for part, code, (start, stop) in zip(parts, codes, spans, strict=True):
-            fresh[code - base] = part.array("keys", start, stop)
-        keys.append(fresh)
-        ends.add(names.ends + len(text))
-        text.add(names.text)
-    every = np.concatenate([*keys, np.empty(0, np.uint32)])
-    places = np.argsort(every, kind="stable")
-    arrays: dict[str, Any] = {
-        "names_text": text.streamed(), "names_ends": ends.streamed(), "keys": every[places], "places": places
-    }  # fmt: skip
-    write_bundle(to, GAZETTEER, VERSION, {"names": len(every)}, arrays)
-    for spool in (text, ends):
-        spool.path.unlink(missing_ok=True)
-    entries: Any = read_document(to / MANIFEST, GAZETTEER, VERSION)["arrays"]
-    return digest_of(*(entries[name]["sha256"] for name in ("names_text", "names_ends")))
-
-
 class MappedNames:
-    """The names of :func:`write_gazetteer`, in a file that is mapped: a worker holds those that its passages can have.
+    """The names of ``write_gazetteer``, in a file that is mapped: a worker holds those that its passages can have.
 
     Parameters
     ----------
@@ -381,7 +347,7 @@ def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings
     ----------
     shard : Staged
     gazetteer : Path
-        What :func:`write_gazetteer` wrote, and its `digest`.
+        What ``write_gazetteer`` wrote, and its `digest`.
     settings : BuildSettings
     to : Path
         A folder for them.

@@ -39,7 +39,7 @@ from phasegraph.retrieval.reading import (
     within_filter,
 )
 from phasegraph.retrieval.recent import Recent, version_of
-from phasegraph.retrieval.rewriting import dphf, hyde, modality_hyde, multi_query, step_back
+from phasegraph.retrieval.rewriting import hyde, modality_hyde, multi_query, step_back
 from phasegraph.retrieval.routing import (
     chat_router,
     compositional_router,
@@ -53,6 +53,7 @@ from phasegraph.retrieval.source_config import (
     SourceSpec,
     as_specs,
     describe_type,
+    dphf,
     shown,
 )
 from phasegraph.retrieval.stages import (

@@ -383,37 +383,3 @@ def rewritten(name: str, source: AnySource, rewriting: Rewriting, due: float | N
     }  # fmt: skip
     has = search_of(source) is not None, asearch_of(source) is not None
     return kinds.get(has, _EitherRewritten)(name, source, rewriting, due)
-
-
-def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
-    """Dual-path hypothesis fusion: the query and its HyDE text to one retriever, fused by reciprocal rank.
-
-    Parameters
-    ----------
-    retriever : object
-        A dense retriever, for both paths.
-    rewriter : Rewriter or callable
-        As :func:`hyde` makes it.
-
-    Returns
-    -------
-    dict
-        Arguments of a fusing retriever: ``retrievers`` (``dense`` and ``hyde``) and ``pipeline`` (rank constant 60).
-
-    Notes
-    -----
-    ``SourceSpec(retriever=..., rewrite=hyde(llm), combine="rrf")`` gives the same order within one source of several.
-
-    References
-    ----------
-    .. [1] "Beyond the Reranker", and its public code qarkapp/sscc-rag-paper
-
-    Examples
-    --------
-    >>> sorted(dphf(len, hyde(str.upper)))
-    ['pipeline', 'retrievers']
-    """
-    from phasegraph.retrieval.source_config import SourceSpec
-
-    specs = {"dense": SourceSpec(retriever=retriever), "hyde": SourceSpec(retriever=retriever, rewrite=rewriter)}
-    return {"retrievers": specs, "pipeline": FusionPipeline.reciprocal_rank()}

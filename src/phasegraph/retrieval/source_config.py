@@ -482,6 +482,39 @@ def check_fingerprints(pipeline: FusionPipeline, specs: Mapping[str, SourceSpec]
     return found
 
 
+def dphf(retriever: Any, rewriter: Any) -> dict[str, Any]:
+    """Dual-path hypothesis fusion: the query and its HyDE text to one retriever, fused by reciprocal rank.
+
+    Parameters
+    ----------
+    retriever : object
+        A dense retriever, for both paths.
+    rewriter : Rewriter or callable
+        As :func:`~phasegraph.retrieval.hyde` makes it.
+
+    Returns
+    -------
+    dict
+        Arguments of a fusing retriever: ``retrievers`` (``dense`` and ``hyde``) and ``pipeline`` (rank constant 60).
+
+    Notes
+    -----
+    ``SourceSpec(retriever=..., rewrite=hyde(llm), combine="rrf")`` gives the same order within one source of several.
+
+    References
+    ----------
+    .. [1] "Beyond the Reranker", and its public code qarkapp/sscc-rag-paper
+
+    Examples
+    --------
+    >>> from phasegraph.retrieval import hyde
+    >>> sorted(dphf(len, hyde(str.upper)))
+    ['pipeline', 'retrievers']
+    """
+    specs = {"dense": SourceSpec(retriever=retriever), "hyde": SourceSpec(retriever=retriever, rewrite=rewriter)}
+    return {"retrievers": specs, "pipeline": FusionPipeline.reciprocal_rank()}
+
+
 def _chain(retriever: object, depth: int) -> Iterator[object]:
     """The retriever and what it wraps, outermost first."""
     yield retriever

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -49,6 +50,8 @@ from phasegraph.retrieval import (
     SelectedHit,
     SelectionPolicy,
     Sources,
+    SourceSpec,
+    adapted,
     as_specs,
     check_count,
     check_query,
@@ -187,7 +190,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             raise InvalidInputError("k= and similarity_top_k= are the same: give one of them")
         super().__init__(callback_manager, object_map, objects, verbose)
         specs = as_specs(vector, graph, retrievers)
-        self._by_name = {name: RetrieverSource(name, spec) for name, spec in specs.items()}
+        self._by_name = {name: RetrieverSource(name, _with_nodes(spec)) for name, spec in specs.items()}
         for source in self._by_name.values():
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
@@ -549,3 +552,11 @@ def _check_model(embed_model: object) -> None:
 
 def _count(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(name, value)
+
+
+def _with_nodes(spec: SourceSpec) -> SourceSpec:
+    """What answers with summaries as a retriever that makes nodes of them; any other source as it is."""
+    given: Any = adapted(spec.retriever)
+    return (
+        replace(spec, retriever=EntityGraphRetriever(given)) if getattr(given, "resolve", None) == "summaries" else spec
+    )

@@ -458,10 +458,6 @@ class RetrieverSource:
 
     def __init__(self, name: str, spec: SourceSpec) -> None:
         given = adapted(spec.retriever)
-        if getattr(given, "resolve", None) == "summaries":  # whose nodes are made there
-            from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
-
-            given = EntityGraphRetriever(cast("Any", given))
         self.name = name
         self.resolve = spec.fields.resolve
         self.core = not hasattr(given, "retrieve") and (search_of(given) or asearch_of(given)) is not None
