@@ -179,6 +179,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(
             (
                 "phasegraph/cli",
+                "phasegraph/distributed",
                 "phasegraph/inspecting",
                 "phasegraph/evaluation",
                 "phasegraph/tuning",
@@ -244,7 +245,6 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "phasegraph/retrieval/steps",
             "phasegraph/sources/gatherer",
             "phasegraph/graph/chroma",
-            "phasegraph/graph/fact_filter",
             "phasegraph/graph/summaries",
             "phasegraph/graph/corpus",
             "phasegraph/pipeline",
