@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import IntegrityError
-from phasegraph._names import merged_names
-from phasegraph._packed import PackedTexts, TextRows
+from phasegraph._packed import PackedTexts, TextRows, merged_names
 from phasegraph.graph import EntityGraph, GraphIndex, GraphSource, load_graph
 from phasegraph.graph.storage import packed
 from phasegraph.lexical import LexicalIndex

@@ -17,8 +17,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._forking import lazy_property
-from phasegraph._names import NameRows, merged_names
-from phasegraph._packed import PackedTexts, TextRows, ascend
+from phasegraph._packed import NameRows, PackedTexts, TextRows, ascend, merged_names
 from phasegraph._typing import Float32Array, Int32Array
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError

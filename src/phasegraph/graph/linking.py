@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from phasegraph._forking import lazy_property
-from phasegraph._names import NameRows
+from phasegraph._packed import NameRows
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError

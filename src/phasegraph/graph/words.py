@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any, Literal
 
 from phasegraph._forking import LOADING, lazy_property
-from phasegraph._names import NameRows
-from phasegraph._packed import place_of
+from phasegraph._packed import NameRows, place_of
 from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, MissingDependencyError
