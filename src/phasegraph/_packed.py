@@ -10,7 +10,7 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import BoolArray, IntArray
 from phasegraph.errors import IntegrityError
 

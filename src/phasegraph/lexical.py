@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._forking import lazy_property
 from phasegraph._packed import NameRows, merged_names
+from phasegraph._shared import lazy_property
 from phasegraph._text import composed
 from phasegraph._typing import BoolArray, FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._kept import kept_while_short
+from phasegraph._shared import kept_while_short
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import (
     KnownFields,

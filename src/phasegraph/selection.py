@@ -13,7 +13,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
-from phasegraph._over import go_on
+from phasegraph._shared import go_on
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph._validation import (
     check_choice,

@@ -15,8 +15,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from phasegraph._forking import LOADING
-from phasegraph._kept import kept_while_short
+from phasegraph._shared import LOADING, kept_while_short
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.ranking import Ranking, tied_ranks

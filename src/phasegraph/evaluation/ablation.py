@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.errors import InsufficientDataError, InvalidInputError

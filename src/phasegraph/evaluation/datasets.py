@@ -20,7 +20,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from scipy import sparse
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InsufficientDataError, InvalidInputError

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError

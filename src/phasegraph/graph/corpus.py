@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from phasegraph._files import LOCK, one_writer
-from phasegraph._forking import fork_safe_lock, lazy_property
+from phasegraph._shared import fork_safe_lock, lazy_property
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, StoreError, warn

@@ -16,8 +16,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from phasegraph._forking import lazy_property
 from phasegraph._packed import NameRows, PackedTexts, TextRows, ascend, merged_names
+from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, Int32Array
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError

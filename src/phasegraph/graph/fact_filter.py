@@ -8,7 +8,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
-from phasegraph._over import seconds_left
+from phasegraph._shared import seconds_left
 from phasegraph._typing import Float32Array, FloatArray, IntArray
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError

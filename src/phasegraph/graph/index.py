@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._forking import lazy_property
 from phasegraph._packed import NameRows
+from phasegraph._shared import lazy_property
 from phasegraph._typing import IntArray
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._forking import lazy_property
 from phasegraph._packed import NameRows
+from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.evidence import WordSettings

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from scipy import sparse
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_choice, check_count, check_query, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from phasegraph._forking import LOADING, lazy_property
 from phasegraph._packed import NameRows, place_of
+from phasegraph._shared import LOADING, lazy_property
 from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, MissingDependencyError

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
-from phasegraph._forking import fork_safe_lock
+from phasegraph._shared import fork_safe_lock
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
 from phasegraph.neo4j.errors import from_driver, late, translated

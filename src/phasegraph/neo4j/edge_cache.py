@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from scipy import sparse
 
-from phasegraph._forking import fork_safe_lock, lazy_property
+from phasegraph._shared import fork_safe_lock, lazy_property
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import RelevanceTransitions

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from phasegraph._forking import fork_safe_lock
+from phasegraph._shared import fork_safe_lock
 from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights

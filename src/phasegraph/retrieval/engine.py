@@ -23,7 +23,7 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._forking import fork_safe_lock
+from phasegraph._shared import fork_safe_lock
 from phasegraph._validation import LONGEST_QUERY, check_query
 from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
 from phasegraph.acceptance.judged import check_relevant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
-from phasegraph._forking import fork_safe_lock
+from phasegraph._shared import fork_safe_lock
 from phasegraph.errors import InvalidInputError
 from phasegraph.retrieval.recent import Recent
 from phasegraph.retrieval.stages import in_thread

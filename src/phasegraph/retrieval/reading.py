@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from phasegraph._over import go_on
+from phasegraph._shared import go_on
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InvalidTypeError, warn
 from phasegraph.ranking import Ranking, as_floats, cap_ranking

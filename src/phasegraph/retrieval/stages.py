@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from numpy.typing import ArrayLike
 
-from phasegraph._over import OVER, go_on
+from phasegraph._shared import OVER, go_on
 from phasegraph._validation import KnownFields, check_choice, check_count, check_range, is_number
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.lexical import HitWords, read_hits

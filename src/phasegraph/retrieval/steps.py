@@ -16,7 +16,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, Literal, Self, TypeAlias
 
-from phasegraph._forking import fork_safe_lock
+from phasegraph._shared import fork_safe_lock
 from phasegraph.errors import InvalidTypeError, PhasegraphError, warn
 from phasegraph.sources.gatherer import Breaker
 from phasegraph.sources.protocol import is_fatal, reason_of

@@ -17,7 +17,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from phasegraph._over import DUE, OVER
+from phasegraph._shared import DUE, OVER
 from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, check_seconds
 from phasegraph.errors import (
     AllSourcesFailed,

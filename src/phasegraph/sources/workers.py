@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeAlias
 
-from phasegraph._over import go_on
+from phasegraph._shared import go_on
 
 Job: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any, Any], None], Any]
 _logger = logging.getLogger("phasegraph")

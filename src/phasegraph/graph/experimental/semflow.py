@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError

@@ -14,7 +14,7 @@ from typing import Any
 import numba
 from numba.core.compiler_lock import global_compiler_lock
 
-from phasegraph._forking import wait_before_forks
+from phasegraph._shared import wait_before_forks
 
 wait_before_forks(global_compiler_lock)  # a child would wait for ever for what another thread was compiling
 

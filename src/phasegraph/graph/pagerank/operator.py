@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from scipy import sparse
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, Int32Array
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank.workspace import WorkspacePool

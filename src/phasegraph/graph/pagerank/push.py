@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from phasegraph._forking import lazy_property
+from phasegraph._shared import lazy_property
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
 from phasegraph.graph.pagerank.operator import WalkOperator

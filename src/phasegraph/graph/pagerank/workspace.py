@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from phasegraph._forking import LOADING, lazy_property
+from phasegraph._shared import LOADING, lazy_property
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count
 from phasegraph.errors import InvalidInputError, MissingDependencyError

@@ -1,12 +1,15 @@
-"""Attributes worked out on first use, and locks, that never hold a forked child up."""
+"""What threads and forked processes share: values worked out once, locks, and whether anybody still waits."""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from functools import cached_property, lru_cache, wraps
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -77,3 +80,46 @@ def _after_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after_in_child)
+
+
+OVER: ContextVar[Sequence[bool]] = ContextVar("phasegraph_over", default=())
+"""Of the work at hand: not empty once nobody waits for it any more."""
+
+DUE: ContextVar[float] = ContextVar("phasegraph_due", default=float("inf"))
+"""When the work at hand is late, on the monotonic clock."""
+
+
+def seconds_left() -> float:
+    """Until the work at hand is late, >= 0; infinite where it has no deadline."""
+    return max(DUE.get() - monotonic(), 0.0)
+
+
+def go_on() -> None:
+    """TimeoutError where nobody waits any more; for loops that compute for long."""
+    if OVER.get():
+        raise TimeoutError("nobody waits for this any more")
+
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+LONGEST_KEPT = 4096
+_MOST_KEPT = 256
+
+
+def kept_while_short(make: Made) -> Made:
+    """Keep the last 256 values of a function whose first argument is a length, for lengths of at most 4,096.
+
+    That is at most 8 MB of numbers of eight bytes a function; what is longer is made anew.
+
+    Examples
+    --------
+    >>> squares = kept_while_short(lambda count: [row * row for row in range(count)])
+    >>> squares(3) is squares(3), squares(5000) is squares(5000)
+    (True, False)
+    """
+    kept = lru_cache(maxsize=_MOST_KEPT)(make)
+
+    @wraps(make)
+    def given(count: int, *more: Any) -> Any:
+        return (kept if count <= LONGEST_KEPT else make)(count, *more)
+
+    return cast("Made", given)
