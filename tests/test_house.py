@@ -34,7 +34,7 @@ ORDER = [
 INSIDE = {
     "graph": [
         "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
-        "fact_filter", "evidence", "listed", "source", "flat", "clusters", "summaries", "corpus", "chroma",
+        "fact_filter", "listed", "source", "flat", "clusters", "summaries", "corpus", "chroma",
         "experimental", "models", "chunk_graph", "opening",
     ],
     "neo4j": [

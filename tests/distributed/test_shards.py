@@ -27,8 +27,7 @@ from phasegraph.distributed.shards import (
     stage,
 )
 from phasegraph.graph import GraphIndex
-from phasegraph.graph.rules import find_names
-from phasegraph.graph.words import split_words
+from phasegraph.graph.words import find_names, split_words
 from phasegraph.serialization import StreamedArray, write_bundle
 
 SETTINGS = BuildSettings(gazetteer=GAZETTEER)

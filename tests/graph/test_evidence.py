@@ -20,7 +20,7 @@ from phasegraph.graph import (
     load_graph,
     save_graph,
 )
-from phasegraph.graph.evidence import WordSettings, blended, covering, effective_number, published, seeds_by_words
+from phasegraph.graph.linking import WordSettings, blended, covering, effective_number, published, seeds_by_words
 from phasegraph.graph.storage import graph_from_parts, graph_parts
 from phasegraph.lexical import LexicalIndex
 from phasegraph.retrieval.provenance import plain_evidence

@@ -10,8 +10,8 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import build_graph
 from phasegraph.graph.entity_graph import Extraction
 from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.rules import RuleExtractor, find_names, lead_name, title_names
-from phasegraph.graph.words import Gazetteer, normalise_name, split_words
+from phasegraph.graph.rules import RuleExtractor, lead_name, title_names
+from phasegraph.graph.words import Gazetteer, find_names, normalise_name, split_words
 
 NONE = Gazetteer()
 WORDS = st.sampled_from(

@@ -21,7 +21,7 @@ from phasegraph.graph import (
     WalkSettings,
     build_graph,
 )
-from phasegraph.graph.evidence import WordSettings, moments
+from phasegraph.graph.linking import WordSettings, moments
 from phasegraph.graph.listed import ListedRelevance, ListedSpaces
 from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.lexical import LexicalIndex

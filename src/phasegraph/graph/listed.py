@@ -17,8 +17,7 @@ import numpy as np
 from phasegraph._shared import lazy_property
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.evidence import WordSettings
-from phasegraph.graph.linking import FLOOR, UNLISTED, RelevanceTransitions, similarities, unit_vector
+from phasegraph.graph.linking import FLOOR, UNLISTED, RelevanceTransitions, WordSettings, similarities, unit_vector
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.push import ranges
 from phasegraph.graph.pagerank.workspace import compiled_kernels
@@ -189,7 +188,7 @@ class ListedTransitions(RelevanceTransitions):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LocalTerms:
-    """The words of a query, of some passages in place of all: what :mod:`~phasegraph.graph.evidence` asks of them."""
+    """The words of a query, of some passages in place of all: what :mod:`~phasegraph.graph.linking` asks of them."""
 
     terms: ListedTerms
     rows: IntArray

@@ -17,32 +17,30 @@ from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import Csr, EntityGraph, check_kind
-from phasegraph.graph.evidence import (
-    NO_SPREAD,
-    WordSettings,
-    blended,
-    covering,
-    moments,
-    published,
-    relevance_by_words,
-    seeds_by_words,
-)
 from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.linking import (
     FLOOR,
     NO_FACTS,
+    NO_SPREAD,
     RESETS,
     FactIndex,
     LinkSettings,
     RelevanceTransitions,
     Seeding,
+    WordSettings,
+    blended,
     both_seeds,
+    covering,
     link,
+    moments,
     named_seeds,
     nearest_entities,
+    published,
     query_entities,
     relevance,
+    relevance_by_words,
     reset_by_name,
+    seeds_by_words,
 )
 from phasegraph.graph.listed import (
     COMPARED,

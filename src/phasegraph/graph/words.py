@@ -300,3 +300,42 @@ def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
     if capitals >= 2 or (capitals and any(words.texts[here].isdigit() for here in inside)):
         return True
     return lenient and body >= 2
+
+
+_TITLE_CASE = 0.7
+
+
+def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
+    """Normalised names in a text, each once for every time it stands there, names of the gazetteer first.
+
+    A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
+    it is part of ("London" beside "University of London"). In a `query` a gazetteer's names of several words count
+    in lower case, too, and one of a single word does not count inside a longer run of capitalised words.
+
+    >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
+    ['queen mary', 'london', 'university of london']
+    """
+    return names_among(split_words(text), gazetteer, query=query)
+
+
+def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
+    """As :func:`find_names`, in a text that was split."""
+    known = gazetteer.find(words, lenient=query)
+    taken = bytearray(len(words.texts))
+    for start, end in known:
+        if end - start > 1:
+            taken[start:end] = b"\x01" * (end - start)
+    runs = capitalised_spans(words, taken)
+    inside = {place for start, end in runs if end - start > 1 for place in range(start, end)}
+    if inside and query and not _title_case(words):
+        known = [(start, end) for start, end in known if end - start > 1 or start not in inside]
+    alone = {start for start, end in known if end - start == 1 and start not in inside}
+    spans = known + [(start, end) for start, end in runs if start not in alone]
+    names = (" ".join(words.texts[start:end]) for start, end in spans)
+    return [name for name in names if len(name) > 1]
+
+
+def _title_case(words: Words) -> bool:
+    """Whether nearly every word after the first is capitalised, so that capitals tell nothing."""
+    rest = words.capital[1:]
+    return sum(rest) > _TITLE_CASE * len(rest)
