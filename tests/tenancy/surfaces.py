@@ -197,7 +197,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("phasegraph/pipeline", "phasegraph/serialization"), "files"),
         **dict.fromkeys(("phasegraph/retrieval/kept", "phasegraph/retrieval/recent"), "caches"),
         **dict.fromkeys(
-            ("phasegraph/retrieval/deletions", "phasegraph/retrieval/identity", "phasegraph/retrieval/reading"),
+            ("phasegraph/retrieval/identity", "phasegraph/retrieval/reading"),
             "reports",
         ),
         "phasegraph/markup": "reprs",
@@ -237,7 +237,6 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "langchain_phasegraph/entity_graph",
             "llama_index/retrievers/phasegraph/conversion",
             "llama_index/retrievers/phasegraph/entity_graph",
-            "phasegraph/retrieval/deletions",
             "phasegraph/retrieval/engine",
             "phasegraph/retrieval/identity",
             "phasegraph/retrieval/reading",
@@ -259,7 +258,6 @@ LISTED: Mapping[str, Mapping[str, str]] = {
     "modules that note": dict.fromkeys(
         (
             "llama_index/retrievers/phasegraph/retriever_sources",
-            "phasegraph/retrieval/deletions",
             "phasegraph/retrieval/identity",
             "phasegraph/retrieval/reading",
         ),

@@ -6,7 +6,6 @@ sources to each call, and turns the :class:`SelectedHit` of the answer into docu
 
 from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, unexpected_argument
 from phasegraph.errors import warn
-from phasegraph.retrieval.deletions import Deletions, LookUps
 from phasegraph.retrieval.engine import (
     PIPELINE,
     Accept,
@@ -22,14 +21,24 @@ from phasegraph.retrieval.engine import (
     without_text,
 )
 from phasegraph.retrieval.faiss_rows import SelectedIndex
-from phasegraph.retrieval.identity import Payloads, corpus_ids, is_text_id, named_by_text, resolve_id
+from phasegraph.retrieval.identity import (
+    Deletions,
+    LookUps,
+    Payloads,
+    corpus_ids,
+    is_text_id,
+    named_by_text,
+    resolve_id,
+)
 from phasegraph.retrieval.kept import CorpusLookup, KeptPassages
 from phasegraph.retrieval.nearest import Nearest
-from phasegraph.retrieval.plain_hits import adapted, answer_items, head_and_score, plain_hit
+from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
     Direction,
+    HitAccess,
     HitReader,
+    answer_items,
     completed,
     is_number,
     known_direction,
@@ -58,11 +67,9 @@ from phasegraph.retrieval.source_config import (
 )
 from phasegraph.retrieval.stages import (
     Corrective,
-    HitAccess,
     Passage,
     Rerank,
     StageAdapter,
-    in_thread,
 )
 from phasegraph.retrieval.steps import StageReport
 from phasegraph.selection import SelectionPolicy
@@ -74,7 +81,7 @@ from phasegraph.sources.protocol import (
     asearch_of,
     search_of,
 )
-from phasegraph.sources.workers import turn
+from phasegraph.sources.workers import in_thread, turn
 
 __all__ = [
     "LONGEST_QUERY",

@@ -44,6 +44,7 @@ from phasegraph.priors import Context
 from phasegraph.ranking import RERANK, Ranking, SourceReport, Status, by_fields, top_order
 from phasegraph.result import Inspection, Result
 from phasegraph.retrieval.identity import FirstMeetings, join_by_text
+from phasegraph.retrieval.reading import HitAccess
 from phasegraph.retrieval.rewriting import Rewriting, combined, read_texts, rewritten
 from phasegraph.retrieval.routing import Routed, read_route
 from phasegraph.retrieval.source_config import (
@@ -57,22 +58,17 @@ from phasegraph.retrieval.source_config import (
     read_pipeline,
 )
 from phasegraph.retrieval.stages import (
-    HitAccess,
-    Late,
     Passage,
     StageAdapter,
     Stages,
-    awithin,
-    outcome_of,
     read_grade,
     read_ranking,
-    within,
 )
 from phasegraph.retrieval.steps import StageReport, StageStatus, Step
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import AnySource, CallableSource, best_hits
-from phasegraph.sources.workers import pool
+from phasegraph.sources.workers import Late, awithin, outcome_of, pool, within
 
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]

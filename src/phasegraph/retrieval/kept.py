@@ -8,7 +8,7 @@ from typing import Any
 from phasegraph._shared import fork_safe_lock
 from phasegraph.errors import InvalidInputError
 from phasegraph.retrieval.recent import Recent
-from phasegraph.retrieval.stages import in_thread
+from phasegraph.sources.workers import in_thread
 
 _MOST_KEPT = 20_000
 

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from phasegraph.errors import InvalidTypeError
 from phasegraph.retrieval.identity import ID_KEYS, resolve_id
-from phasegraph.retrieval.reading import SCORE_KEYS, check_length, drained, is_number, parameters_of
+from phasegraph.retrieval.reading import EXPECTED, SCORE_KEYS, parameters_of
 from phasegraph.sources.protocol import MalformedAnswerError
 
 TEXT_KEYS = ("text", "page_content", "content")
-_EXPECTED = (  # whole in a source's report, which cuts at 200 characters
-    "texts, dicts (text or id), triples, or pairs of these and a score; or one text, or a dict of id to score"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +36,6 @@ class PlainHit:
     text: str | None
     id: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
-def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
-    """The hits of an answer, each of them still as it was given.
-
-    Parameters
-    ----------
-    answer : object
-        One text, ids with scores, or anything that yields hits.
-    hits : str
-        What the framework calls its hits, for the error.
-
-    Raises
-    ------
-    MalformedAnswerError
-        If it is none of these; the message says what was expected.
-
-    Examples
-    --------
-    >>> answer_items("the answer", "documents"), answer_items({"p": 0.5}, "documents")
-    (['the answer'], [{'id': 'p', 'score': 0.5}])
-    """
-    if isinstance(answer, list | tuple | Mapping):
-        check_length(answer)
-    if isinstance(answer, list | tuple):
-        return answer
-    if isinstance(answer, str):
-        return [answer] if answer.strip() else []
-    if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
-        return [{"id": str(name), "score": value} for name, value in answer.items()]
-    if isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
-        said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
-        raise MalformedAnswerError(f"a retriever must return a list of {hits}, {_EXPECTED}; got {said}")
-    return drained(answer)
 
 
 def head_and_score(item: object) -> tuple[Any, Any]:
@@ -128,7 +91,7 @@ def plain_hit(item: object, hits: str, row: int) -> PlainHit:
         return PlainHit(" -> ".join(item))
     many = f" of {len(item)}" if isinstance(item, tuple | list) else ""
     raise MalformedAnswerError(
-        f"a retriever must return a list of {hits}, {_EXPECTED}; got {type(item).__name__}{many} at {row}"
+        f"a retriever must return a list of {hits}, {EXPECTED}; got {type(item).__name__}{many} at {row}"
     )
 
 

@@ -1,9 +1,11 @@
-"""What a framework's retriever returned, as a ranking: which way its scores run, what they are, what they stand for."""
+"""What a framework's retriever returned, as a ranking: which way its scores run, what they stand for, what hits say."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import lgamma
@@ -11,16 +13,20 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from phasegraph._shared import go_on
 from phasegraph._typing import FloatArray
-from phasegraph.errors import InvalidTypeError, warn
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
+from phasegraph.lexical import HitWords, read_hits
+from phasegraph.pipeline import FusionPipeline
+from phasegraph.priors import Context
 from phasegraph.ranking import Ranking, as_floats, cap_ranking
-from phasegraph.retrieval.deletions import Deletions, LookUps
-from phasegraph.retrieval.identity import Identities, Payloads
+from phasegraph.retrieval.identity import Deletions, Identities, LookUps, Payloads
 from phasegraph.retrieval.source_config import FieldOf, HitFields
 from phasegraph.sources.gatherer import cut_note
 from phasegraph.sources.protocol import MalformedAnswerError
+from phasegraph.sources.workers import in_thread
 
 SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
     {"relevance_score": True, "similarity_score": True, "_score": True, "_similarity_score": True, "score": None}
@@ -585,3 +591,149 @@ def drained(answer: Iterable[object]) -> list[object]:
     if len(items) > _MOST_HITS:
         raise MalformedAnswerError(f"the source yielded more than {_MOST_HITS:,} hits")
     return items
+
+
+EXPECTED = (  # whole in a source's report, which cuts at 200 characters
+    "texts, dicts (text or id), triples, or pairs of these and a score; or one text, or a dict of id to score"
+)
+
+
+def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
+    """The hits of an answer, each of them still as it was given.
+
+    Parameters
+    ----------
+    answer : object
+        One text, ids with scores, or anything that yields hits.
+    hits : str
+        What the framework calls its hits, for the error.
+
+    Raises
+    ------
+    MalformedAnswerError
+        If it is none of these; the message says what was expected.
+
+    Examples
+    --------
+    >>> answer_items("the answer", "documents"), answer_items({"p": 0.5}, "documents")
+    (['the answer'], [{'id': 'p', 'score': 0.5}])
+    """
+    if isinstance(answer, list | tuple | Mapping):
+        check_length(answer)
+    if isinstance(answer, list | tuple):
+        return answer
+    if isinstance(answer, str):
+        return [answer] if answer.strip() else []
+    if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
+        return [{"id": str(name), "score": value} for name, value in answer.items()]
+    if isinstance(answer, bytes | Mapping) or not isinstance(answer, Iterable):
+        said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
+        raise MalformedAnswerError(f"a retriever must return a list of {hits}, {EXPECTED}; got {said}")
+    return drained(answer)
+
+
+EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
+AwaitTexts: TypeAlias = Callable[[list[str]], Awaitable[ArrayLike]]
+LONGEST_TEXT = 200_000
+"""Characters of a hit that are looked through for the query's words."""
+
+
+def _no_metadata(_: object) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class HitAccess:
+    """How to look into a framework's own documents or nodes.
+
+    Parameters
+    ----------
+    text : callable
+        Text of a hit; empty for one that only names its passage.
+    metadata : callable
+    to_embed : callable, optional
+        The text of a hit that is embedded; default `text`.
+    vector : callable, optional
+        The embedding that a hit carries, or None.
+    embed : callable, optional
+        ``embed(texts) -> (n, d)``, of the model that one of the sources embeds with.
+    aembed : callable, optional
+        The same as a coroutine function, where the model has one of its own; else `embed` runs in a worker.
+    """
+
+    text: Callable[[Any], str] = str
+    metadata: Callable[[Any], Mapping[str, Any]] = _no_metadata
+    to_embed: Callable[[Any], str] | None = None
+    vector: Callable[[Any], Sequence[float] | None] | None = None
+    embed: EmbedTexts | None = None
+    aembed: AwaitTexts | None = None
+
+    def check(self, pipeline: FusionPipeline) -> None:
+        """Refuse a selection that needs embeddings where there can be none."""
+        policy = pipeline.selection
+        if policy is not None and policy.needs_embeddings and self.embed is None and self.vector is None:
+            raise InvalidInputError(
+                f"selection by {policy.method} needs embeddings of the candidates, and no source has an embedding "
+                "model: use a vector store that has one, or a selection without redundancy"
+            )
+
+    def carried(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[Any] | None:
+        """The embeddings that hits carry themselves, if all of them do and agree on their length."""
+        if self.vector is None:
+            return None
+        found = []
+        for identifier in ids:
+            vectors = (self.vector(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
+            found.append(next((vector for vector in vectors if vector is not None and len(vector)), None))
+        known = [len(vector) for vector in found if vector is not None]
+        return found if len(known) == len(ids) and len(set(known)) == 1 else None
+
+    def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
+        """The text of each candidate, from the first source that has it."""
+        read, found = self.to_embed or self.text, []
+        for identifier in ids:
+            texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
+            found.append(next(filter(None, texts), ""))
+        return found
+
+    def context(self, query: str) -> Context:
+        """What deciding may look at: the query, the time, and how to read the hits."""
+        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
+
+    def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
+        """What the texts of the hits, and their titles, say about the query's words."""
+
+        def text(identifier: str) -> str:
+            go_on()
+            for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
+                held, title = self.text(hit)[:LONGEST_TEXT], self.metadata(hit).get("title")
+                if held:
+                    return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(f"{title}\n") else held
+            return ""
+
+        return read_hits(query, rankings, text)
+
+    def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
+        """Embeddings of the candidates: their own, else from the model.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no model, and not every hit carries an embedding.
+        """
+        carried = self.carried(ids, rankings)
+        if carried is not None:
+            return carried
+        if self.embed is None:
+            raise InvalidInputError(
+                "selection needs embeddings: no source has an embedding model, and not all hits one"
+            )
+        return self.embed(self.texts(ids, rankings))
+
+    async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], seconds: float | None) -> ArrayLike:
+        """As :meth:`vectors`, without holding up the event loop; TimeoutError if it takes longer than `seconds`."""
+        if self.embed is None or self.carried(ids, rankings) is not None:
+            return self.vectors(ids, rankings)
+        texts = self.texts(ids, rankings)
+        made = in_thread(self.embed, texts) if self.aembed is None else self.aembed(texts)
+        return await asyncio.wait_for(made, seconds)

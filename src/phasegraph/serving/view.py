@@ -22,9 +22,10 @@ from phasegraph.lexical import read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.result import WHY_EMPTY, Evidence, Result
-from phasegraph.retrieval.stages import LONGEST_TEXT, Late, awithin
+from phasegraph.retrieval.reading import LONGEST_TEXT
 from phasegraph.serving.tenants import Filter, lets_through
 from phasegraph.sources import Gatherer, SourceSettings
+from phasegraph.sources.workers import Late, awithin
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
 """Limits of a request: passages of an answer, ids asked for at once, characters of a query."""

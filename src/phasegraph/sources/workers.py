@@ -12,12 +12,14 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from phasegraph._shared import go_on
+from phasegraph._shared import OVER, go_on
 
 Job: TypeAlias = tuple[Callable[[Any], Any], Callable[[Any, Any], None], Any]
 _logger = logging.getLogger("phasegraph")
@@ -214,3 +216,81 @@ def watch_own_loop() -> None:
     with process.lock:
         if process.loop is not None:
             process.loop.ask()
+
+
+Answered = TypeVar("Answered")
+LEAST_SECONDS = 0.02
+"""What a step is given though nothing is left, so that one that is quick is not lost to a source that was late."""
+
+
+class Late(TimeoutError):  # noqa: N818 - not an error: what was wanted did not come in time
+    """A step of a call took longer than the call had left."""
+
+
+def within(function: Callable[[], Answered], seconds: float) -> Answered:
+    """What a plain function gives, on a daemon worker; Late if it takes longer, and then its answer is dropped."""
+    answered: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+    context, over = copy_context(), list[bool]()
+    context.run(OVER.set, over)
+
+    pool().submit(lambda given: context.run(outcome_of, given), lambda _, outcome: answered.put(outcome), function)
+    try:
+        value, error = answered.get(timeout=max(seconds, LEAST_SECONDS))
+    except Empty:
+        over.append(True)
+        raise Late from None
+    if error is not None:
+        raise error
+    found: Answered = value
+    return found
+
+
+async def awithin(function: Callable[[], Answered], seconds: float) -> Answered:
+    """As :func:`within`, without holding up the event loop."""
+    over = list[bool]()
+
+    def step() -> Answered:
+        OVER.set(over)
+        return function()
+
+    try:
+        value, error = await asyncio.wait_for(in_thread(outcome_of, step), max(seconds, LEAST_SECONDS))
+    except TimeoutError:
+        raise Late from None
+    finally:
+        over.append(True)
+    if error is not None:
+        raise error
+    found: Answered = value
+    return found
+
+
+def outcome_of(function: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """What a function gives, or what it raises."""
+    try:
+        return function(), None
+    except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+        return None, error
+
+
+async def in_thread(function: Callable[[Any], Any], argument: object) -> Any:
+    """What a plain function gives, on a daemon worker; cancelled, the worker's answer is dropped."""
+    loop, context = asyncio.get_running_loop(), copy_context()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def then(_: object, outcome: tuple[Any, BaseException | None]) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(_settle, future, outcome)
+
+    pool().submit(lambda given: context.run(outcome_of, given), then, partial(function, argument))
+    return await future
+
+
+def _settle(future: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:
+    if future.done():
+        return
+    value, error = outcome
+    if error is None:
+        future.set_result(value)
+    else:
+        future.set_exception(error)
