@@ -117,6 +117,14 @@ class Background:
     floor: float = 0.0
 
     def __post_init__(self) -> None:
+        numbers = self.location, self.scale, self.floor
+        if (
+            set(map(type, numbers)) == {float}
+            and math.isfinite(sum(numbers))
+            and self.scale > 0.0 <= self.floor
+            and self.transform in ("identity", "log")
+        ):
+            return
         check_number("Background.location", self.location, minimum=None)
         check_range("Background.scale", self.scale, ends="(]")
         check_choice("Background.transform", self.transform, ("identity", "log"))
@@ -152,7 +160,8 @@ class QueryWords:
     tokenizer: str | Callable[[str], Sequence[str]] = "english"
 
     def __post_init__(self) -> None:
-        check_range("QueryWords.named", self.named, 0, 1)
+        if type(self.named) is not float or not 0.0 <= self.named <= 1.0:
+            check_range("QueryWords.named", self.named, 0, 1)
 
 
 _KINDS: Mapping[str, tuple[Any, str]] = {
@@ -228,16 +237,18 @@ class Ranking:
             raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {source!r}")
         if isinstance(ids, str | bytes):
             raise InvalidTypeError(f"Ranking.ids must be a sequence of strings; source {source!r} gave one string")
-        check_count("Ranking.dropped", self.dropped)
-        if self.size is not None:
+        if type(self.dropped) is not int or self.dropped < 0:
+            check_count("Ranking.dropped", self.dropped)
+        if self.size is not None and (type(self.size) is not int or self.size < 0):
             check_count("Ranking.size", self.size)
         for name, (kind, wanted) in _KINDS.items():
             if not isinstance(given := getattr(self, name), kind):
                 raise InvalidTypeError(
                     f"Ranking.{name} must be {wanted}; source {source!r} gave {type(given).__name__}"
                 )
-        check_flag("Ranking.rank_only", self.rank_only)
-        check_flag("Ranking.distances", self.distances)
+        if type(self.rank_only) is not bool or type(self.distances) is not bool:
+            check_flag("Ranking.rank_only", self.rank_only)
+            check_flag("Ranking.distances", self.distances)
         scores = _numbers(source, "scores", self.scores)
         if scores.ndim != 1 or len(scores) != len(ids):
             raise InvalidInputError(f"Ranking.scores must have one value per id; got {scores.shape} for {len(ids)} ids")

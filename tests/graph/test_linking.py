@@ -139,7 +139,7 @@ def test_equal_relevance_is_no_preference():
     graph = WalkOperator.from_adjacency(GRAPH.adjacency)
     amounts = np.arange(1.0, graph.size + 1)
     np.testing.assert_allclose(
-        RelevanceTransitions(graph, np.full(graph.size, 0.3)).sweep(amounts), graph.pull() @ amounts
+        RelevanceTransitions(graph, np.full(graph.size, 0.3)).sweep(amounts), graph.step @ amounts
     )
 
 

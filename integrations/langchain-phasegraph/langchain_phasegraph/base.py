@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -63,7 +64,8 @@ class CheckedRetriever(BaseRetriever):
 
     def whole_filter(self) -> Mapping[str, Any] | None:
         """What every document must match, whatever the call asks."""
-        return check_filter(getattr(self, "filter", None))
+        own = getattr(self, "filter", None)
+        return None if own is None else check_filter(own)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with some fields changed, which are checked and take effect as in an assignment."""
@@ -93,10 +95,18 @@ class CheckedRetriever(BaseRetriever):
             _CONFIG.reset(token)
 
     def _check_keywords(self, given: Mapping[str, Any]) -> None:
+        if not given:
+            return
+        known = _keywords(type(self))
         for name in given.keys() - {"run_id"}:
-            known = parameters_of(self._get_relevant_documents)
             if not known & {name, "kwargs"}:
-                raise unexpected_argument(name, known - {"query", "run_manager", "upstream"})
+                raise unexpected_argument(name, known - {"self", "query", "run_manager", "upstream"})
+
+
+@cache
+def _keywords(kind: type[BaseRetriever]) -> frozenset[str]:
+    """What its search takes."""
+    return parameters_of(kind._get_relevant_documents)
 
 
 def _in_force(config: RunnableConfig | None) -> RunnableConfig:

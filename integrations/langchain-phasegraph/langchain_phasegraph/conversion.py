@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.documents import Document
 
@@ -24,6 +24,9 @@ from phasegraph.retrieval import (
     warn,
     without_text,
 )
+
+if TYPE_CHECKING:
+    import phasegraph.graph
 
 _HITS = "documents"
 
@@ -187,3 +190,8 @@ def copy_of(document: Document, identifier: str, extra: Mapping[str, Any]) -> Do
     if type(document) is Document:
         return Document(document.page_content, id=identifier, metadata=metadata)
     return document.model_copy(update={"metadata": metadata, "id": identifier})
+
+
+def document_of(record: phasegraph.graph.PassageRecord) -> Document:
+    """A passage as a document."""
+    return Document(record.text, id=record.id, metadata=dict(record.metadata))

@@ -87,11 +87,6 @@ def built(
     return Corpus(index, None if embeddings is None else embeddings.embed_query, store=store)
 
 
-def document_of(record: phasegraph.graph.PassageRecord) -> Document:
-    """A passage as a document."""
-    return Document(record.text, id=record.id, metadata=dict(record.metadata))
-
-
 class KeptDocuments(KeptPassages):
     """Part of a retriever that was made of documents, or opened from a folder: they come and go."""
 

@@ -15,13 +15,13 @@ from pydantic import PrivateAttr
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
 from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
-from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, text_of
-from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folder_settings, held_by_id, opened
+from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, document_of, text_of
+from langchain_phasegraph.corpus import KeptDocuments, built, folder_settings, held_by_id, opened
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, key_of, matches
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    CorpusLookup,
+    SUMMARY_PREFIX,
     EvidenceBlock,
     FilterRefusedError,
     MalformedAnswerError,
@@ -142,7 +142,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
     def kept_ids(self) -> Iterable[str]:
         """Ids of the documents that it keeps itself; none where they come from a store."""
-        if isinstance(self.documents, CorpusLookup):
+        if isinstance(self.documents, phasegraph.graph.CorpusLookup):
             passages: Iterable[str] = self.documents.corpus.index.graph.passages
             return passages
         return self._lookup.held if self._lookup.kind == "mapping" else ()
@@ -242,7 +242,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     def _over(
         cls, corpus: phasegraph.graph.Corpus, embeddings: Embeddings | None, title_key: str, fields: Mapping[str, Any]
     ) -> Self:
-        held = CorpusLookup(corpus, document_of)
+        held = phasegraph.graph.CorpusLookup(corpus, document_of)
         made = cls(**{"graph": corpus.index.graph, "documents": held, "embeddings": embeddings, **fields})
         made._corpus, made._title_key, made._embeds = corpus, title_key, embeddings
         made._source = corpus.source("graph")
@@ -329,12 +329,16 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
         """Documents with what was asked for in their metadata; for a retriever of ours bare, with the ranking."""
-        wanted = check_count("k", self.k if k is None else k)
-        check_query(query, self.max_query_length if upstream is None else None)
+        wanted = self.k if k is None else k
+        if upstream is None:
+            wanted = check_count("k", wanted)
+            check_query(query, self.max_query_length)
         if wanted == 0:
             return []
-        seeds = named_by_text(upstream or {}, self._without_id, text_of)
-        every = joined(check_filter(self.filter), check_filter(narrower), filter_of(configured()))
+        seeds = named_by_text(upstream or {}, self._without_id, text_of) if self._without_id else upstream or {}
+        config, every = configured(), None
+        if config or self.filter is not None or narrower is not None:
+            every = joined(check_filter(self.filter), check_filter(narrower), filter_of(config))
         if self.require_filter is not None:
             check_required(self.require_filter, every)
         ranking, held = self._searched(query, wanted, seeds, every)
@@ -385,6 +389,8 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
         if wanted is None:
             ranking = self._source.search(query, limit, seeds)
+            if SUMMARY_PREFIX not in " ".join(ranking.ids):
+                return ranking, self._lookup(ranking.ids) if ranking.ids else {}
             own = summaries_in(ranking)
             ids = [one for one in ranking.ids if one not in own]
             return ranking, (self._lookup(ids) if ids else {}) | _as_documents(own)
@@ -418,7 +424,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
     def _allowed(self, ids: Sequence[str], wanted: Wanted) -> Collection[str]:
         """Which of the passages the filter lets through."""
-        if isinstance(self.documents, CorpusLookup):
+        if isinstance(self.documents, phasegraph.graph.CorpusLookup):
             return self.documents.matching(
                 key_of(wanted),
                 lambda records: (row for row, one in enumerate(records) if matches(document_of(one), wanted)),

@@ -372,6 +372,10 @@ _selected: WeakKeyDictionary[Any, Recent] = WeakKeyDictionary()
 _SHOWS_A_PART = ("where_document", "where", "expr", "pre_filter", "filters")
 
 
+NARROWS = frozenset({"filter", *_SHOWS_A_PART})
+"""Settings of a store's retriever that show a part of it."""
+
+
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
     """The filter in the settings of a store's retriever, in the words of ours.
 

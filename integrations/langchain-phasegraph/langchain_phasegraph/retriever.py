@@ -24,8 +24,8 @@ from langchain_phasegraph.base import (
     configured,
     told_within,
 )
-from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, documents_of, metadata_of, text_of
-from langchain_phasegraph.corpus import KeptDocuments, built, document_of, folder_settings, held_by_id, opened
+from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, document_of, documents_of, metadata_of, text_of
+from langchain_phasegraph.corpus import KeptDocuments, built, folder_settings, held_by_id, opened
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
@@ -35,7 +35,6 @@ from phasegraph.retrieval import (
     LONGEST_QUERY,
     PIPELINE,
     Calibrating,
-    CorpusLookup,
     FusionEngine,
     HitAccess,
     ResultCallback,
@@ -196,7 +195,8 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
     def whole_filter(self) -> Wanted | None:
         """What every document must match, by its own filter or a source's."""
-        return joined(check_filter(self.filter), *(source.own_filter() for source in self._by_name.values()))
+        found = [one for source in self._by_name.values() if (one := source.own_filter()) is not None]
+        return joined(check_filter(self.filter), *found) if found or self.filter is not None else None
 
     @classmethod
     def from_documents(
@@ -348,7 +348,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         store: VectorStore | None = None,
     ) -> Self:
         """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
-        documents = CorpusLookup(corpus, document_of)
+        documents = phasegraph.graph.CorpusLookup(corpus, document_of)
         names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
         legs: dict[str, Any] = {
             name: EntityGraphRetriever(graph=corpus.source(name), documents=documents, embeddings=embeddings, name=name)

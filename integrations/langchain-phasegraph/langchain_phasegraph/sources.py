@@ -27,6 +27,7 @@ from langchain_phasegraph.base import CheckedRetriever
 from langchain_phasegraph.conversion import ScoredDocuments, ranking_of, reader_of, unpack
 from langchain_phasegraph.entity_graph import EntityGraphRetriever, Lookup
 from langchain_phasegraph.filters import (
+    NARROWS,
     Wanted,
     bm25_within,
     check_depth,
@@ -63,6 +64,7 @@ from phasegraph.retrieval import (
 _MEMBERSHIP_ONLY = ("fetch_k", "lambda_mult", "score_threshold")
 _FETCHED, _DEFAULT_K = 20, 4
 _BOUND = "phasegraph_bound_filter"
+_OFFERED = ("k", "limit", "upstream")
 
 
 class ScoredVectorStoreRetriever(VectorStoreRetriever):
@@ -131,6 +133,8 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         if bound is not None:
             own["filter"] = bound
         settings = own if self._inner.search_type == "mmr" else {**own, **given}
+        if wanted is None and own.get("filter") is None:
+            return store, settings
         if self._inner.search_type == "similarity" and selects_rows(store):
             with suppress(InvalidInputError):  # its own words, which the store reads itself
                 every = joined(wanted, own_filter(store, own))
@@ -142,11 +146,6 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         if "k" in found and self._inner.search_type != "similarity":
             raise FilterRefusedError(f"this store cannot filter under search_type={self._inner.search_type!r}")
         return store, {**settings, **found}
-
-
-def _filter_of(config: RunnableConfig) -> Mapping[str, Any] | None:
-    """The filter of the call at hand."""
-    return filter_of(config) if config.get("configurable") else None
 
 
 def _matching(answer: object, wanted: Mapping[str, Any] | None, source: str = "") -> ScoredDocuments:
@@ -368,21 +367,21 @@ class RetrieverSource:
         if not self._may_filter:
             return None
         found: list[Mapping[str, Any] | None] = [check_filter(one) for one in bound_filters(self.runnable)]
+        bound = self._bound_words()
         try:
             for leaf in cast("list[Any]", self._leaves):
                 inner = leaf._inner if isinstance(leaf, ScoredVectorStoreRetriever) else leaf
-                settings = getattr(inner, "search_kwargs", None) or {}
-                found += [
-                    own_filter(getattr(inner, "vectorstore", None), one) for one in (settings, self._bound_words())
-                ]
-                if isinstance(inner, CheckedRetriever):
-                    found.append(inner.whole_filter())
+                for one in (getattr(inner, "search_kwargs", None), bound):
+                    if one and not NARROWS.isdisjoint(one):
+                        found.append(own_filter(getattr(inner, "vectorstore", None), one))
+                if isinstance(inner, CheckedRetriever) and (own := inner.whole_filter()) is not None:
+                    found.append(own)
         except InvalidInputError as error:
             raise InvalidInputError(
                 f"source {self.name!r} has a filter of its own that other sources cannot be given: {error}; give "
                 "filter= to the fused retriever instead"
             ) from error
-        return joined(*found)
+        return joined(*found) if found else None
 
     def _bound_words(self) -> dict[str, Any]:
         """A filter bound to it in the words of its store."""
@@ -452,10 +451,10 @@ class RetrieverSource:
         return cast("AnySource", self._bound(self, child, quiet=quiet))
 
     def arguments(
-        self, limit: int | None, upstream: Upstream, config: RunnableConfig
+        self, limit: int | None, upstream: Upstream, config: RunnableConfig, wanted: Mapping[str, Any] | None
     ) -> tuple[Runnable[str, Any], RunnableConfig, dict[str, Any]]:
         """What to invoke, with which configuration, and the keyword arguments it takes."""
-        runnable, wanted = self.runnable, _filter_of(config)
+        runnable = self.runnable
         if self._dynamic:
             prepared, config = runnable.prepare(config)  # type: ignore[attr-defined]
             runnable = as_runnable(prepared)
@@ -467,9 +466,10 @@ class RetrieverSource:
             if part is None:
                 raise FilterRefusedError(f"source {self.name!r} does not support filter=")
             runnable = part
-        offered = {"k": limit, "limit": limit, "upstream": upstream}
-        keywords |= {key: value for key, value in offered.items() if key in self.accepts and value is not None}
-        if not self.accepts & {"k", "limit", "upstream"} and limit is not None and self._may_deepen:
+        if self.accepts:
+            offered = {"k": limit, "limit": limit, "upstream": upstream}
+            keywords |= {key: value for key, value in offered.items() if key in self.accepts and value is not None}
+        if self._may_deepen and limit is not None and self.accepts.isdisjoint(_OFFERED):
             runnable = deepened(runnable, limit)
         return runnable, config, keywords
 
@@ -488,12 +488,13 @@ class _Bound:
     ``invoke`` prepares for listeners, which is most of what a quick search costs.
     """
 
-    __slots__ = ("config", "notes", "quiet", "source")
+    __slots__ = ("config", "notes", "quiet", "source", "wanted")
 
     def __init__(self, source: RetrieverSource, config: RunnableConfig, *, quiet: bool = False) -> None:
         self.source = source
         self.config = config
         self.quiet = quiet
+        self.wanted = filter_of(config) if config.get("configurable") else None
         self.notes: list[str] = []
 
     def manager(self, retriever: BaseRetriever) -> Any:
@@ -507,23 +508,23 @@ class _Bound:
 
     def read(self, answer: object, limit: int | None) -> Ranking:
         """The hits that the call's filter lets through, as a ranking."""
-        documents = _matching(answer, _filter_of(self.config), self.source.name)
+        documents = answer if self.wanted is None else only_matching(answer, self.wanted, self.source.name)
         return ranking_of(self.source.reader, documents, limit, self.notes)
 
     def resolved(self, ranking: Ranking, found: object) -> Ranking:
         """The ranking with the passages that ``resolve`` gave, as far as the call's filter lets them through."""
         ranking = with_passages(ranking, found, unpack, _as_document, self.notes)
-        wanted = _filter_of(self.config)
+        wanted = self.wanted
         return ranking if wanted is None else within_filter(ranking, lambda one: matches(one, wanted), self.notes)
 
     def borrowed(self, ranking: Ranking, upstream: Upstream) -> Ranking:
         """The ranking with the texts that other sources have (none within a filter), and none that is gone."""
         source = self.source
-        if source.names_only and _filter_of(self.config) is None:
+        if source.names_only and self.wanted is None:
             ranking = completed(
                 ranking, upstream.values(), source.look_ups, self.notes, source.deletions, own=source.has_documents
             )
-        return source.deletions.checked(ranking, upstream, self.notes)
+        return source.deletions.checked(ranking, upstream, self.notes) if source.deletions else ranking
 
 
 def _as_document(identifier: str, value: Any) -> Document:
@@ -534,7 +535,7 @@ class _Blocking(_Bound):
     __slots__ = ()
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        runnable, config, keywords = self.source.arguments(limit, upstream, self.config)
+        runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
         if self.quiet and isinstance(config["callbacks"], CallbackManager):
             retriever = cast("Any", runnable)
             run = self.manager(retriever).on_retriever_start(None, query)
@@ -552,7 +553,7 @@ class _Awaiting(_Bound):
     __slots__ = ()
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        runnable, config, keywords = self.source.arguments(limit, upstream, self.config)
+        runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
         if self.quiet and isinstance(config["callbacks"], AsyncCallbackManager):
             retriever = cast("Any", runnable)
             run = await self.manager(retriever).on_retriever_start(None, query)

@@ -9,6 +9,8 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Literal
 
+import numpy as np
+
 from phasegraph._typing import FloatArray
 from phasegraph.fusion import experimental
 from phasegraph.fusion.rules import (
@@ -22,7 +24,6 @@ from phasegraph.fusion.rules import (
     dbsf,
     inverse_square_rank,
     linear,
-    linear_terms,
     reciprocal_rank,
 )
 
@@ -104,7 +105,7 @@ class FusionRule:
 _FOX_SHAW = "Fox and Shaw, TREC-2, 1994"
 _reconstructed = partial(FusionRule, experimental=True, reference="PhaseGraph, arXiv:2603.28886, appendix C")
 _RULES = (
-    FusionRule("linear", linear, reference="weighted sum of calibrated values", terms=linear_terms),
+    FusionRule("linear", linear, reference="weighted sum of calibrated values", terms=np.multiply),
     FusionRule(
         "rrf", reciprocal_rank, "order", row_wise=False, sums=True, reference="Cormack, Clarke, Büttcher, SIGIR 2009"
     ),

@@ -47,12 +47,7 @@ def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSour
     array([0.85, 0.3 ])
     """
     matrix, factors = checked(values, weights)
-    return ordered_sum(linear_terms(filled(matrix, missing), factors))
-
-
-def linear_terms(values: FloatArray, weights: FloatArray | float, /) -> FloatArray:
-    """Parts of the weighted sum, from values without NaN: of (n, m) with m weights, or of one column with its own."""
-    return values * weights
+    return ordered_sum(filled(matrix, missing) * factors)
 
 
 def reciprocal_rank(

@@ -10,6 +10,7 @@ from phasegraph.graph.chroma import open_folder as open_folder
 from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.clusters import ClusterSettings
 from phasegraph.graph.corpus import Corpus as Corpus
+from phasegraph.graph.corpus import CorpusLookup as CorpusLookup
 from phasegraph.graph.corpus import check_new as check_new
 from phasegraph.graph.corpus import check_passages as check_passages
 from phasegraph.graph.corpus import fields_of as fields_of

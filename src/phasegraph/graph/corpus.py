@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from phasegraph.graph.source import Embedder, GraphSource
 from phasegraph.graph.storage import KIND as INDEX
 from phasegraph.graph.storage import packed, unpacked
 from phasegraph.ranking import Ranking
+from phasegraph.retrieval.recent import Recent
 from phasegraph.serialization import MANIFEST, MISFITS, read_bundle, read_document, write_bundle, write_document
 from phasegraph.sources.protocol import Upstream
 
@@ -571,3 +572,69 @@ class LiveSource:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
         ranking: Ranking = self._now.search(query, limit, upstream)
         return ranking
+
+
+MOST_LOOKED_UP = 20_000
+"""Passages in the framework's words that are kept."""
+
+
+class CorpusLookup:
+    """The passages of a corpus by their ids, in the framework's words; some of them are kept.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    made : callable
+        ``made(record)``: the framework's document of a :class:`~phasegraph.graph.records.PassageRecord`.
+    """
+
+    def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
+        self.corpus, self._made = corpus, made
+        self._kept: dict[str, tuple[object, Any]] = {}
+        self._matching, self._turn = Recent(), fork_safe_lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CorpusLookup, (self.corpus, self._made)
+
+    def __repr__(self) -> str:
+        return f"<{len(self.corpus)} passages>"
+
+    def __len__(self) -> int:
+        return len(self.corpus)
+
+    def __call__(self, ids: Sequence[str]) -> dict[str, Any]:
+        """Those that there are."""
+        found = {}
+        for name, record in self.corpus.records(ids).items():
+            metadata, document = self._kept.get(name, (None, None))
+            if document is None or metadata is not record.metadata:
+                document = self._made(record)
+                if len(self._kept) >= MOST_LOOKED_UP:
+                    self._kept.clear()
+                self._kept[name] = record.metadata, document
+            found[name] = document
+        return found
+
+    def matching(self, key: Hashable, passes: Callable[[Sequence[Any]], Iterable[int]]) -> frozenset[str]:
+        """Ids of the passages that a filter lets through, worked out once for all sources over the corpus.
+
+        Parameters
+        ----------
+        key : hashable
+            What tells filters apart.
+        passes : callable
+            ``passes(records)``: the rows of those that it lets through; a record has ``id``, ``text`` and ``metadata``.
+        """
+
+        def made() -> tuple[Any, frozenset[str]]:
+            now = self.corpus.index
+            records = list(now.records.values())
+            return now, frozenset(records[row].id for row in passes(records))
+
+        with self._turn:
+            index, ids = self._matching.get(key, made)
+            if index is not self.corpus.index:
+                self._matching.forget(key)
+                _, ids = self._matching.get(key, made)
+        found: frozenset[str] = ids
+        return found

@@ -255,6 +255,8 @@ class EntityGraph:
     def __repr__(self) -> str:
         return f"<EntityGraph of {len(self.passages):,} passages and {len(self.entities):,} entities>"
 
+    mapped: tuple[Any, ...] = field(init=False, repr=False)
+
     def __post_init__(self) -> None:
         shape, square = (len(self.passages), len(self.entities)), (len(self.entities), len(self.entities))
         if not self.passages:
@@ -279,7 +281,7 @@ class EntityGraph:
         arrays = [part for one in matrices for part in (one.data, one.indices, one.indptr)]
         words = self.lexical
         arrays += [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
-        object.__setattr__(self, "_mapped", mapped_in([*arrays, self.embeddings]))
+        object.__setattr__(self, "mapped", mapped_in([*arrays, self.embeddings]))
 
     def _unique(self) -> bool:
         if not isinstance(self.passages, PackedTexts):
@@ -290,7 +292,7 @@ class EntityGraph:
 
     def check_files(self) -> None:
         """Raise IntegrityError where a file that the graph is mapped from was cut off: a look would end the process."""
-        check_mapped(self._mapped)  # type: ignore[attr-defined]
+        check_mapped(self.mapped)
 
     @lazy_property
     def size(self) -> int:
@@ -343,7 +345,7 @@ def stored_graph(made: Mapping[str, Any], arrays: Iterable[Any]) -> EntityGraph:
     graph = object.__new__(EntityGraph)
     for name, value in made.items():
         object.__setattr__(graph, name, value)
-    object.__setattr__(graph, "_mapped", mapped_in(arrays))
+    object.__setattr__(graph, "mapped", mapped_in(arrays))
     return graph
 
 

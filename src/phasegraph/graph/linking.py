@@ -459,13 +459,13 @@ class RelevanceTransitions(Transitions):
     @lazy_property
     def _shares(self) -> FloatArray:
         """1 / the sum of the weighted out-edges of each node."""
-        sums = self.graph.pull().T @ self.node_weights
+        sums = self.graph.step.T @ self.node_weights
         shares: FloatArray = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
         return shares
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """One sparse product."""
-        arrived: FloatArray = self.node_weights * (self.graph.pull() @ (amounts * self._shares))
+        arrived: FloatArray = self.node_weights * (self.graph.step @ (amounts * self._shares))
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:

@@ -412,9 +412,12 @@ class GraphSource(GraphWalker):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
-        query = check_query(query)
-        limit = None if limit is None else check_count("limit", limit, minimum=1)
-        self.graph.check_files()
+        if type(query) is not str or not query or query.isspace():
+            query = check_query(query)
+        if limit is not None and (type(limit) is not int or limit < 1):
+            limit = check_count("limit", limit, minimum=1)
+        if self.graph.mapped:
+            self.graph.check_files()
         ranking = next((found for name in self.depends_on if (found := upstream.get(name)) is not None), None)
         vector = None if self.embedder is None else self.embedder(query)
         if self.reset is not None and self.facts is not None and not len(self.facts.ends):

@@ -22,6 +22,7 @@ from phasegraph.retrieval.engine import (
 )
 from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import (
+    SUMMARY_PREFIX,
     Deletions,
     LookUps,
     Payloads,
@@ -30,7 +31,7 @@ from phasegraph.retrieval.identity import (
     named_by_text,
     resolve_id,
 )
-from phasegraph.retrieval.kept import CorpusLookup, KeptPassages
+from phasegraph.retrieval.kept import KeptPassages
 from phasegraph.retrieval.nearest import Nearest
 from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
@@ -73,23 +74,22 @@ from phasegraph.retrieval.stages import (
 )
 from phasegraph.retrieval.steps import StageReport
 from phasegraph.selection import SelectionPolicy
+from phasegraph.sources.gatherer import asearch_of, search_of
 from phasegraph.sources.protocol import (
     AnySource,
     FilterRefusedError,
     MalformedAnswerError,
     Upstream,
-    asearch_of,
-    search_of,
 )
 from phasegraph.sources.workers import in_thread, turn
 
 __all__ = [
     "LONGEST_QUERY",
     "PIPELINE",
+    "SUMMARY_PREFIX",
     "Accept",
     "AnySource",
     "Calibrating",
-    "CorpusLookup",
     "Corrective",
     "Deletions",
     "Direction",

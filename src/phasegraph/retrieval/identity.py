@@ -576,6 +576,10 @@ class Deletions:
         self._has_corpus: dict[str, bool] = {}
         self._warned = False
 
+    def __bool__(self) -> bool:
+        """Whether there is anything to ask about."""
+        return bool(self._sample)
+
     def checked(self, ranking: Ranking, upstream: Upstream, notes: list[str]) -> Ranking:
         """The ranking without the hits whose passages are gone.
 

@@ -337,8 +337,11 @@ class HitReader:
         A field that is called ``score`` and nothing more may be a film's: it is believed as far as it falls along the
         lists that the source gives.
         """
+        first = self.metadata(hits[0]) if hits else {}
+        if SCORE_KEYS.keys().isdisjoint(first):
+            return None, None
         rows = [self.metadata(hit) for hit in hits]
-        key = next((key for key in SCORE_KEYS if rows and all(is_number(row.get(key)) for row in rows)), None)
+        key = next((key for key in SCORE_KEYS if all(is_number(row.get(key)) for row in rows)), None)
         if key is None:
             return None, None
         scores, higher = [row[key] for row in rows], SCORE_KEYS[key]

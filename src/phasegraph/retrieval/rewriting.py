@@ -28,8 +28,8 @@ from phasegraph.retrieval.steps import (
     run_all,
     values_of,
 )
-from phasegraph.sources.gatherer import cut_note
-from phasegraph.sources.protocol import AnySource, Upstream, asearch_of, best_hits, is_fatal, reason_of, search_of
+from phasegraph.sources.gatherer import asearch_of, cut_note, search_of
+from phasegraph.sources.protocol import AnySource, Upstream, best_hits, is_fatal, reason_of
 
 Combine: TypeAlias = Literal["single", "union", "rrf"]
 COMBINATIONS = ("single", "union", "rrf")

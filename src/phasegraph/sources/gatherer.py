@@ -32,16 +32,16 @@ from phasegraph.errors import (
 from phasegraph.ranking import Ranking, SourceReport, Status, degradations, found_in
 from phasegraph.sources.protocol import (
     AnySource,
+    AsyncSource,
     MalformedAnswerError,
     Search,
+    Source,
     Upstream,
     as_ranking,
-    asearch_of,
     best_hits,
     is_fatal,
     one_line,
     reason_of,
-    search_of,
 )
 from phasegraph.sources.settings import SourceSettings, check_settings
 from phasegraph.sources.workers import own_loop, pool, watch_own_loop
@@ -52,6 +52,24 @@ _NOTHING: Upstream = MappingProxyType({})
 _FOREVER = float("inf")
 _LATE_SECONDS, _GRACE_SECONDS = 0.002, 0.005
 _CANCEL_SECONDS = 0.02
+
+
+def search_of(source: object) -> Search | None:
+    """The source's own ``search``, or None where it has none."""
+    return _own(source, "search", Source.search)
+
+
+def asearch_of(source: object) -> Search | None:
+    """The source's own ``asearch``, or None where it has none or only inherits the protocol's empty one."""
+    return _own(source, "asearch", AsyncSource.asearch)
+
+
+def _own(source: object, name: str, stub: object) -> Search | None:
+    method = getattr(source, name, None)
+    if not callable(method) or getattr(method, "__func__", None) is stub:
+        return None
+    found: Search = method
+    return found
 
 
 def cut_note(found: int, limit: int) -> str:
@@ -102,7 +120,8 @@ class SourceTask:
         return self._checked(await pending)
 
     def _checked(self, answer: object) -> Ranking:
-        ranking = as_ranking(self.name, answer)
+        known = type(answer) is Ranking and answer.source == self.name
+        ranking: Ranking = answer if known else as_ranking(self.name, answer)  # type: ignore[assignment]
         limit = self.settings.limit
         if limit is None or len(ranking) <= limit:
             return ranking
@@ -203,7 +222,7 @@ class GatherState:
             task.state.succeeded_late()
         elif isinstance(outcome, Ranking):
             status, reason = found_in(outcome)
-            self._settle(task, status, one_line(reason), outcome, None)
+            self._settle(task, status, one_line(reason) if reason else "", outcome, None)
         elif not is_fatal(outcome):
             self._settle(task, "error", reason_of(outcome), None, outcome)
         else:
@@ -610,8 +629,11 @@ class Gatherer:
         wake: Callable[[], None],
         runner: TaskRunner | None,
     ) -> GatherState:
-        check_query(query, self.max_query_length)
-        check_seconds("seconds", seconds)
+        longest = self.max_query_length
+        if type(query) is not str or not query or query.isspace() or (longest is not None and len(query) > longest):
+            check_query(query, longest)
+        if seconds is not None:
+            check_seconds("seconds", seconds)
         if not isinstance(sources, Mapping):
             raise InvalidTypeError(f"sources must be a mapping of names to sources; got {type(sources).__name__}")
         if not sources:

@@ -213,21 +213,3 @@ class AsyncCallableSource:
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """The function's answer as a ranking."""
         return as_ranking(self.name, await self.fn(query, limit))
-
-
-def search_of(source: object) -> Search | None:
-    """The source's own ``search``, or None where it has none."""
-    return _own(source, "search", Source.search)
-
-
-def asearch_of(source: object) -> Search | None:
-    """The source's own ``asearch``, or None where it has none or only inherits the protocol's empty one."""
-    return _own(source, "asearch", AsyncSource.asearch)
-
-
-def _own(source: object, name: str, stub: object) -> Search | None:
-    method = getattr(source, name, None)
-    if not callable(method) or getattr(method, "__func__", None) is stub:
-        return None
-    found: Search = method
-    return found

@@ -23,7 +23,8 @@ import numpy as np
 
 from phasegraph.ranking import Ranking
 from phasegraph.sources import Gatherer, SourceSettings
-from phasegraph.sources.protocol import AnySource, Upstream, asearch_of, search_of
+from phasegraph.sources.gatherer import asearch_of, search_of
+from phasegraph.sources.protocol import AnySource, Upstream
 
 _AWKWARD = (
     "\x00 null",

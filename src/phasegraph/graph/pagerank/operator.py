@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -40,7 +40,6 @@ class WalkOperator:
     indices: Int32Array
     weights: Float32Array | FloatArray
     inverse_out: FloatArray
-    _matrices: dict[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def from_adjacency(cls, adjacency: Any, /) -> WalkOperator:
@@ -88,7 +87,7 @@ class WalkOperator:
         """How many nodes there are."""
         return len(self.inverse_out)
 
-    @property
+    @lazy_property
     def edges(self) -> int:
         """How many directed edges there are."""
         return len(self.indices)
@@ -128,16 +127,19 @@ class WalkOperator:
         parts = (self.weights.astype(np.float64), self.indices.copy(), self.indptr.copy())
         return sparse.csr_array(parts, shape=(self.size, self.size))
 
-    def pull(self, precision: Precision = "float64") -> Any:
-        """The (n, n) CSR matrix M of one step, ``M @ mass``, built once per precision; dangling columns are 0."""
-        found = self._matrices.get(precision)
-        if found is None:
-            step = self.matrix()
-            step.data *= np.repeat(self.inverse_out, np.diff(self.indptr))
-            turned = step.T.tocsr().astype(precision)
-            parts = (turned.data, turned.indices.astype(np.int32, copy=False), turned.indptr)
-            found = self._matrices[precision] = sparse.csr_array(parts, shape=turned.shape)
-        return found
+    @lazy_property
+    def step(self) -> Any:
+        """The (n, n) CSR matrix M of one step, ``M @ mass``; dangling columns are 0."""
+        graph = self.matrix()
+        graph.data *= np.repeat(self.inverse_out, np.diff(self.indptr))
+        turned = graph.T.tocsr()
+        parts = (turned.data, turned.indices.astype(np.int32, copy=False), turned.indptr)
+        return sparse.csr_array(parts, shape=turned.shape)
+
+    @lazy_property
+    def narrow_step(self) -> Any:
+        """As :attr:`step`, in half of the memory."""
+        return self.step.astype("float32")
 
     @lazy_property
     def pool(self) -> WorkspacePool:

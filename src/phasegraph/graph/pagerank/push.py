@@ -112,7 +112,7 @@ class StaticTransitions(Transitions):
 
     def sweep(self, amounts: FloatArray) -> FloatArray:
         """One sparse product."""
-        arrived: FloatArray = self.graph.pull() @ amounts
+        arrived: FloatArray = self.graph.step @ amounts
         return arrived
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
@@ -295,8 +295,9 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
     at = _Progress(
         seeds.nodes[seeds.weights > settings.threshold * transitions.costs[seeds.nodes]], [seeds.nodes], rounds=1
     )
+    compiled = None
     if settings.compiled:
-        touched, *_ = space.queues
+        compiled, (touched, *_) = transitions.compiled(), space.queues
         touched[: len(seeds.nodes)] = seeds.nodes
     try:
         while len(at.frontier):
@@ -304,8 +305,8 @@ def push(transitions: Transitions, seeds: Seeds, settings: PushSettings, space: 
                 raise NotConvergedError(
                     f"push did not settle within {settings.limit} rounds: {len(at.frontier)} nodes are above it"
                 )
-            if settings.compiled:
-                _compiled_rounds(transitions, settings, space, at)
+            if compiled is not None:
+                _compiled_rounds(transitions, settings, space, at, compiled)
             else:
                 _numpy_rounds(transitions, settings, space, at)
             if len(at.frontier) and at.rounds <= settings.limit:
@@ -384,19 +385,26 @@ def _numpy_rounds(transitions: Transitions, settings: PushSettings, space: PushW
         at.scanned += edges
 
 
-def _compiled_rounds(transitions: Transitions, settings: PushSettings, space: PushWorkspace, at: _Progress) -> None:
+def _compiled_rounds(
+    transitions: Transitions,
+    settings: PushSettings,
+    space: PushWorkspace,
+    at: _Progress,
+    compiled: Callable[..., tuple[int, int, int, int]],
+) -> None:
     """The same rounds, with the same numbers, by the compiled kernel."""
     touched, frontier, *_ = space.queues
     held = transitions.size if at.everywhere else sum(map(len, at.touched))
+    dense_edges = transitions.dense_edges
     frontier[: len(at.frontier)] = at.frontier
-    compiled, size, began = transitions.compiled(), len(at.frontier), held
+    size, began = len(at.frontier), held
     while True:
         if transitions.stepwise:
             nodes = frontier[:size].astype(np.intp)
             transitions.before(nodes, settings.follow * space.records[nodes, 0])
         whole, before = not transitions.stepwise, at.rounds
         size, at.rounds, scanned, held = compiled(
-            (settings.follow, settings.threshold, transitions.dense_edges, settings.limit if whole else before),
+            (settings.follow, settings.threshold, dense_edges, settings.limit if whole else before),
             space.records,
             space.queues,
             held,

@@ -31,7 +31,7 @@ def power(
 
     The map contracts L1 distances of distributions by f: f / (1 - f) times the last step bounds the error.
     """
-    step = graph.pull(precision)
+    step = graph.step if precision == "float64" else graph.narrow_step
     restart = seeds.dense(graph.size).astype(precision)
     mass, bound = restart, math.inf
     for iteration in range(1, limit + 1):
@@ -55,7 +55,7 @@ def chebyshev(
     """
     if not graph.symmetric:
         raise InvalidInputError('method="chebyshev" needs an undirected graph; got one with one-way edges')
-    step = graph.pull(precision)
+    step = graph.step if precision == "float64" else graph.narrow_step
     restart = (1.0 - follow) * seeds.dense(graph.size)
     restart = restart.astype(precision)
     before, mass = np.zeros_like(restart), restart

@@ -17,14 +17,13 @@ from llama_index.core.vector_stores.types import MetadataFilters
 from llama_index_instrumentation.dispatcher import DISPATCHER_SPAN_DECORATED_ATTR
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import access_of, check_key, held_by_id, nodes_of
+from llama_index.retrievers.phasegraph.conversion import access_of, check_key, held_by_id, node_of, nodes_of
 from llama_index.retrievers.phasegraph.corpus import (
     IndexVectors,
     KeptNodes,
     built,
     contents_of,
     folder_settings,
-    node_of,
     opened,
 )
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
@@ -43,7 +42,6 @@ from phasegraph.retrieval import (
     PIPELINE,
     Accept,
     Calibrating,
-    CorpusLookup,
     Corrective,
     FusionEngine,
     ResultCallback,
@@ -74,10 +72,10 @@ def in_the_bases_span(method: Method) -> Method:
 
 def checked_query(query: object) -> QueryBundle:
     """A query as a bundle of text that is not blank."""
-    if isinstance(query, QueryBundle):
-        check_query(query.query_str)
-        return query
-    return QueryBundle(check_query(query))
+    text = query.query_str if isinstance(query, QueryBundle) else query
+    if not isinstance(text, str) or not text.strip():
+        check_query(text)
+    return query if isinstance(query, QueryBundle) else QueryBundle(text)
 
 
 class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
@@ -361,7 +359,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         index: Any = None,
     ) -> Self:
         """The retriever of a corpus, its vectors in an `index` of the user's or its own."""
-        nodes = CorpusLookup(corpus, node_of)
+        nodes = phasegraph.graph.CorpusLookup(corpus, node_of)
         names: tuple[Any, ...] = ("graph", "lexical") if index is not None else ("graph", "lexical", "vector")
         legs: dict[str, Any] = {
             name: EntityGraphRetriever(corpus.source(name), nodes, embed_model=embed_model) for name in names

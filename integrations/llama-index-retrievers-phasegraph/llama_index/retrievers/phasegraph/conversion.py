@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -32,6 +32,7 @@ from llama_index.core.settings import Settings
 from llama_index.core.storage.docstore.types import BaseDocumentStore
 from llama_index.core.vector_stores.simple import SimpleVectorStore
 from llama_index.core.vector_stores.types import BasePydanticVectorStore
+from llama_index.core.vector_stores.utils import metadata_dict_to_node
 
 from phasegraph import InvalidTypeError, Ranking, Result
 from phasegraph.retrieval import (
@@ -51,6 +52,9 @@ from phasegraph.retrieval import (
     warn,
     without_text,
 )
+
+if TYPE_CHECKING:
+    import phasegraph.graph
 
 _HITS = "nodes"
 
@@ -565,3 +569,8 @@ def _is_triple(node: BaseNode) -> bool:
 def _as_triple(hit: NodeWithScore) -> NodeWithScore:
     made = TripleNode(text=hit.node.get_content(), relationships=dict(hit.node.relationships))
     return NodeWithScore(node=made, score=hit.score)
+
+
+def node_of(record: phasegraph.graph.PassageRecord) -> BaseNode:
+    """A passage as a node, all that it was."""
+    return metadata_dict_to_node(dict(record.metadata), text=record.text)

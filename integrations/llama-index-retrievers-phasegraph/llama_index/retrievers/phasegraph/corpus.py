@@ -10,10 +10,10 @@ from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.indices.utils import embed_nodes
 from llama_index.core.schema import BaseNode
-from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import Embedder, held_by_id
+from llama_index.retrievers.phasegraph.conversion import Embedder, held_by_id, node_of
 from phasegraph import InvalidInputError
 from phasegraph.retrieval import KeptPassages, in_thread, with_progress
 
@@ -130,11 +130,6 @@ class IndexVectors:
     def ids(self) -> frozenset[str]:
         """Ids of the passages there are."""
         return frozenset(nodes_of(self.index))
-
-
-def node_of(record: phasegraph.graph.PassageRecord) -> BaseNode:
-    """A passage as a node, all that it was."""
-    return metadata_dict_to_node(dict(record.metadata), text=record.text)
 
 
 class KeptNodes(KeptPassages):

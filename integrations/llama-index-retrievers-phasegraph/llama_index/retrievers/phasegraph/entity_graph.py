@@ -17,8 +17,8 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TextNo
 from llama_index.core.vector_stores.types import MetadataFilters
 
 import phasegraph  # its rooms graph and neo4j are loaded when they are first named: they bring scipy.sparse
-from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id
-from llama_index.retrievers.phasegraph.corpus import KeptNodes, built, folder_settings, node_of, opened
+from llama_index.retrievers.phasegraph.conversion import Embedder, Lookup, check_key, copy_of, held_by_id, node_of
+from llama_index.retrievers.phasegraph.corpus import KeptNodes, built, folder_settings, opened
 from llama_index.retrievers.phasegraph.filters import (
     SECONDS,
     allowed_ids,
@@ -33,7 +33,7 @@ from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, Re
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
-    CorpusLookup,
+    SUMMARY_PREFIX,
     EvidenceBlock,
     FilterRefusedError,
     MalformedAnswerError,
@@ -237,7 +237,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         fields: Mapping[str, Any],
     ) -> Self:  # fmt: skip
         made = cls(
-            corpus.source("graph"), **{"nodes": CorpusLookup(corpus, node_of), "embed_model": embed_model, **fields}
+            corpus.source("graph"),
+            **{"nodes": phasegraph.graph.CorpusLookup(corpus, node_of), "embed_model": embed_model, **fields},
         )
         made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
         return made
@@ -336,7 +337,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
         def made() -> Source:
             held = self._lookup.held
-            if isinstance(held, CorpusLookup):
+            if isinstance(held, phasegraph.graph.CorpusLookup):
                 allowed: Collection[str] = held.matching(
                     key_of(filters), lambda records: matching_rows(records, filters)
                 )
@@ -356,6 +357,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
         for anew in (False, True):
             ranking = self._source.search(query, limit, upstream)
+            if self._filters is None and SUMMARY_PREFIX not in " ".join(ranking.ids):
+                return ranking, self._lookup(ranking.ids) if ranking.ids else {}
             own = summaries_in(ranking)
             ids = [one for one in ranking.ids if one not in own]
             if self._filters is not None:
@@ -373,7 +376,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
     def kept_ids(self) -> Iterable[str]:
         """Ids of the nodes that it keeps itself; none where they come from a store."""
-        if isinstance(self._lookup.held, CorpusLookup):
+        if isinstance(self._lookup.held, phasegraph.graph.CorpusLookup):
             passages: Iterable[str] = self._lookup.held.corpus.index.graph.passages
             return passages
         return self._lookup.held if self._lookup.kind == "mapping" else ()
@@ -405,7 +408,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
     def _checked(self, query_bundle: QueryBundle) -> str:
         """The query; as long as its own limit allows, where no other retriever of ours has checked it."""
-        return check_query(query_bundle.query_str, self._max_query_length if self.exchange is None else None)
+        query = query_bundle.query_str
+        return check_query(query, self._max_query_length) if self.exchange is None else query
 
     @property
     def _is_unseeded(self) -> bool:

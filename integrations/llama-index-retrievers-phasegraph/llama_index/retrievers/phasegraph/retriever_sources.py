@@ -238,7 +238,7 @@ class _EveryHit:
     def __call__(self, query_bundle: QueryBundle, nodes: object) -> list[NodeWithScore]:
         """The hits, and in place of those that stand for a retriever what that finds."""
         hits, handle = unpack(nodes), type(self.retriever)._handle_recursive_retrieval
-        if not any(isinstance(hit.node, IndexNode) for hit in hits):
+        if not any(issubclass(kind, IndexNode) for kind in {type(hit.node) for hit in hits}):
             return hits
         return [one for hit in hits for one in handle(self.retriever, query_bundle, [hit])]
 
@@ -338,6 +338,8 @@ class InTurn:
             if matching is None:
                 return query
             allowed = matching if allowed is None else allowed & matching
+        if (len(ids) if allowed is None else np.count_nonzero(allowed)) <= query.similarity_top_k:
+            return query
         rows = self._seen.nearest.rows(held.values(), query.query_embedding, query.similarity_top_k, allowed)
         return query if rows is None else replace(query, node_ids=[ids[row] for row in rows.tolist()])
 
@@ -579,7 +581,9 @@ class _Bound:
         if exchange is not None and exchange.ranking is not None:
             return self._checked(replace(exchange.ranking, source=source.name))
         lost = vars(asked).get(_INSERT)
-        ranking = self._ranking(exchange, only_matching(unpack(hits), source.filters), limit)
+        found = unpack(hits)
+        kept = found if source.filters is None else only_matching(found, source.filters)
+        ranking = self._ranking(exchange, kept, limit)
         return ranking if lost is None else source.deletions.counted(ranking, lost.count, notes)
 
     def _ranking(self, exchange: Exchange | None, found: list[NodeWithScore], limit: int | None) -> Ranking:
@@ -631,7 +635,7 @@ class _Bound:
             ranking = completed(
                 ranking, upstream.values(), source.look_ups, self.notes, source.deletions, own=source.has_nodes
             )
-        return source.deletions.checked(ranking, upstream, self.notes)
+        return source.deletions.checked(ranking, upstream, self.notes) if source.deletions else ranking
 
     @property
     def stores(self) -> list[Any]:
