@@ -103,7 +103,7 @@ def one_writer(folder: Path, *, patience: float | None = None) -> Iterator[None]
             time.sleep(_GLANCE)
         if got is None:
             warn(
-                f"{folder.name}: this file system has no locks; see to it that only one process writes there",
+                f"{folder.name}: this file system has no locks; make sure that only one process writes to it",
                 stacklevel=5,
             )
         with suppress(OSError):  # a full disk

@@ -189,7 +189,7 @@ def _decoded(found: bytes) -> str:
     try:
         return str(found, "utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise IntegrityError(f"a saved name or id is no text: {error}; the file is damaged") from error
+        raise IntegrityError(f"a saved name or id is not valid text: {error}; the file is damaged") from error
 
 
 class NameRows(Mapping[str, int]):

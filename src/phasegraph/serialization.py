@@ -318,7 +318,9 @@ def open_bundle(
         except (IntegrityError, OSError):
             if _capped(manifest)[1] == which:
                 raise  # else a writer has replaced it meanwhile, perhaps by the same, and removed what it named
-    raise IntegrityError(f"{target.name}: it is replaced all the time; read it when its writers are done")
+    raise IntegrityError(
+        f"{target.name}: it was replaced at every attempt to read it; try again when its writers are done"
+    )
 
 
 def _capped(file: Path) -> tuple[bytes, tuple[int, int]]:

@@ -126,7 +126,7 @@ def test_where_every_question_fails_the_command_fails(folder, tmp_path, capsys):
         (["--retriever", "my_rag:chain", "--graph", "."], 2, "--graph must be left out with --retriever"),
         (["--retriever", "my_rag:chain", "--measures", "F1"], 2, "F1 measures predicted answers"),
         (["--retriever", "my_rag:chain", "--json", "no/where.json"], 1, "--json: the folder of no/where.json must"),
-        (["--id-key", "page"], 2, "--corpus and --id-key are of a --retriever"),
+        (["--id-key", "page"], 2, "--corpus and --id-key need a --retriever"),
     ],
 )
 def test_what_does_not_fit_is_said(folder, capsys, arguments, code, said):

@@ -233,13 +233,13 @@ def test_a_query_may_be_answered_from_its_own_collection_alone(collections, tmp_
 def test_what_is_in_no_collection_is_named(collections, capsys):
     command = ["evaluate", str(collections), "--systems", "vector", "--within", "collection_id"]
     assert main(command) == 1
-    assert "collections: passage 'p00' must have the field 'collection_id'" in capsys.readouterr().err
+    assert "collections: passage 'p00' has no field 'collection_id'" in capsys.readouterr().err
     with_collections(collections, lambda place: "c00")
     assert main(command) == 1
     assert "no passage has the collection_id 'c01' of 'n01-0'" in capsys.readouterr().err
     change(collections, lambda place, row: row.pop("collection_id") if place == 4 else None)
     assert main(command) == 1
-    assert "queries.jsonl:5: query 'n01-1' must have the field 'collection_id'" in capsys.readouterr().err
+    assert "queries.jsonl:5: query 'n01-1' has no field 'collection_id'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_what_nothing_is_known_of_gives_no_passage_and_says_so(index, capsys):
         (["nowhere", "Who?"], 2, "nowhere"),
         (["g", "Who?", "--k", "0"], 2, "--k"),
         (["g"], 2, "QUESTION"),
-        (["g", "Who?", "--embedder", "my_model:embed"], 1, "--embedder is of an index with embeddings"),
+        (["g", "Who?", "--embedder", "my_model:embed"], 1, "--embedder needs an index with embeddings"),
         (["kept", "Who?", "--embedder", "my_model:number"], 1, "--embedder must name an embedding model of LangChain"),
         (["kept", "Who?", "--embedder", "my_model:narrow"], 1, "the query's embedding must have shape"),
         (["kept", "Who?", "--embedder", "my_model"], 2, "must read MODULE:OBJECT"),

@@ -155,7 +155,7 @@ def test_a_missing_folder_is_named(tmp_path):
         ("queries.jsonl", 2, {"id": "q0"}, "queries.jsonl:2: ids must not repeat"),
         ("queries.jsonl", 2, {"question": "  "}, "queries.jsonl:2: 'question'"),
         ("queries.jsonl", 2, {"hops": []}, "queries.jsonl:2: 'hops' must be a list of at least one id"),
-        ("queries.jsonl", 2, {"hops": ["p99"]}, "queries.jsonl:2: a judged passage must be in the corpus; 'p99'"),
+        ("queries.jsonl", 2, {"hops": ["p99"]}, "queries.jsonl:2: the judged passage 'p99' is not in the corpus"),
         ("queries.jsonl", 2, {"hops": [1]}, "queries.jsonl:2: 'hops' must hold ids"),
         ("queries.jsonl", 2, {"last_hop_known": 1}, "queries.jsonl:2: 'last_hop_known' must be true or false"),
         ("queries.jsonl", 2, {"hop_order_known": "no"}, "queries.jsonl:2: 'hop_order_known' must be true or false"),
@@ -164,7 +164,7 @@ def test_a_missing_folder_is_named(tmp_path):
         ("queries.jsonl", 2, {"answer": {"text": "x"}}, "queries.jsonl:2: 'answer' must be text or a list of texts"),
         ("queries.jsonl", 2, {"answer": [True]}, "queries.jsonl:2: 'answer' must be text or a list of texts"),
         ("queries.jsonl", 2, {"grades": [3]}, "queries.jsonl:2: 'grades' must be an object of gains by passage id"),
-        ("queries.jsonl", 2, {"grades": {"p99": 1}}, "queries.jsonl:2: a graded passage must be in the corpus; 'p99'"),
+        ("queries.jsonl", 2, {"grades": {"p99": 1}}, "queries.jsonl:2: the graded passage 'p99' is not in the corpus"),
         ("queries.jsonl", 2, {"grades": {"p03": "1"}}, "queries.jsonl:2: the grade of 'p03' must be a number"),
         ("queries.jsonl", 2, {"grades": {"p03": -1}}, "queries.jsonl:2: the grade of 'p03' must be finite and >= 0"),
         ("queries.jsonl", 2, {"grades": {"p03": 0}}, "queries.jsonl:2: 'grades' must hold a gain above 0"),
@@ -175,7 +175,7 @@ def test_a_missing_folder_is_named(tmp_path):
             "queries.jsonl:2: 'grades' or 'relevant' must give every hop .* 'p04' has none",
         ),
         ("queries.jsonl", 2, {"hop_alternatives": [["p01"]]}, "queries.jsonl:2: 'hop_alternatives' must hold"),
-        ("queries.jsonl", 2, {"hop_alternatives": [["p01"], ["p99"]]}, "queries.jsonl:2: a judged passage"),
+        ("queries.jsonl", 2, {"hop_alternatives": [["p01"], ["p99"]]}, "queries.jsonl:2: the judged passage"),
     ],
 )
 def test_a_bad_line_is_named_with_its_file_and_number(folder, file, line, change, message):

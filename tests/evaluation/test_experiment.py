@@ -97,8 +97,8 @@ def test_the_same_experiment_gives_the_same_table():
 @pytest.mark.parametrize(
     ("answers", "judged", "options", "message"),
     [
-        ([], JUDGED, {}, "systems must be at least one"),
-        ([Answers("vector", {}), Answers("vector", {})], JUDGED, {}, "different names"),
+        ([], JUDGED, {}, "give at least one system"),
+        ([Answers("vector", {}), Answers("vector", {})], JUDGED, {}, "a name of its own"),
         ([Answers("rrf", {})], JUDGED, {}, "the baseline must be one of"),
         ([Answers("vector", {})], [], {}, "at least one judged query"),
         ([Answers("vector", {})], JUDGED, {"measures": ()}, "at least one judged query and one measure"),
@@ -164,7 +164,7 @@ def test_a_system_whose_package_is_missing_is_left_out_with_a_line(folder):
 
 
 def test_two_systems_of_one_name_are_refused(folder):
-    with pytest.raises(InvalidInputError, match="different names"):
+    with pytest.raises(InvalidInputError, match="a name of its own"):
         run_systems(ExperimentInput(load_dataset(folder)), [source_system("vector")] * 2, 5)
 
 

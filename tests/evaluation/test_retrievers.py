@@ -205,7 +205,7 @@ def test_the_last_hop_is_measured_where_the_order_of_hops_is_known():
         ({"question": "Who?", "relevant": ["a"], "hops": ["b"]}, "must give every hop a gain above 0; 'b' has none"),
         ({"question": " ", "relevant": ["a"]}, "judged.jsonl:2: 'question' must be text that is not blank"),
         ({"relevant": ["a"]}, "judged.jsonl:2: 'question' must be text that is not blank; got None"),
-        ({"question": "Who?", "spans": [{}]}, "judged.jsonl:2: 'spans' can be read where the passages are given"),
+        ({"question": "Who?", "spans": [{}]}, "judged.jsonl:2: 'spans' needs the passages"),
     ],
 )
 def test_a_line_that_judges_nothing_is_named(tmp_path, line, said):
@@ -216,7 +216,7 @@ def test_a_line_that_judges_nothing_is_named(tmp_path, line, said):
 
 
 def test_a_judged_id_that_the_corpus_lacks_is_an_error(folder):
-    with pytest.raises(InvalidInputError, match="judged:1: a graded passage must be in the corpus; 'nowhere' is not"):
+    with pytest.raises(InvalidInputError, match="judged:1: the graded passage 'nowhere' is not in the corpus"):
         evaluate(lambda question: ["p00"], {"Who?": ["nowhere"]}, corpus=folder / "corpus.jsonl")
 
 

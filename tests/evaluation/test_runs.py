@@ -81,7 +81,7 @@ def test_a_bad_jsonl_run_is_refused_with_file_and_line(tmp_path, text, message):
 
 
 def test_a_missing_run_is_named(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"none.run: the file must exist"):
+    with pytest.raises(InvalidInputError, match=r"none.run: there is no such file"):
         read_run(tmp_path / "none.run")
 
 
@@ -103,12 +103,12 @@ def test_jsonl_judgements_keep_the_order_of_the_hops(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("b.qrels", "q1 0 a 1\nq1 0 z 1\n", "b.qrels:2: a judged id must be in the corpus; 'z'"),
+        ("b.qrels", "q1 0 a 1\nq1 0 z 1\n", "b.qrels:2: the judged passage 'z' is not in the corpus"),
         ("b.qrels", "q1 0 a 1\nq1 0 a 0\n", "b.qrels:2: an id must be judged once"),
         ("b.qrels", "q1 0 a high\n", "b.qrels:1: a grade must be a whole number"),
         ("b.qrels", "q1 a 1\n", "b.qrels:1: a qrels line must be"),
         ("b.qrels", "", "b.qrels: qrels must hold at least one line"),
-        ("b.jsonl", '{"query": "q", "hops": ["z"]}\n', "b.jsonl:1: a judged id must be in the corpus"),
+        ("b.jsonl", '{"query": "q", "hops": ["z"]}\n', "b.jsonl:1: the judged passage 'z' is not in the corpus"),
         ("b.jsonl", '{"query": "q", "hops": ["a"], "last_hop_known": 1}\n', "b.jsonl:1: 'last_hop_known'"),
         ("b.jsonl", '{"query": "q", "hops": ["a"]}\n' * 2, "b.jsonl:2: a query must stand on one line"),
         ("b.jsonl", "", "b.jsonl: judgements must hold"),

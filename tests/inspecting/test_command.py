@@ -78,7 +78,7 @@ def test_a_folder_of_from_documents_answers_as_its_retriever_does(index, tmp_pat
         (["--export", "page.html"], "--ask and --export go together"),
         (["--ask", "Who?"], "--ask and --export go together"),
         (["--pipeline", "nothing.json"], "--pipeline must be a saved pipeline or one of"),
-        (["--embedder", "my_inspected:model"], "--embedder is of an index with embeddings"),
+        (["--embedder", "my_inspected:model"], "--embedder needs an index with embeddings"),
         (["--host", "no-such-host.invalid"], "cannot be listened on"),
     ],
 )

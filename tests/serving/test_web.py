@@ -215,7 +215,7 @@ def test_a_call_ends_when_its_time_is_over(folder):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--transport", "http", "--host", "0.0.0.0"], "beyond loopback"),
+        (["--transport", "http", "--host", "0.0.0.0"], "is not loopback"),
         (["--transport", "tcp"], "stdio or http"),
         (["--filter", "team"], "KEY=VALUE"),
         (["--filter", "team=red", "--filter", "team=blue"], "given twice"),

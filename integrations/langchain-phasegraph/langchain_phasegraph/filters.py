@@ -202,7 +202,9 @@ def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) ->
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
-        raise FilterRefusedError(f"filter cannot be joined with the store's own; got {json.dumps(own, default=str)}")
+        raise FilterRefusedError(
+            f"filter= cannot be combined with the store's own filter; got {json.dumps(own, default=str)}"
+        )
     if kind in _EVERY:
         return _WORDS[kind](store, wanted, own)
     native = {key: value for key, value in wanted.items() if key != _ALSO}
@@ -221,7 +223,7 @@ def _is_plain(own: Mapping[str, Any]) -> bool:
 def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Of a store that takes a mapping of values; where the filter says more, the search is deep instead."""
     if own is not None and not isinstance(own, Mapping):
-        raise FilterRefusedError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
+        raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if not _is_plain(wanted):
         return {"k": _MOST_ROWS} if own is None else {"k": _MOST_ROWS, "filter": dict(own)}
     return {"filter": dict(joined(own, wanted) or {})}
@@ -230,7 +232,7 @@ def _mapping(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
 def _operators(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     """Of a store that knows the operators by these names."""
     if own is not None and not isinstance(own, Mapping):
-        raise FilterRefusedError(f"filter cannot be joined with the store's own; got {type(own).__name__}")
+        raise FilterRefusedError(f"filter= cannot be combined with the store's own filter; got {type(own).__name__}")
     if _is_plain(wanted) and _is_plain(own or {}):
         return {"filter": dict(joined(own, wanted) or {})}
     return {"filter": _words([*([dict(own)] if own else []), *_parts(wanted)])}
@@ -255,7 +257,7 @@ def _words(parts: list[dict[str, Any]], how: str = "$and") -> dict[str, Any]:
 
 def _in_memory(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     if isinstance(own, Mapping):
-        raise FilterRefusedError("filter cannot be joined with the store's own, which must be a function")
+        raise FilterRefusedError("filter= cannot be combined with the store's own filter, which must be a function")
     plain = [(key, value) for key, value in wanted.items() if isinstance(value, str | int | float)]
     if own is None and len(wanted) == len(plain) == 1:  # it is asked of every document: no step too many
         ((key, value),) = plain
@@ -277,7 +279,9 @@ def _qdrant(store: Any, wanted: Mapping[str, Any], own: Any) -> dict[str, Any]:
     from qdrant_client import models
 
     if own is not None and not isinstance(own, models.Filter):
-        raise FilterRefusedError("filter cannot be joined with the store's own, which must be a qdrant Filter")
+        raise FilterRefusedError(
+            "filter= cannot be combined with the store's own filter, which must be a qdrant Filter"
+        )
     name = getattr(store, "metadata_payload_key", "metadata")
 
     def one(key: str, operator: str, value: Any) -> Any:

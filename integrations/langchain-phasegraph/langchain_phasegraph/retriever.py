@@ -359,7 +359,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             legs["vector"] = store
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
-            raise InvalidTypeError("retrievers must be a mapping of names beside a corpus of one's own")
+            raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
         legs |= others
         vector, graph = legs.pop("vector"), legs.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": legs})
@@ -495,7 +495,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
 def _check_model(embeddings: object) -> None:
     if not isinstance(embeddings, Embeddings):
-        raise InvalidTypeError(f"embeddings must be a model of LangChain's; got {type(embeddings).__name__}")
+        raise InvalidTypeError(f"embeddings must be a LangChain embedding model; got {type(embeddings).__name__}")
 
 
 def access_of(sources: Mapping[str, RetrieverSource]) -> HitAccess:

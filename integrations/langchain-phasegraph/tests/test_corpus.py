@@ -10,10 +10,10 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
 from langchain_stores import STORES, Fixed
+from tests.suites.corpus import CorpusSuite
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
-from phasegraph.testing.corpus_suite import CorpusSuite
 
 
 class Hashed(Embeddings):

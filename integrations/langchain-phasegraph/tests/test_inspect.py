@@ -2,9 +2,9 @@
 
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from tests.suites.notebooks import InspectSuite
 
 from langchain_phasegraph import PhaseGraphRetriever
-from phasegraph.testing.inspect_suite import InspectSuite
 
 
 class TestInspectLangChain(InspectSuite):

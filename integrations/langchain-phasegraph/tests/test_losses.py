@@ -1,9 +1,9 @@
 """No hit is lost in silence, in LangChain."""
 
 from langchain_core.documents import Document
+from tests.suites.losses import LossSuite
 
 from langchain_phasegraph import CalibratedFusionRetriever
-from phasegraph.testing.loss_suite import LossSuite
 
 
 class TestLosses(LossSuite):

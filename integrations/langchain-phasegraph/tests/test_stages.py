@@ -14,9 +14,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.vectorstores import InMemoryVectorStore
+from tests.suites.stages import FIRST, SECOND, TEXTS, Letters, StageSuite
 
 from langchain_phasegraph import Corrective, EntityGraphRetriever, PhaseGraphRetriever, Rerank, SourceSpec, hyde
-from phasegraph.testing.stage_suite import FIRST, SECOND, TEXTS, Letters, StageSuite
 
 
 class Chat(BaseChatModel):

@@ -6,12 +6,12 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_stores import STORES, Fixed, Listed, passages
+from tests.suites.deadlines import DeadlineSuite
+from tests.suites.framework import FrameworkSuite, Hit
 
 import langchain_phasegraph
 from langchain_phasegraph import EntityGraphRetriever, HitFields, PhaseGraphRetriever, SourceSpec, fuse_lists
 from phasegraph.graph import GraphSource
-from phasegraph.testing.deadline_suite import DeadlineSuite
-from phasegraph.testing.framework_suite import FrameworkSuite, Hit
 
 EMBEDDINGS = DeterministicFakeEmbedding(size=16)
 ABOUT = [

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from llamaindex_stores import simple
 
-pytest.register_assert_rewrite("phasegraph.testing.framework_suite")
+pytest.register_assert_rewrite("tests.suites.framework")
 
 
 @pytest.fixture

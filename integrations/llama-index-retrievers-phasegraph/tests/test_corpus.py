@@ -11,10 +11,10 @@ from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llamaindex_stores import INDEXES
+from tests.suites.corpus import CorpusSuite
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.testing.corpus_suite import CorpusSuite
 
 
 class Hashed(BaseEmbedding):

@@ -2,9 +2,9 @@
 
 from llama_index.core import MockEmbedding
 from llama_index.core.schema import TextNode
+from tests.suites.notebooks import InspectSuite
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
-from phasegraph.testing.inspect_suite import InspectSuite
 
 
 class TestInspectLlamaIndex(InspectSuite):

@@ -5,10 +5,10 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, TextNode
+from tests.suites.losses import LossSuite
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import PhasegraphWarning
-from phasegraph.testing.loss_suite import LossSuite
 
 
 class Returns(BaseRetriever):

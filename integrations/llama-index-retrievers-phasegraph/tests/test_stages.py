@@ -14,9 +14,9 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.selectors import LLMMultiSelector
+from tests.suites.stages import FIRST, SECOND, TEXTS, Letters, StageSuite
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec, selector_router
-from phasegraph.testing.stage_suite import FIRST, SECOND, TEXTS, Letters, StageSuite
 
 
 class Chat(CustomLLM):

@@ -10,11 +10,11 @@ from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llamaindex_stores import INDEXES, Listed, Looked, passages
+from tests.suites.deadlines import DeadlineSuite
+from tests.suites.framework import FrameworkSuite, Hit, pickled
 
 from llama_index.retrievers import phasegraph
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever, PhaseGraphPostprocessor
-from phasegraph.testing.deadline_suite import DeadlineSuite
-from phasegraph.testing.framework_suite import FrameworkSuite, Hit, pickled
 
 COLOURS = ("red", "blue")
 

@@ -280,16 +280,16 @@ def evaluate(
     if not folder.is_dir():
         raise typer.BadParameter(f"DATASET_DIR must be a folder unless there is a --retriever; got the file {folder}")
     if corpus is not None or id_key is not None:
-        raise typer.BadParameter("--corpus and --id-key are of a --retriever; none is given")
+        raise typer.BadParameter("--corpus and --id-key need a --retriever")
     rules = protocol_of(protocol, dev_set)
     if within is not None and (graph is not None or report_to is not None):
-        raise typer.BadParameter(
-            "--within has no one graph or lists of the whole corpus: leave out --graph and --report"
-        )
+        raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
     if off_topic is not None and unanswerable:
         raise typer.BadParameter("--off-topic and --unanswerable both say what abstain_auc is of: give one of them")
     if within is not None and (off_topic is not None or unanswerable):
-        raise typer.BadParameter("--within has no one corpus to ask: leave out --off-topic and --unanswerable")
+        raise typer.BadParameter(
+            "--within searches a part of the corpus at a time: leave out --off-topic and --unanswerable"
+        )
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
     of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)

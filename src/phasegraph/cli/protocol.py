@@ -34,7 +34,7 @@ def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
     if name is not None and name not in PROTOCOLS:
         raise typer.BadParameter(f"the protocol must be among {', '.join(PROTOCOLS)}; got {name!r}")
     if name is None and dev_set is not None:
-        raise typer.BadParameter("--dev-set is the second part of a --protocol; none is given")
+        raise typer.BadParameter("--dev-set needs a --protocol")
     return None if name is None else PROTOCOLS[name]
 
 

@@ -60,7 +60,9 @@ def answered(
     rankings: list[Ranking] = []
     if embed is not None:
         if graph.embeddings is None:
-            raise InvalidInputError("--embedder is of an index with embeddings (index --embeddings); it has none")
+            raise InvalidInputError(
+                "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
+            )
         vector = unit_vector(embed(question), graph.embeddings.shape[1])
         scores = (graph.embeddings @ vector).astype(float)
         best = top_order(scores, graph.passages, DEFAULT_LIMIT)

@@ -71,13 +71,13 @@ def serve(
     given = {"--tenants": tenants, "--token-file": token_file}
     named = [name for name, value in given.items() if value is not None]
     if transport == "stdio" and named:
-        raise typer.BadParameter(f"{named[0]} is of use with --transport http: over stdio there is one who asks")
+        raise typer.BadParameter(f"{named[0]} needs --transport http: over stdio there is a single client")
     if len(named) > 1 or (tenants is not None and only):
         raise typer.BadParameter("--tenants gives each its token and its filter: leave --token-file and --filter out")
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     if transport == "http" and not local and not named:
-        raise typer.BadParameter(f"--host {host} is beyond loopback: give --token-file FILE or --tenants FILE")
+        raise typer.BadParameter(f"--host {host} is not loopback: give --token-file FILE or --tenants FILE")
     index = opened(folder)
     if not isinstance(index, GraphIndex):
         raise InvalidInputError(f"{folder}: it holds a graph of chunks, which keeps no texts; serve an entity graph")

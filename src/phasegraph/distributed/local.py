@@ -171,7 +171,7 @@ def row_file(path: Path) -> RowFile:
     """A file of passages or of queries, gone through once; in memory are 16 bytes for each line of JSON."""
     file = path.absolute()
     if not file.is_file():
-        raise wrong(path, None, "the file must exist; there is none")
+        raise wrong(path, None, "there is no such file")
     if file.suffix == ".parquet":
         arrow()
         import pyarrow.parquet as pq

@@ -40,7 +40,7 @@ def wrong(path: Path, line: int | None, message: str) -> InvalidInputError:
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, with their number from 1."""
     if not path.is_file():
-        raise wrong(path, None, "the file must exist; there is none")
+        raise wrong(path, None, "there is no such file")
     with path.open("rb") as handle:
         yield from texts_in(path, handle)
 
@@ -176,7 +176,7 @@ def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: st
 
 def _array(file: Path, kind: str, what: str, dimensions: tuple[int, ...]) -> Any:
     if not file.is_file():
-        raise wrong(file, None, "the file must exist; there is none")
+        raise wrong(file, None, "there is no such file")
     try:
         array = npy_format.open_memmap(file, mode="r")
     except (ValueError, OSError, EOFError, SyntaxError, TokenError) as error:
@@ -456,7 +456,7 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     """
     root = Path(folder)
     if not root.is_dir():
-        raise wrong(root, None, "a data set must be a folder; there is none here")
+        raise wrong(root, None, "there is no such folder; a data set is one")
     passages = read_corpus(root / "corpus.jsonl")
     listed = queries_of(root / "queries.jsonl", objects_of(root / "queries.jsonl"), passages, share=share)
     vectors = read_vectors(root / "passages.f16.npy", len(passages), "corpus.jsonl")
@@ -545,7 +545,7 @@ def queries_of(
         answers = _read_answers(file, line, row)
         if spans is not None:
             if passages is None:
-                raise wrong(file, line, f"{spans!r} can be read where the passages are given; none are")
+                raise wrong(file, line, f"{spans!r} needs the passages, which were not given")
             places = places or _places(file.with_name("corpus.jsonl"), passages)
             judged = judgement_from_spans(name, _read_spans(file, line, row[spans], spans), places, share=share)
             judgement = Judgement(name, (), last_hop_known=False) if judged is None else judged
@@ -598,7 +598,7 @@ def _read_grades(file: Path, line: int, row: Mapping[str, object], known: set[st
         raise wrong(file, line, f"{key!r} must be an object of gains by passage id; got {value!r}")
     for name, grade in value.items():
         if known is not None and name not in known:
-            raise wrong(file, line, f"a graded passage must be in the corpus; {name!r} is not")
+            raise wrong(file, line, f"the graded passage {name!r} is not in the corpus")
         try:
             check_range(f"the grade of {name!r}", grade)
         except InvalidInputError as error:
@@ -656,7 +656,7 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
     for hop in hops:
         for passage in hop:
             if known is not None and passage not in known:
-                raise wrong(file, line, f"a judged passage must be in the corpus; {passage!r} is not")
+                raise wrong(file, line, f"the judged passage {passage!r} is not in the corpus")
     return tuple(dict.fromkeys(reversed(hops)))[::-1]
 
 
@@ -816,12 +816,12 @@ def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
         value = query.extra.get(name)
         file = Path(dataset.name) if dataset.path is None else dataset.path / "queries.jsonl"
         if value is None:
-            raise wrong(file, query.line or None, f"query {query.id!r} must have the field {name!r}; it has not")
+            raise wrong(file, query.line or None, f"query {query.id!r} has no field {name!r}")
         rows.setdefault(str(value), []).append(row)
     places: dict[str, list[int]] = {}
     for place, passage in enumerate(dataset.passages):
         if of_passage[passage.id] is None:
-            raise InvalidInputError(f"{dataset.name}: passage {passage.id!r} must have the field {name!r}; it has not")
+            raise InvalidInputError(f"{dataset.name}: passage {passage.id!r} has no field {name!r}")
         places.setdefault(str(of_passage[passage.id]), []).append(place)
     lost = next((value for value in rows if value not in places), None)
     if lost is not None:

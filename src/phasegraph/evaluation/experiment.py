@@ -205,7 +205,7 @@ def run_systems(
     """
     names = [system.name for system in systems]
     if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"systems must be at least one, with different names; got {names}")
+        raise InvalidInputError(f"give at least one system, each with a name of its own; got {names}")
     known = dict(runs or {})
     answers: list[Answers] = []
     left_out: list[str] = []
@@ -528,7 +528,7 @@ def compare(
     """
     names = [one.name for one in answers]
     if not names or len(set(names)) != len(names):
-        raise InvalidInputError(f"systems must be at least one, with different names; got {names}")
+        raise InvalidInputError(f"give at least one system, each with a name of its own; got {names}")
     if baseline not in names:
         raise InvalidInputError(f"the baseline must be one of the systems {names}; got {baseline!r}")
     if not judgements or not measures:

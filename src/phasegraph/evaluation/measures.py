@@ -215,7 +215,7 @@ class Measure:
             import ir_measures
         except ImportError as error:
             raise MissingDependencyError(
-                f"{self.name} is none of our measures ({ours}); for those of ir-measures: pip install "
+                f"{self.name} is not one of our measures ({ours}); for those of ir-measures: pip install "
                 "'phasegraph[eval]'"
             ) from error
         try:

@@ -268,7 +268,7 @@ def _ask_of(retriever: object, depth: int) -> Ask:
     got = f"the class {retriever.__name__}" if isinstance(retriever, type) else describe_type(retriever)
     raise InvalidTypeError(
         "retriever must be a LangChain retriever or runnable, a LlamaIndex retriever, a source or a function; got "
-        f"{got} (of a store or an index give its as_retriever())"
+        f"{got} (for a store or an index, give its as_retriever())"
     )
 
 

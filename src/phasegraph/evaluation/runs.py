@@ -255,7 +255,7 @@ def _jsonl_judgements(file: Path, known: frozenset[str] | None) -> tuple[Judgeme
 
 def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | None) -> None:
     if known is not None and passage not in known:
-        raise wrong(file, line, f"a judged id must be in the corpus; {passage!r} is not")
+        raise wrong(file, line, f"the judged passage {passage!r} is not in the corpus")
 
 
 def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:

@@ -203,7 +203,9 @@ class Folder:
             except (IntegrityError, OSError):
                 if self._there() == there:
                     raise  # else another process made, withdrew or compacted changes: what was read may be gone
-        raise StoreError(f"{self.path.name}: others change the folder all the time; load it when they are done")
+        raise StoreError(
+            f"{self.path.name}: the folder changed at every attempt to read it; load it when its writers are done"
+        )
 
     def _there(self) -> tuple[object, ...]:
         """What tells one state of the folder from another."""

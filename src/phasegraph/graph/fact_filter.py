@@ -94,7 +94,7 @@ def _places(facts: Sequence[Fact], kept: Any) -> list[int]:
         raise InvalidInputError(f"fact_filter must give at most the {len(facts)} facts that it got; got more")
     unknown = sum(fact not in facts for fact in given)
     if unknown:  # a model's words are not repeated
-        raise InvalidTypeError(f"fact_filter must give some of the facts that it got; {unknown} are none")
+        raise InvalidTypeError(f"fact_filter must give facts that it got; {unknown} of its facts are others")
     return [place for place, fact in enumerate(facts) if fact in given]
 
 

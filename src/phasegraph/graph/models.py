@@ -125,8 +125,8 @@ def _check(model: object, prompt: object, fields: Sequence[str]) -> None:
         said = str(prompt).format(**dict.fromkeys(fields, "\0"))
     except (KeyError, IndexError, ValueError) as error:
         raise InvalidInputError(
-            f"prompt must hold {', '.join(f'{{{one}}}' for one in fields)} and no other field; double the braces of "
-            f"what is none ({type(error).__name__}: {error})"
+            f"prompt must hold {', '.join(f'{{{one}}}' for one in fields)} and no other field; double all other "
+            f"braces ({type(error).__name__}: {error})"
         ) from error
     if said.count("\0") < len(fields):
         raise InvalidInputError(f"prompt must hold {', '.join(f'{{{one}}}' for one in fields)}")

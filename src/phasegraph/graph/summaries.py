@@ -9,11 +9,9 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Event
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -42,7 +40,7 @@ from phasegraph.retrieval import with_progress
 from phasegraph.retrieval.identity import SUMMARY_PREFIX
 from phasegraph.serialization import MISFITS, read_bundle, read_document, write_bundle, write_document
 from phasegraph.sources.protocol import Upstream
-from phasegraph.sources.workers import WorkerPool
+from phasegraph.sources.workers import as_they_come
 
 Summarise: TypeAlias = Callable[[list[str]], Any]
 EmbedTexts: TypeAlias = Callable[[list[str]], Any]
@@ -55,7 +53,6 @@ _COLLECTION = ""
 _GROWN = 1.0
 """Passages that came after the clusters were fitted, as a share of those they were fitted to: beyond, it is warned."""
 _SENTENCE = re.compile(r"(?<=[.!?。！？])\s+|\n+")
-_GLANCE = 0.2
 
 
 def extractive(texts: Sequence[str], *, sentences: int = 5, characters: int = 700) -> str:
@@ -523,9 +520,8 @@ class _Writer:
         found = {key: text for key in wanted if (text := self.kept(key)) is not None}
         asked = [key for key in wanted if key not in found]
         try:
-            for key, text in with_progress(_Sized(self._asked(asked, wanted), len(asked)), self.progress,
-                                           label="summarise", unit="summary"):  # fmt: skip
-                found[key] = text
+            texts = as_they_come(lambda key: self._one(key, wanted[key]), asked, self.workers)
+            found |= with_progress(texts, self.progress, label="summarise", unit="summary", total=len(asked))
         except Exception as error:
             error.add_note(
                 f"{len(found)} of {len(wanted)} summaries of this level are written"
@@ -545,49 +541,9 @@ class _Writer:
             write_document(file, _TEXT_KIND, _TEXT_VERSION, {"text": text})
         return text
 
-    def _asked(self, keys: Sequence[str], wanted: Mapping[str, list[str]]) -> Iterator[tuple[str, str]]:
-        answers: SimpleQueue[tuple[str, Any]] = SimpleQueue()
-        pool, stopped, waiting, under_way = WorkerPool(), Event(), list(reversed(keys)), 0
-
-        def work(key: Any) -> Any:
-            try:
-                return "" if stopped.is_set() else self._one(key, wanted[key])
-            except BaseException as error:  # noqa: BLE001 - raised in the caller's thread
-                return error
-
-        try:
-            while waiting or under_way:
-                while waiting and under_way < self.workers:
-                    pool.submit(work, lambda key, outcome: answers.put((key, outcome)), waiting.pop())
-                    under_way += 1
-                try:
-                    key, outcome = answers.get(timeout=_GLANCE)
-                except Empty:
-                    continue
-                under_way -= 1
-                if isinstance(outcome, BaseException):
-                    raise outcome
-                yield key, outcome
-        finally:
-            stopped.set()
-
 
 async def _awaited(answer: Any) -> Any:
     return await answer
-
-
-@dataclass(frozen=True, slots=True)
-class _Sized:
-    """An iterator with a length, for the bar."""
-
-    items: Iterator[tuple[str, str]]
-    length: int
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return self.items
-
-    def __len__(self) -> int:
-        return self.length
 
 
 def _hash(*parts: str) -> str:

@@ -97,7 +97,9 @@ class Inspector:
     ) -> None:
         graph = index.graph
         if embedder is not None and graph.embeddings is None:
-            raise InvalidInputError("--embedder is of an index with embeddings (index --embeddings); it has none")
+            raise InvalidInputError(
+                "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
+            )
         once = None if embedder is None else lru_cache(maxsize=256)(embedder)
         self.index, self.name, self.judged = index, name, tuple(judged)
         self.sources: dict[str, Any] = {"graph": GraphSource(graph, embedder=once).prepare()}

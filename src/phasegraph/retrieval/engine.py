@@ -1341,16 +1341,22 @@ def fit_calibrators(
 
 
 def with_progress(
-    queries: Iterable[Item], /, show: bool | None, *, label: str = "calibrate", unit: str = "query"
+    queries: Iterable[Item],
+    /,
+    show: bool | None,
+    *,
+    label: str = "calibrate",
+    unit: str = "query",
+    total: int | None = None,
 ) -> Iterable[Item]:
-    """`queries`, with a bar while they are gone through, if `show` and standard error is a terminal with tqdm."""
+    """`queries` (`total` of them), with a bar while they come, if `show` and standard error is a terminal with tqdm."""
     if not show or not sys.stderr.isatty():
         return queries
     try:
         from tqdm import tqdm
     except ImportError:
         return queries
-    return cast("Iterable[Item]", tqdm(queries, desc=label, unit=unit))
+    return cast("Iterable[Item]", tqdm(queries, desc=label, unit=unit, total=total))
 
 
 def calibration_queries(

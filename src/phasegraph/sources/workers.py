@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -26,6 +26,10 @@ _logger = logging.getLogger("phasegraph")
 _IDLE_SECONDS = 30.0
 _BLOCKED_SECONDS, _MOMENT_SECONDS = 1.0, 0.05
 _MOST_IDLE = 64
+_GLANCE_SECONDS = 0.2
+"""Between looks for an interrupt."""
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 class WorkerPool:
@@ -98,6 +102,46 @@ class WorkerPool:
                 return False
             self._threads -= 1
             return True
+
+
+def as_they_come(
+    make: Callable[[Item], Made], items: Iterable[Item], workers: int, enough: Callable[[], bool] = lambda: False
+) -> Iterator[tuple[Item, Made]]:
+    """Each item with what is made of it, at most `workers` under way; an error is raised, and nothing begun after it.
+
+    Once there is `enough`, no more are begun, and those under way still come.
+    """
+    answers: SimpleQueue[tuple[Item, Any]] = SimpleQueue()
+    jobs, waiting, stopped, under_way = WorkerPool(), list(items)[::-1], threading.Event(), 0
+
+    def work(item: Any) -> Any:
+        try:
+            return None if stopped.is_set() else make(item)
+        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
+            return _Raised(error)
+
+    try:
+        while waiting or under_way:
+            while waiting and under_way < workers and not enough():
+                jobs.submit(work, lambda item, made: answers.put((item, made)), waiting.pop())
+                under_way += 1
+            if not under_way:
+                return
+            try:
+                item, made = answers.get(timeout=_GLANCE_SECONDS)
+            except Empty:
+                continue
+            under_way -= 1
+            if isinstance(made, _Raised):
+                raise made.error
+            yield item, made
+    finally:
+        stopped.set()
+
+
+class _Raised:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
 
 
 class OwnLoop:

@@ -7,13 +7,10 @@ import json
 import os
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Event
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -25,7 +22,7 @@ from phasegraph.graph.entity_graph import Extraction, Triple
 from phasegraph.ranking import by_fields
 from phasegraph.retrieval import with_progress
 from phasegraph.serialization import read_document, write_document
-from phasegraph.sources.workers import WorkerPool
+from phasegraph.sources.workers import as_they_come
 
 PROMPT_VERSION = 1
 """Part of every cache key; a new wording gets a new number."""
@@ -393,8 +390,6 @@ def _call(model: TextModel, prompt: str, read: Callable[[str], list[Any] | None]
 
 
 _Key = tuple[str, str]
-_GLANCE = 0.2
-"""Seconds between looks for an interrupt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,59 +489,22 @@ def extract_with_model(
     started = perf_counter()
     texts = list(dict.fromkeys((title, text) for _, title, text in rows))
     asked = _asked(texts, model, kept, chosen)
-    outcomes = dict(with_progress(_Sized(asked, len(texts)), progress, label="extract"))
+    outcomes = dict(with_progress(asked, progress, label="extract", total=len(texts)))
     return _gathered(rows, outcomes, perf_counter() - started)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sized:
-    """An iterable with a length, for the bar."""
-
-    items: Iterator[tuple[_Key, Outcome]]
-    length: int
-
-    def __iter__(self) -> Iterator[tuple[_Key, Outcome]]:
-        return self.items
-
-    def __len__(self) -> int:
-        return self.length
 
 
 def _asked(
     texts: Sequence[_Key], model: TextModel, cache: AnswerCache, settings: ModelSettings
 ) -> Iterator[tuple[_Key, Outcome]]:
     """Outcomes as they come, at most `workers` passages under way; stops early where all fail."""
-    waiting, answers = deque(texts), SimpleQueue[tuple[_Key, Outcome | BaseException]]()
-    pool, stopped = WorkerPool(), Event()
-
-    def work(key: Any) -> Outcome | BaseException:
-        if stopped.is_set():
-            return Outcome(reason="stopped")
-        try:
-            title, text = key
-            return ask(model, title, text, cache, settings)
-        except BaseException as error:  # noqa: BLE001 - handed to the caller's thread, which raises it
-            return error
-
-    under_way = in_a_row = 0
-    try:
-        while waiting or under_way:
-            while waiting and under_way < settings.workers and in_a_row < settings.give_up_after:
-                pool.submit(work, lambda key, outcome: answers.put((key, outcome)), waiting.popleft())
-                under_way += 1
-            if not under_way:
-                return
-            try:
-                key, outcome = answers.get(timeout=_GLANCE)
-            except Empty:
-                continue
-            under_way -= 1
-            if isinstance(outcome, BaseException):
-                raise outcome
-            in_a_row = in_a_row + 1 if outcome.reason else 0
-            yield key, outcome
-    finally:
-        stopped.set()
+    in_a_row = 0
+    found = as_they_come(
+        lambda key: ask(model, key[0], key[1], cache, settings), texts, settings.workers,
+        lambda: in_a_row >= settings.give_up_after,
+    )  # fmt: skip
+    for key, outcome in found:
+        in_a_row = in_a_row + 1 if outcome.reason else 0
+        yield key, outcome
 
 
 def _gathered(rows: Sequence[tuple[str, str, str]], outcomes: Mapping[_Key, Outcome], seconds: float) -> ModelRun:

@@ -369,7 +369,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             legs["vector"] = index
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
-            raise InvalidTypeError("retrievers must be a mapping of names beside a corpus of one's own")
+            raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
         legs |= others
         vector, graph = legs.pop("vector"), legs.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": legs})
@@ -545,7 +545,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
 
 def _check_model(embed_model: object) -> None:
     if not isinstance(embed_model, BaseEmbedding):
-        raise InvalidTypeError(f"embed_model must be a model of LlamaIndex's; got {type(embed_model).__name__}")
+        raise InvalidTypeError(f"embed_model must be a LlamaIndex embedding model; got {type(embed_model).__name__}")
 
 
 def _count(name: str, value: int | None) -> int | None:

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - the tests' names are their sentences
 """What stages promise in any framework, as tests to inherit; needs pytest."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - the tests' names are their sentences
 """What the retrievers of an integration promise of time and length in any framework, as tests to inherit.
 
 Derive :class:`DeadlineSuite` in a test-suite and give it the framework's hooks. Needs pytest.
@@ -17,13 +16,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.suites.framework import FrameworkSuite, ids_of
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError, PhasegraphWarning
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.retrieval import HitFields, SourceSpec
-from phasegraph.testing.framework_suite import FrameworkSuite, ids_of
 
 TIMEOUT, SLOW, ALLOWED = 0.3, 5.0, 0.05
 FIVE = {"a": 5.0, "b": 4.0, "c": 3.0, "d": 2.0, "e": 1.0}

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - the tests' names are their sentences
 """That no hit is lost in silence, whatever a source returns: what both integrations promise."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - the tests' names are their sentences
 """What the retrievers of an integration promise in any framework, as tests to inherit.
 
 Derive :class:`FrameworkSuite` in a test-suite, say how the framework's documents, stores and retrievers are made and

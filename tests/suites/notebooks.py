@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - the tests' names are their sentences
 """What a notebook is shown of a retriever's answer, in any framework, as tests to inherit."""
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
-# ruff: noqa: D102 - the tests' names are their sentences
 """What retrievers over documents of one's own promise in any framework, as tests to inherit.
 
 Derive :class:`CorpusSuite` in a test-suite and say how the framework's documents and retrievers are made. Needs pytest
