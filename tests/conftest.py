@@ -45,6 +45,19 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.fixture
+def ranx_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """ranx as its source says it; compiled by numba it says the same half a minute later, in every process again."""
+    import numba
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ranx"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", True)
+    yield
+    for name in [name for name in sys.modules if name.partition(".")[0] == "ranx"]:
+        del sys.modules[name]
+
+
 @pytest.fixture(scope="session")
 def real_servers() -> Iterator[RealServers]:
     with RealServers() as servers:

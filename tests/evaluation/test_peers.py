@@ -61,8 +61,7 @@ def test_a_peer_leaves_the_lists_as_they_were(dataset, batch):
     assert all(np.array_equal(one, two) for one, two in zip(before, after, strict=True))
 
 
-@pytest.mark.slow  # it compiles for a minute
-@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("ranx_in_python")
 @pytest.mark.parametrize(
     ("name", "pipeline"),
     [("ranx-rrf", FusionPipeline.reciprocal_rank()), ("ranx-min-max-sum", FusionPipeline.named("comb_sum"))],

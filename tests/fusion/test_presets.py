@@ -145,9 +145,7 @@ def test_random_runs_get_the_textbook_s_values(tmp_path, name, norm, method) -> 
         assert dict(zip(found.ids, found.fused.tolist(), strict=True)) == pytest.approx(expected, rel=0, abs=1e-12)
 
 
-@pytest.mark.slow  # it compiles for a minute
-@pytest.mark.timeout(600)
-@pytest.mark.filterwarnings("ignore")  # numba's, about ranx's own casts
+@pytest.mark.usefixtures("ranx_in_python")
 def test_ranx_agrees_on_random_runs(tmp_path) -> None:  # type: ignore[no-untyped-def]
     import ranx
 
