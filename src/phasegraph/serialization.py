@@ -13,7 +13,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
@@ -122,6 +122,8 @@ MAPPED_BYTES = 1024**2
 _MOST_ARRAYS, _MOST_READS = 200, 1000
 _SETTLED = 2.0
 """Seconds since its last change after which a file's times say whether it is changed again."""
+_TICK, _MOST_TICKS, _COARSE = 0.002, 50, 1_000_000
+"""Seconds between looks at the clock of a file system, and how many; nanoseconds of which a coarse one's are multiples."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
 _BEGUN = re.compile(r"\.[a-z][a-z0-9_]{0,63}\.\d+\.partial")
@@ -169,6 +171,8 @@ def write_bundle(
     version: int,
     body: Mapping[str, object],
     arrays: Mapping[str, NDArray[np.generic] | StreamedArray],
+    *,
+    readers: Sequence[str] = (),
 ) -> None:
     """Save a body and its arrays in a directory, atomically.
 
@@ -181,6 +185,9 @@ def write_bundle(
     arrays : mapping of str to array
         Names of lower-case letters, digits and underscores; integers, floats of 2 to 8 bytes, or bool. What is too
         large for memory comes as a :class:`StreamedArray`.
+    readers : sequence of str
+        Readers that need not check these files, as :meth:`Bundle.passed` notes it: the checksums are those of what
+        was just written, and what was written fits together. Until a file changes, they open it without reading it.
 
     Raises
     ------
@@ -208,6 +215,32 @@ def write_bundle(
         for stale in target.iterdir():  # of arrays alone: somebody may be writing a document here
             if stale.name not in kept and (_FILE.fullmatch(stale.name) or _BEGUN.fullmatch(stale.name)):
                 stale.unlink(missing_ok=True)
+        (target / CHECKED).unlink(missing_ok=True)
+        if readers:
+            _note_written(target, entries, readers)
+
+
+def _note_written(target: Path, entries: Mapping[str, Mapping[str, object]], readers: Sequence[str]) -> None:
+    """Note what was just written as checked, where the clock of its files tells a later change from the writing.
+
+    Looks at the files only when that clock has gone on since the last of them was written, which takes some
+    milliseconds: whatever changes one from then on gets another time.
+    """
+    with ExitStack() as opened, suppress(OSError, IntegrityError):
+        handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
+        written = max((os.fstat(handle.fileno()).st_ctime_ns for handle in handles.values()), default=0)
+        if os.name == "nt" or not written % _COARSE:
+            return
+        for _ in range(_MOST_TICKS):
+            replace_file(target / CHECKED, b"{}")
+            if (target / CHECKED).stat().st_ctime_ns > written:
+                break
+            time.sleep(_TICK)
+        else:
+            return  # the clock was set back
+        state, _ = _state((target / MANIFEST).read_bytes(), handles)
+        if all(size == entries[name]["bytes"] for name, (_, size, _, _) in state["files"].items()):
+            replace_file(target / CHECKED, json.dumps({**state, "readers": list(readers)}).encode())
 
 
 Verify: TypeAlias = bool | Literal["again"]
@@ -349,11 +382,11 @@ def _read_bundle(
     return Bundle(content, arrays, sound, target, state if settled and check else None)
 
 
-def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, object], bool]:
+def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict[str, Any], bool]:
     """What changes when a file does, and whether it would: not where one has changed just now."""
     files = {name: os.fstat(handle.fileno()) for name, handle in handles.items()}
     latest = max((max(one.st_ctime, one.st_mtime) for one in files.values()), default=0.0)
-    state: dict[str, object] = {
+    state: dict[str, Any] = {
         "manifest": hashlib.sha256(manifest).hexdigest(),
         "files": {name: [one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns] for name, one in files.items()},
     }

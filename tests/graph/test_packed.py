@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import pickle
 import time
@@ -179,10 +180,9 @@ def test_what_follows_is_checked_before_it_is_believed(tmp_path: Path, name: str
 
 def test_files_are_checked_once_for_each_of_their_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _index().save(tmp_path)
+    (tmp_path / CHECKED).unlink()  # as after copying them elsewhere
     read = []
     digest = "phasegraph.serialization.hashlib.file_digest"
-    import hashlib
-
     plain = hashlib.file_digest
     monkeypatch.setattr(digest, lambda handle, name: read.append(1) or plain(handle, name))
     load_graph(tmp_path)
@@ -199,9 +199,33 @@ def test_files_are_checked_once_for_each_of_their_states(tmp_path: Path, monkeyp
     assert len(read) == 3 * first
 
 
-def test_damage_after_a_check_is_found(tmp_path: Path) -> None:
+def test_what_was_just_saved_is_not_read_again_to_open_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = _index()
+    index.save(tmp_path)
+    monkeypatch.setattr("phasegraph.serialization.hashlib.file_digest", None)
+    monkeypatch.setattr(EntityGraph, "__post_init__", None)
+    assert GraphIndex.load(tmp_path).graph.passages == index.graph.passages
+    assert load_graph(tmp_path).entities == index.graph.entities
+
+
+def test_a_clock_that_cannot_tell_a_change_from_the_writing_notes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("phasegraph.serialization._COARSE", 1)
     _index().save(tmp_path)
-    GraphIndex.load(tmp_path)
+    assert not (tmp_path / CHECKED).exists()
+    monkeypatch.setattr("phasegraph.serialization._COARSE", 10**30)
+    monkeypatch.setattr("phasegraph.serialization._MOST_TICKS", 0)
+    _index().save(tmp_path)
+    assert not (tmp_path / CHECKED).exists()
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_damage_after_a_check_is_found(tmp_path: Path, opened: bool) -> None:
+    _index().save(tmp_path)
+    if opened:
+        (tmp_path / CHECKED).unlink()
+        GraphIndex.load(tmp_path)
     assert (tmp_path / CHECKED).is_file()
     for file in sorted(tmp_path.glob("*.npy")):
         data, times = file.read_bytes(), file.stat()
@@ -227,6 +251,12 @@ def test_files_that_have_just_changed_are_read_again(tmp_path: Path, monkeypatch
     """A second change within the clock's grain would leave the same times."""
     monkeypatch.setattr("phasegraph.serialization._SETTLED", 2.0)
     _index().save(tmp_path)
+    read = []
+    plain = hashlib.file_digest
+    monkeypatch.setattr("phasegraph.serialization.hashlib.file_digest", lambda *of: read.append(1) or plain(*of))
+    load_graph(tmp_path)
+    assert read  # although it was noted that they need not be
+    (tmp_path / CHECKED).unlink()
     load_graph(tmp_path)
     assert not (tmp_path / CHECKED).exists()
     time.sleep(2.1)

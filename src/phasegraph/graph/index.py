@@ -239,7 +239,7 @@ class GraphIndex:
         if self.synonyms is not None:
             body["synonyms"], vectors = synonym_parts(self.synonyms)
             arrays |= vectors
-        write_bundle(directory, KIND, VERSION, body, arrays)
+        write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph", "index"))
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str], *, mmap: bool = True, verify: Verify = True) -> GraphIndex:

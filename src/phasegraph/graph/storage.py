@@ -89,7 +89,7 @@ def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:
         Made if missing; a graph already there is replaced when the new one is complete.
     """
     body, arrays = graph_parts(graph)
-    write_bundle(directory, KIND, VERSION, body, arrays)
+    write_bundle(directory, KIND, VERSION, body, arrays, readers=("graph",))
 
 
 def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArray[Any]]]:
@@ -130,6 +130,7 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
     verify : bool or "again", default True
         Check every array's checksum, and that the arrays fit together, once for each state of the files: what passed is
         noted beside them (``checked.json``), and files whose inode, size and times are those noted are not read again.
+        Saving notes it of what it writes, so that a graph is read as a whole only where it was copied from elsewhere.
         "again" checks whatever is noted, and so finds what a disk has lost silently; False compares no checksums.
 
     Returns
