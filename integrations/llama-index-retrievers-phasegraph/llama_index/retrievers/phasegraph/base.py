@@ -72,10 +72,10 @@ def in_the_bases_span(method: Method) -> Method:
 
 def checked_query(query: object) -> QueryBundle:
     """A query as a bundle of text that is not blank."""
-    text = query.query_str if isinstance(query, QueryBundle) else query
-    if not isinstance(text, str) or not text.strip():
-        check_query(text)
-    return query if isinstance(query, QueryBundle) else QueryBundle(text)
+    if isinstance(query, QueryBundle):
+        check_query(query.query_str)
+        return query
+    return QueryBundle(check_query(query))
 
 
 class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
