@@ -123,7 +123,7 @@ _MOST_ARRAYS, _MOST_READS = 200, 1000
 _SETTLED = 2.0
 """Seconds since its last change after which a file's times say whether it is changed again."""
 _TICK, _MOST_TICKS, _COARSE = 0.002, 50, 1_000_000
-"""Seconds between looks at the clock of a file system, and how many; nanoseconds of which a coarse one's are multiples."""
+"""Seconds between looks at a file system's clock, and how many; nanoseconds of which a coarse one's are multiples."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _FILE = re.compile(r"[a-z][a-z0-9_]{0,63}\.[0-9a-f]{16}\.npy")
 _BEGUN = re.compile(r"\.[a-z][a-z0-9_]{0,63}\.\d+\.partial")
