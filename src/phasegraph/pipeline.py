@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from operator import attrgetter
 from types import MappingProxyType
@@ -213,6 +213,7 @@ def agreement(rankings: Sequence[Ranking]) -> dict[tuple[str, str], float]:
 
 Agreement: TypeAlias = Mapping[tuple[str, str], float]
 _OUTSIDE = attrgetter("out_of_range_share")
+_NO_CONTEXT = Context()
 
 
 def disagreements(found: Agreement, floor: Agreement) -> tuple[str, ...]:
@@ -510,7 +511,8 @@ class Shortlist:
     rows : (p,) array of int
         The accepted candidates, best first: k of them, or as many as a selection chooses among.
     outcome : AcceptanceOutcome or None
-    confidence : ConfidenceEvidence
+    judge : callable
+        ``judge()`` works the confidence out.
     reranked : (n,) array of float, optional
         What a reranker says of each candidate on the scale of the fused values; then the last column of `candidates` is
         its ranking, which `calibrated`, `weights` and `values` do not have.
@@ -529,8 +531,13 @@ class Shortlist:
     weighed: Weighed
     rows: IntArray
     outcome: AcceptanceOutcome | None
-    confidence: ConfidenceEvidence
+    judge: Callable[[], ConfidenceEvidence]
     reranked: FloatArray | None = None
+
+    @property
+    def confidence(self) -> ConfidenceEvidence:
+        """How far the corpus seems to hold an answer."""
+        return self.judge()
 
     @property
     def to_embed(self) -> tuple[str, ...]:
@@ -579,7 +586,7 @@ class Shortlist:
             reason=self._reason(),
             warnings=disagreements(agreed, self.pipeline.min_agreement) + drifts(self.reports) + warned,
             extras=extras,
-            confidence_evidence=self.confidence,
+            judge=self.judge,
         )
 
     def _reason(self) -> Reason:
@@ -605,7 +612,8 @@ class Shortlist:
             if self.outcome.failed:
                 raised = self.outcome.reason.partition(": ")[2]
                 warned += (f"on_empty raised {raised}: nothing is accepted",)
-            if self.confidence.value is None and self.pipeline.accept is not None and self.pipeline.accept.confidence:
+            accept = self.pipeline.accept
+            if accept is not None and accept.confidence and self.confidence.value is None:
                 done = (
                     "everything was held back" if self.outcome.reason == "low_confidence" else "nothing was held back"
                 )
@@ -1096,7 +1104,7 @@ class FusionPipeline(KnownFields):
         Shortlist
         """
         chosen = self if k is None else replace(self, k=k)
-        context = Context() if context is None else context
+        context = _NO_CONTEXT if context is None else context
         fused, judged = self._to_fuse(rankings, context)
         if self.pool_caps:
             fused = apply_caps(fused, self.pool_caps, self.pool_cap_mode)
@@ -1121,14 +1129,14 @@ class FusionPipeline(KnownFields):
         if self.strict:
             _refuse(settled)
         degraded = bool(degradations(settled))
-        confidence = self.confidence.judge(candidates.rankings, context.words)
+        judge = partial(self.confidence.judge, candidates.rankings, context.words)
         if not candidates.ids:
             if degraded:
-                confidence = ConfidenceEvidence(reason="a source could not look, and the others found nothing")
+                judge = partial(ConfidenceEvidence, reason="a source could not look, and the others found nothing")
             none, width = np.empty(0), len(candidates.sources)
             return Shortlist(
                 chosen, candidates, found, context, settled, degraded, np.empty(width), np.empty((0, width)), none,
-                none, Weighed(), np.empty(0, dtype=np.intp), None, confidence,
+                none, Weighed(), np.empty(0, dtype=np.intp), None, judge,
             )  # fmt: skip
         weights = self._weights(candidates, context)
         total, values = self._apply_rule(candidates, found, weights)
@@ -1159,14 +1167,14 @@ class FusionPipeline(KnownFields):
             kept = [column for column, name in enumerate(candidates.sources) if name in scored.sources]
             known = values if reranked is None else np.column_stack([values, np.full(len(values), np.nan)])
             outcome = self.accept.decide(
-                scored, known[:, kept], publish(final), scored.sources, confidence.value, fused=candidates.sources
+                scored, known[:, kept], publish(final), scored.sources, judge().value, fused=candidates.sources
             )
             settled = _noted(settled, {one.source: self.accept.note_on(one) for one in scored.rankings})
             allowed = np.flatnonzero(outcome.accepted)
             rows = allowed[top_order(final[allowed], [candidates.ids[row] for row in allowed.tolist()], depth)]
         return Shortlist(
             chosen, candidates, found, context, settled, degraded, weights, values, total, final, weighed, rows,
-            outcome, confidence, reranked,
+            outcome, judge, reranked,
         )  # fmt: skip
 
     def _to_fuse(self, rankings: Sequence[Ranking], context: Context) -> tuple[list[Ranking], Ranking | None]:
@@ -1252,6 +1260,8 @@ class FusionPipeline(KnownFields):
     @property
     def _exact_match(self) -> ExactMatchBonus | None:
         """The prior that is one more source, if there is one and it counts."""
+        if not self.priors:
+            return None
         return next((one for one in self.priors if isinstance(one, ExactMatchBonus) and one.weight > 0), None)
 
     def _weigh(

@@ -18,6 +18,7 @@ from typing import Any, Literal, SupportsFloat, TypeAlias
 
 import numpy as np
 
+from phasegraph._shared import kept_while_short
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_choice, check_count, check_flag, check_number, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -448,7 +449,10 @@ class SourceReport:
 
     def calibrated(self, tier: str, out_of_range_share: float = 0.0) -> SourceReport:
         """The same report, of a source calibrated by `tier`, with that share of its scores beyond the sample."""
-        return replace(self, calibration=tier, out_of_range_share=out_of_range_share)
+        return SourceReport(
+            self.source, self.status, self.reason, self.error_class, self.milliseconds, self.hits, self.dropped, tier,
+            self.missing, self.notes, out_of_range_share,
+        )  # fmt: skip
 
     @property
     def drifted(self) -> bool:
@@ -536,9 +540,14 @@ class Candidates:
         """Per-hit values of each ranking laid out as an (n, m) array, NaN or `fill` where not returned."""
         out = np.empty((len(self.ids), len(self.sources)), order="F")
         for column, (rows, values) in enumerate(zip(self.positions, columns, strict=True)):
-            target = out[:, column]
-            target.fill(np.nan if fill is None else fill[column])
-            target[rows] = values
+            target, lacking = out[:, column], np.nan if fill is None else fill[column]
+            count = len(values)
+            if rows is _first_rows(count):
+                target[:count] = values
+                target[count:] = lacking
+            else:
+                target.fill(lacking)
+                target[rows] = values
         return out
 
 
@@ -578,7 +587,7 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
     lengths = list(map(len, map(_IDS, present)))
     column, *others = sorted(range(len(present)), key=lengths.__getitem__, reverse=True)
     largest, first = present[column], lengths[column]
-    positions = [np.arange(first)] * len(present)
+    positions = [_first_rows(first)] * len(present)
     added: list[str] = []  # the ids that the largest ranking lacks
     for column in others:
         ids = present[column].ids
@@ -594,7 +603,15 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
             rows[lacking] = np.arange(first, first + len(added))
     for array in positions:
         array.setflags(write=False)
-    return Candidates((*largest.ids, *added), names, present, tuple(positions))
+    return Candidates((*largest.ids, *added) if added else tuple(largest.ids), names, present, tuple(positions))
+
+
+@kept_while_short
+def _first_rows(count: int) -> IntArray:
+    """The first rows, read-only."""
+    rows = np.arange(count)
+    rows.setflags(write=False)
+    return rows
 
 
 def tied_ranks(values: FloatArray, /) -> FloatArray:

@@ -137,8 +137,13 @@ class Result:
         Where they ran: the outcome of ``acceptance`` and of ``selection``; under ``priors`` how many candidates held
         the fields that were read; under ``superposition`` that of the results, where a prior works it out; under
         ``stages`` what rewriting, routing, reranking and correction did, a report each.
+    judge : callable
+        ``judge()`` works `confidence_evidence` out.
+
+    Attributes
+    ----------
     confidence_evidence : ConfidenceEvidence
-        What `confidence` is made of, and why where there is none.
+        What `confidence` is made of, and why where there is none; worked out when it is read.
     """
 
     ids: tuple[str, ...]
@@ -158,7 +163,7 @@ class Result:
     reason: Reason = ""
     warnings: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict, repr=False)
-    confidence_evidence: ConfidenceEvidence = field(default_factory=ConfidenceEvidence)
+    judge: Callable[[], ConfidenceEvidence] = field(default=ConfidenceEvidence, repr=False)
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -170,6 +175,11 @@ class Result:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def confidence_evidence(self) -> ConfidenceEvidence:
+        """What `confidence` is made of, and why where there is none."""
+        return self.judge()
 
     @property
     def confidence(self) -> float | None:

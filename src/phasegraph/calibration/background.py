@@ -181,10 +181,18 @@ def _bounded(values: FloatArray) -> FloatArray:
     """The identity up to 6 from 0; beyond, increasing as far as a float can tell, and below 12."""
     if not len(values) or (values[0] <= LINEAR and values[-1] >= -LINEAR):
         return values
-    beyond = np.minimum(np.maximum(np.abs(values) - LINEAR, 0.0), 1e15)
-    squeezed = np.minimum(np.abs(values), LINEAR) + beyond / (1.0 + beyond / (BOUND - LINEAR))
-    bounded: FloatArray = np.copysign(squeezed, values)
-    return bounded
+    out, rising = values.copy(), values[::-1]  # they fall: what lies beyond is at the two ends
+    high, low = len(values) - int(rising.searchsorted(LINEAR, "right")), int(rising.searchsorted(-LINEAR))
+    if high:
+        out[:high] = _squeezed(values[:high])
+    if low:
+        out[-low:] = -_squeezed(-values[-low:])
+    return out
+
+
+def _squeezed(values: FloatArray) -> FloatArray:
+    beyond = np.minimum(values - LINEAR, 1e15)
+    return LINEAR + beyond / (1.0 + beyond / (BOUND - LINEAR))
 
 
 def _missing(values: FloatArray, size: int) -> float:

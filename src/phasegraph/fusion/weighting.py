@@ -158,6 +158,8 @@ def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, fl
     deepest = min(len(one), len(other), DEPTH)
     if not deepest:
         return 0.0
+    if frozenset(one[:deepest]).isdisjoint(other[:deepest]):
+        return _ramp(0.0, *bounds)
     place_of = dict(zip(other[:deepest], range(deepest), strict=True))
     joins = [0] * deepest  # how many ids have come in both lists at this depth, but not at the one before
     for row, identifier in enumerate(one[:deepest]):
@@ -180,7 +182,8 @@ def effective_number(walk: Ranking, /) -> float:
     positive = masses if len(masses) and masses[-1] > 0 else masses[masses > 0]
     if not len(positive):
         return float(DEPTH)
-    positive = moderate(positive)
+    if not 1e-100 < positive[0] < 1e100:  # they fall: the first is the largest
+        positive = moderate(positive)
     shares = positive / float(np.add.reduce(positive))
     if shares[-1] < _NOTHING:  # so little that its logarithm says nothing, or is not there
         shares = shares[shares >= _NOTHING]

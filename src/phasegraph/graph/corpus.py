@@ -401,8 +401,9 @@ class Corpus:
 
     def records(self, ids: Iterable[str]) -> dict[str, PassageRecord]:
         """The passages that there are of these ids."""
-        held = self.index.records
-        return {name: held[name] for name in ids if name in held}
+        records = self.index.records
+        found = ((name, records.held.get(name) or records.get(name)) for name in ids)
+        return {name: one for name, one in found if one is not None}
 
     def source(self, leg: Leg) -> LiveSource:
         """A source over the passages that there are at every search."""

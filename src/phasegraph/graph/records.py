@@ -108,19 +108,19 @@ class PassageRecords(Mapping[str, PassageRecord]):
         packed: tuple[NDArray[Any], NDArray[Any], Mapping[str, int]] | None = None,
         retitled: frozenset[str] | None = None,
     ) -> None:
-        self._ids, self._held, self._packed = ids, held, packed
+        self._ids, self.held, self._packed = ids, held, packed
         self._mapped = () if packed is None else mapped_in(packed[:2])
         self._read: dict[str, PassageRecord] = {}
         self.retitled = _retitled(held.values()) if retitled is None else retitled
 
     def __reduce__(self) -> tuple[Any, ...]:
         packed = None if self._packed is None else (*self._packed[:2], dict(self._packed[2]))
-        return PassageRecords, (dict.fromkeys(self._ids), dict(self._held), packed, self.retitled)
+        return PassageRecords, (dict.fromkeys(self._ids), dict(self.held), packed, self.retitled)
 
     def __getitem__(self, name: str) -> PassageRecord:
         if name not in self._ids:
             raise KeyError(name)
-        held = self._held.get(name) or self._read.get(name)
+        held = self.held.get(name) or self._read.get(name)
         if held is None:
             held = self._parsed(name)
             if len(self._read) >= MOST_READ:
@@ -139,7 +139,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
 
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
         """The records of other passages: those of `changed`, and the ones there are."""
-        kept = {name: record for name, record in self._held.items() if name in ids and name not in changed}
+        kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}
         again = frozenset(name for name in self.retitled if name in ids and name not in changed)
         return PassageRecords(ids, {**kept, **changed}, self._packed, again | _retitled(changed.values()))
 
@@ -168,7 +168,7 @@ class PassageRecords(Mapping[str, PassageRecord]):
         return cls(rows, {}, packed, _retitled(cls(rows, {}, packed).values()))  # saved by an older version
 
     def _line(self, name: str) -> bytes:
-        held = self._held.get(name)
+        held = self.held.get(name)
         return self._packed_line(name) if held is None else held.line()
 
     def _packed_line(self, name: str) -> bytes:
