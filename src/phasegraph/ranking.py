@@ -165,11 +165,11 @@ class QueryWords:
             check_range("QueryWords.named", self.named, 0, 1)
 
 
-_KINDS: Mapping[str, tuple[Any, str]] = {
-    "reason": (str, "text"),
-    "background": (Background | None, "Background or None"),
-    "words": (QueryWords | None, "QueryWords or None"),
-    "payloads": (Mapping, "a mapping"),
+_KINDS: Mapping[str, tuple[tuple[type, ...], Any, str]] = {  # what is seen at once, and what is allowed
+    "reason": ((str,), str, "text"),
+    "background": ((type(None), Background), Background | None, "Background or None"),
+    "words": ((type(None), QueryWords), QueryWords | None, "QueryWords or None"),
+    "payloads": ((dict,), Mapping, "a mapping"),
 }
 
 
@@ -242,8 +242,9 @@ class Ranking:
             check_count("Ranking.dropped", self.dropped)
         if self.size is not None and (type(self.size) is not int or self.size < 0):
             check_count("Ranking.size", self.size)
-        for name, (kind, wanted) in _KINDS.items():
-            if not isinstance(given := getattr(self, name), kind):
+        for name, (plain, kind, wanted) in _KINDS.items():
+            given = getattr(self, name)
+            if type(given) not in plain and not isinstance(given, kind):
                 raise InvalidTypeError(
                     f"Ranking.{name} must be {wanted}; source {source!r} gave {type(given).__name__}"
                 )
@@ -494,7 +495,7 @@ def degradations(reports: Sequence[SourceReport]) -> dict[str, str]:
 
 
 _STRIDES = 64
-_FEW = 32
+_FEW, _MANY = 32, 512
 _IDS, _SOURCE = attrgetter("ids"), attrgetter("source")
 _ABSENT = repeat(-1)
 
@@ -653,6 +654,11 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
     wanted = count if k is None else min(k, count)
     if wanted <= 0:
         return np.empty(0, dtype=np.intp)
+    if wanted < count <= _MANY:
+        order = (-values).argsort(kind="stable")[: wanted + 1]
+        first = values[order]
+        if all_true(first[1:] != first[:-1]):
+            return order[:wanted]
     bound = _bound(values, wanted) if wanted < count else None
     rows = np.arange(count) if bound is None else (values >= bound).nonzero()[0]
     kept = values if bound is None else values[rows]

@@ -18,6 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -43,7 +44,7 @@ from phasegraph.pipeline import FusionPipeline, Shortlist, fit_confidence, fit_m
 from phasegraph.priors import Context
 from phasegraph.ranking import RERANK, Ranking, SourceReport, Status, by_fields, top_order
 from phasegraph.result import Inspection, Result
-from phasegraph.retrieval.identity import FirstMeetings, join_by_text
+from phasegraph.retrieval.identity import FirstMeetings, hits_of, join_by_text
 from phasegraph.retrieval.reading import HitAccess
 from phasegraph.retrieval.rewriting import Rewriting, combined, read_texts, rewritten
 from phasegraph.retrieval.routing import Routed, read_route
@@ -67,12 +68,13 @@ from phasegraph.retrieval.stages import (
 from phasegraph.retrieval.steps import StageReport, StageStatus, Step
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import Gathered, Gatherer
-from phasegraph.sources.protocol import AnySource, CallableSource, best_hits
+from phasegraph.sources.protocol import AnySource, CallableSource, Upstream, best_hits
 from phasegraph.sources.workers import Late, awithin, outcome_of, pool, within
 
 Accept: TypeAlias = AcceptancePolicy | Confidence | Mapping[str, Threshold | float]
 Sources: TypeAlias = Mapping[str, AnySource]
 ASSUMED_SIZE = 1_000_000
+_SOURCE_OF, _IDS_OF, _WORDS_OF = attrgetter("source"), attrgetter("ids"), attrgetter("words")
 Item = TypeVar("Item")
 
 
@@ -348,7 +350,7 @@ class FusionEngine:
         query : str
             Not blank.
         sources : mapping of str to Source or AsyncSource
-            Those of `asked`, bound to this call; what a source has in an attribute ``notes`` goes to its report.
+            Those of `asked`, bound to this call.
         k : int, optional
             In place of the pipeline's.
         read : bool, default False
@@ -362,13 +364,14 @@ class FusionEngine:
             return _played(self._flow(query, sources, k, read))
         begun = monotonic()
         found = self.gatherer.gather(sources, query)
-        make = partial(self._shortlist, query, found, sources, k, read)
+        read = read or needs_words(self.pipeline, found.rankings)
+        make = partial(self._shortlist, query, found, k, read)
         left = self._left(begun) if self._may_be_late(found, read) else None
         late = False
         try:
             shortlist, rankings = make() if left is None else within(self.haste.bounded(make), left)
         except Late:
-            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
+            late, (shortlist, rankings) = True, self._in_haste(query, found, k)
         left = None if shortlist.pipeline.selection is None else self._left(begun)
         decide = partial(self._decide, shortlist, rankings)
         try:
@@ -383,13 +386,14 @@ class FusionEngine:
             return await _aplayed(self._flow(query, sources, k, read))
         begun = monotonic()
         found = await self.gatherer.agather(sources, query)
-        make = partial(self._shortlist, query, found, sources, k, read)
+        read = read or needs_words(self.pipeline, found.rankings)
+        make = partial(self._shortlist, query, found, k, read)
         left = self._left(begun) if self._may_be_late(found, read) else None
         late = False
         try:
             shortlist, rankings = make() if left is None else await awithin(self.haste.bounded(make), left)
         except Late:
-            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, k)
+            late, (shortlist, rankings) = True, self._in_haste(query, found, k)
         wanted = shortlist.to_embed
         outcome: Exception | ArrayLike | None = None
         if wanted:
@@ -418,13 +422,9 @@ class FusionEngine:
         pipeline, rankings = self.pipeline, found.rankings
         if pipeline.priors or (pipeline.accept is not None and callable(pipeline.accept.on_empty)):
             return True
-        if sum(map(len, rankings)) > _MANY_HITS:
-            return True
-        return read or needs_words(pipeline, rankings)
+        return read or sum(map(len, map(_IDS_OF, rankings))) > _MANY_HITS
 
-    def _in_haste(
-        self, query: str, found: Gathered, sources: Sources, k: int | None
-    ) -> tuple[Shortlist, Sequence[Ranking]]:
+    def _in_haste(self, query: str, found: Gathered, k: int | None) -> tuple[Shortlist, Sequence[Ranking]]:
         """The shortlist of the best hits of each source, by their scores alone."""
         changes: dict[str, Any] = {"priors": ()}
         accept = self.pipeline.accept
@@ -433,7 +433,7 @@ class FusionEngine:
         if k is not None:
             changes["k"] = k
         rankings = [one if len(one) <= _HASTY_HITS else best_hits(one, _HASTY_HITS) for one in found.rankings]
-        reports = self._noted(found.reports, sources, {})
+        reports = self._noted(found.reports)
         made = replace(self.pipeline, **changes).shortlist(rankings, Context(query=query), reports=reports)
         return replace(made, degraded=True), rankings
 
@@ -500,12 +500,13 @@ class FusionEngine:
         if given:
             pipeline = replace(pipeline, weights=dict.fromkeys(self.specs, 0.0) | given)
         wanted = None if k == pipeline.k else k
-        make = partial(self._ready, query, found, sources, read, routed, pipeline, wanted)
+        read = read or needs_words(self.pipeline, found.rankings)
+        make = partial(self._ready, query, found, read, routed, pipeline, wanted)
         late, guarded = False, self._may_be_late(found, read)
         try:
             rankings, context, reports, shortlist = (yield self._in_time(make, clock)) if guarded else make()
         except Late:
-            late, (shortlist, rankings) = True, self._in_haste(query, found, sources, wanted)
+            late, (shortlist, rankings) = True, self._in_haste(query, found, wanted)
             context, reports = Context(query=query), shortlist.reports
         if pipeline.weights is None:
             self.unheard.see(shortlist)
@@ -732,8 +733,10 @@ class FusionEngine:
         asked = {one.source: sources[one.source] for one in first[2] if one.source in sources}
         found = yield self._gathering(asked, text, clock)
 
+        looks = read or needs_words(self.pipeline, found.rankings)
+
         def make() -> tuple[Shortlist, Sequence[Ranking]]:
-            rankings, context, reports = self._read(text, found, sources, read, routed)
+            rankings, context, reports = self._read(text, found, looks, routed)
             if action == "merged":
                 before = {one.source: one for one in first[1]}
                 now = {one.source: one for one in rankings}
@@ -743,22 +746,22 @@ class FusionEngine:
                 ]
             return pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
 
-        shortlist, rankings = (yield self._in_time(make, clock)) if self._may_be_late(found, read) else make()
+        shortlist, rankings = (yield self._in_time(make, clock)) if self._may_be_late(found, looks) else make()
         return (yield from self._decided(shortlist, rankings, clock))
 
     def _read(
-        self, query: str, found: Gathered, sources: Sources, read: bool, routed: Routed | None
+        self, query: str, found: Gathered, read: bool, routed: Routed | None
     ) -> tuple[Sequence[Ranking], Context, tuple[SourceReport, ...]]:
         """What deciding reads: the rankings that are fused, the context, and the reports."""
         rankings: Sequence[Ranking]
         rankings, parted = self.meetings.part(found.rankings, self.access.text)
         rankings, joined = join_by_text(rankings, self.access.text)
         self.meetings.see(rankings, self.access.text)
-        reports = self._noted(found.reports, sources, _both(parted, joined))
+        reports = self._noted(found.reports, parted, joined)
         if routed is not None:
             rankings = [one for one in rankings if one.source in routed]
         context = self.access.context(query)
-        if read or needs_words(self.pipeline, rankings):
+        if read:
             context = replace(context, words=self.access.words(query, rankings))
         if self.pipeline.accept is not None:
             self.watch.see(self.pipeline.accept, rankings)
@@ -768,32 +771,25 @@ class FusionEngine:
         self,
         query: str,
         found: Gathered,
-        sources: Sources,
         read: bool,
         routed: Routed | None,
         pipeline: FusionPipeline,
         k: int | None,
     ) -> tuple[Sequence[Ranking], Context, tuple[SourceReport, ...], Shortlist]:
         """What deciding reads, and the shortlist of it."""
-        rankings, context, reports = self._read(query, found, sources, read, routed)
+        rankings, context, reports = self._read(query, found, read, routed)
         return rankings, context, reports, pipeline.shortlist(rankings, context, reports=reports, k=k)
 
-    def _shortlist(
-        self, query: str, found: Gathered, sources: Sources, k: int | None, read: bool
-    ) -> tuple[Shortlist, Sequence[Ranking]]:
-        rankings, context, reports = self._read(query, found, sources, read, None)
+    def _shortlist(self, query: str, found: Gathered, k: int | None, read: bool) -> tuple[Shortlist, Sequence[Ranking]]:
+        rankings, context, reports = self._read(query, found, read, None)
         wanted = None if k == self.pipeline.k else k  # varying the pipeline is not free
         return self.pipeline.shortlist(rankings, context, reports=reports, k=wanted), rankings
 
-    def _noted(
-        self, reports: Sequence[SourceReport], sources: Sources, joined: Mapping[str, Sequence[str]]
-    ) -> tuple[SourceReport, ...]:
-        notes: dict[str, list[str]] = {name: [said] for name, said in self.mismatched.items()}
-        for name, source in sources.items():
-            notes.setdefault(name, []).extend(getattr(source, "notes", ()))
-        for name, lines in joined.items():
-            notes[name].extend(lines)
-        return with_notes(reports, notes)
+    def _noted(self, reports: tuple[SourceReport, ...], *said: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
+        """The reports, with what was seen of their sources beside what those noted themselves."""
+        if not self.mismatched and not any(said):
+            return reports
+        return with_notes(reports, _both(*said) if said else {}, self.mismatched)
 
     def _selected(self, result: Result) -> Answer:
         if self.pipeline.weights is None:
@@ -842,7 +838,6 @@ _GRACE = 0.25
 _LEAST_SECONDS = 0.01
 """Below it nobody is asked: sources would be taken for late ones."""
 _STATUS_OF: Mapping[StageStatus, Status] = {"ok": "ok", "failed": "error", "late": "timeout", "skipped": "skipped"}
-_SOURCE_OF = attrgetter("source")
 
 
 class _Clock:
@@ -866,6 +861,21 @@ class _Given:
 
     def __call__(self, query: str, limit: int | None) -> Ranking:
         return self.ranking
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A source that gives what one that was asked before will answer."""
+
+    source: AnySource
+    answer: Callable[[], Any]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return getattr(self.source, "notes", ())
+
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Any:
+        return self.answer()
 
 
 class _Ahead:
@@ -932,9 +942,9 @@ class _Ahead:
     @property
     def under_way(self) -> Sources:
         """Sources that give what these will answer."""
-        return {name: CallableSource(name, partial(self._answer, name)) for name in self._sources}
+        return {name: _UnderWay(source, partial(self._answer, name)) for name, source in self._sources.items()}
 
-    def _answer(self, name: str, query: str, limit: int | None) -> Any:
+    def _answer(self, name: str) -> Any:
         try:
             found = self._found()
         except AllSourcesFailed as error:
@@ -1004,8 +1014,9 @@ def _thresholds(pipeline: FusionPipeline, name: str) -> bool:
 
 def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
     """Whether deciding depends on the query's words in the hits, which cost more to read than all the rest."""
-    asks = pipeline.accept is not None and pipeline.accept.confidence is not None
-    return asks or any(one.words is not None for one in rankings)
+    if pipeline.accept is not None and pipeline.accept.confidence is not None:
+        return True
+    return next(filter(None, map(_WORDS_OF, rankings)), None) is not None
 
 
 @dataclass(slots=True)
@@ -1047,22 +1058,25 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
     text : callable
         Text of a payload; a payload with an empty one gives way to any other.
     """
-    rankings, weights = result.candidates.rankings, result.weights.tolist()
-    order = sorted(range(len(rankings)), key=lambda column: -weights[column])
-    columns = [rankings[column] for column in order]
-    held = [(one.source, one.payloads.get, getattr(one.payloads, "evidence", None)) for one in columns]
-    return [_selected(identifier, held, text) for identifier in result.ids]
+    ids, rankings = result.ids, result.candidates.rankings
+    weights = (-result.weights).tolist()
+    columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
+    hits = [SelectedHit() for _ in ids]
+    held = [hits_of(one.payloads, ids) for one in columns]
+    for one in columns:
+        evidence = getattr(one.payloads, "evidence", None)
+        for hit, identifier in zip(hits, ids, strict=True) if evidence else ():
+            if identifier in evidence:
+                hit.told.append((one.source, partial(evidence.__getitem__, identifier)))
+    names = [one.source for one in columns]
+    for row, hit in enumerate(hits):
+        _select(hit, names, [payloads[row] for payloads in held], text)
+    return hits
 
 
-def _selected(
-    identifier: str, columns: Sequence[tuple[str, Callable[[str], Any], Any]], text: Callable[[Any], str]
-) -> SelectedHit:
-    hit = SelectedHit()
+def _select(hit: SelectedHit, names: Sequence[str], payloads: Sequence[Any], text: Callable[[Any], str]) -> None:
     kept = ""
-    for name, payload_of, evidence in columns:
-        if evidence and identifier in evidence:
-            hit.told.append((name, partial(evidence.__getitem__, identifier)))
-        payload = payload_of(identifier)
+    for name, payload in zip(names, payloads, strict=True):
         if payload is None:
             continue
         own = text(payload)
@@ -1070,7 +1084,6 @@ def _selected(
             hit.source, hit.payload, kept = name, payload, own
         elif own and payload is not hit.payload and not (own.endswith(kept) or kept.endswith(own)):
             hit.others.append(name)
-    return hit
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
@@ -1088,6 +1101,11 @@ def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
 
 def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
     """The result, with a warning for each id under which sources returned different texts, and for those without."""
+    for hit in hits:
+        if hit.others or hit.payload is None:
+            break
+    else:
+        return result
     found = [
         f"id {identifier!r} has another text in {', '.join(hit.others)} than in {hit.source}, which was kept"
         for identifier, hit in zip(result.ids, hits, strict=True)
@@ -1103,17 +1121,19 @@ def _both(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) 
     return {name: [*one.get(name, ()), *other.get(name, ())] for name in sorted({*one, *other})}
 
 
-def with_notes(reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]]) -> tuple[SourceReport, ...]:
-    """The reports, with what was noted about their sources while they were read; by source name."""
-    return tuple([_noted(report, notes.get(report.source, ())) for report in reports])
+def with_notes(
+    reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]], first: Mapping[str, str] = MappingProxyType({})
+) -> tuple[SourceReport, ...]:
+    """The reports, with what was noted about their sources while they were read, and what comes `first`; by name."""
+    return tuple([_noted(one, first.get(one.source, ""), notes.get(one.source, ())) for one in reports])
 
 
-def _noted(report: SourceReport, notes: Sequence[str]) -> SourceReport:
-    if not any(notes):
+def _noted(report: SourceReport, first: str, notes: Sequence[str]) -> SourceReport:
+    if not first and not any(notes):
         return report
     return SourceReport(
         report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
-        report.dropped, report.calibration, report.missing, (*report.notes, *filter(None, notes)),
+        report.dropped, report.calibration, report.missing, tuple(filter(None, (first, *report.notes, *notes))),
         report.out_of_range_share,
     )  # fmt: skip
 

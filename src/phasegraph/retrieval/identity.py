@@ -155,6 +155,15 @@ class Payloads(Mapping[str, Any]):
         return len(self.by_id)
 
 
+def hits_of(payloads: Mapping[str, Any], ids: Sequence[str]) -> list[Any]:
+    """The hits of some ids; None for those that are not there."""
+    ranking = payloads._ranking if isinstance(payloads, Payloads) else None
+    if ranking is None or not isinstance(payloads, Payloads):
+        return list(map(payloads.get, ids))
+    hits = payloads._hits
+    return [None if row is None else hits[row] for row in map(ranking.row_of, ids)]
+
+
 class _Ids(list[str]):
     """Ids of hits, and which of them were read from metadata."""
 
@@ -350,7 +359,7 @@ def join_by_text(
         The rankings in their order, and what to note of each source. Where several ids have the same text, the first
         of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
     """
-    if len(rankings) < 2 or not any("text-" in " ".join(ranking.ids) for ranking in rankings):
+    if len(rankings) < 2 or not any(["text-" in " ".join(ranking.ids) for ranking in rankings]):
         return tuple(rankings), {}
     named: dict[str, str] = {}
     for ranking in rankings:
@@ -471,7 +480,7 @@ class FirstMeetings:
             Once of each source.
         """
         held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
-        if len(rankings) < 2 or not any(one is not None and one.derived for one in held):
+        if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
             return tuple(rankings), {}
         out, notes = [], {}
         for row, (ranking, own) in enumerate(zip(rankings, held, strict=True)):

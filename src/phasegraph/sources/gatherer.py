@@ -82,6 +82,7 @@ class SourceTask:
     """One source within one call."""
 
     name: str
+    source: object
     settings: SourceSettings
     state: SourceState
     function: Search
@@ -143,7 +144,9 @@ class SourceTask:
     def report(self) -> SourceReport:
         """What the source did, for the caller."""
         error_class = "" if self.error is None or self.status == "skipped" else type(self.error).__name__
-        dropped = 0 if self.ranking is None else self.ranking.dropped
+        dropped, notes = 0 if self.ranking is None else self.ranking.dropped, getattr(self.source, "notes", None)
+        if notes and isinstance(notes, list | tuple):
+            self.notes = (*self.notes, *filter(None, notes))
         return SourceReport(
             self.name, self.status, self.reason, error_class, self.milliseconds, self.hits, dropped, "", self.missing,
             self.notes,
@@ -565,7 +568,7 @@ class Gatherer:
         ----------
         sources : mapping of str to Source or AsyncSource
             Those to ask in this call, by a name of `settings`; at least one. A source with only ``asearch`` runs on
-            an event loop of our own.
+            an event loop of our own. What it has in a list ``notes`` goes to its report.
         query : str
             Not blank.
         seconds : float, optional
@@ -654,7 +657,7 @@ class Gatherer:
         settings = self.settings.get(name)
         if settings is None:
             raise InvalidInputError(f"source {name!r} has no settings; known are {list(self.settings)}")
-        function, asearch = search_of(source), asearch_of(source)
+        function, asearch = _own(source, "search", Source.search), _own(source, "asearch", AsyncSource.asearch)
         mode: Mode = "search"
         if asearch is not None and not settings.in_thread and (awaits or function is None):
             function, mode = asearch, "task"
@@ -664,7 +667,7 @@ class Gatherer:
             raise InvalidTypeError(f"sources[{name!r}] must have search or asearch; got {type(source).__name__}")
         context, over = copy_context(), list[bool]()
         context.run(OVER.set, over)
-        return SourceTask(name, settings, self._states[name], function, mode, context, _NOTHING, over)
+        return SourceTask(name, source, settings, self._states[name], function, mode, context, _NOTHING, over)
 
     def _finish(self, state: GatherState) -> Gathered:
         """What a finished call returns, or the error it ends in."""
