@@ -83,7 +83,7 @@ def unpack(answer: object) -> ScoredDocuments:
     """
     if isinstance(answer, ScoredDocuments):
         return answer
-    if isinstance(answer, Mapping) and "result" in answer:
+    if type(answer) is not list and isinstance(answer, Mapping) and "result" in answer:
         answer = answer["result"]  # a question-answering chain's: its words, or the rows of a database
     items = answer_items(answer, _HITS)
     kinds = set(map(type, items))

@@ -188,10 +188,10 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
     def _own_filters(self) -> dict[str, Wanted]:
         """Filters that sources have already, which hold for the others, too."""
-        if len(self._by_name) < 2:
+        by_name = self._by_name
+        if len(by_name) < 2:
             return {}
-        found = ((name, source.own_filter()) for name, source in self._by_name.items())
-        return {name: one for name, one in found if one is not None}
+        return {name: one for name, source in by_name.items() if (one := source.own_filter()) is not None}
 
     def whole_filter(self) -> Wanted | None:
         """What every document must match, by its own filter or a source's."""
@@ -475,12 +475,12 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             config = with_filter(config, self.filter, narrower)
         if answers and self.require_filter is not None:
             check_required(self.require_filter, joined(filter_of(config), self.whole_filter()))
-        own = self._own_filters()
+        own, by_name, asked = self._own_filters(), self._by_name, self._engine.asked
         if not own:
-            return {name: self._by_name[name].bind(config) for name in self._engine.asked}
+            return {name: by_name[name].bind(config) for name in asked}
         return {
-            name: self._by_name[name].bind(with_filter(config, *(one for other, one in own.items() if other != name)))
-            for name in self._engine.asked
+            name: by_name[name].bind(with_filter(config, *(one for other, one in own.items() if other != name)))
+            for name in asked
         }
 
     def _sources(self, query: str) -> Sources:

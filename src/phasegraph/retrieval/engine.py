@@ -1061,29 +1061,21 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
-    hits = [SelectedHit() for _ in ids]
-    held = [hits_of(one.payloads, ids) for one in columns]
+    hits, kept = [SelectedHit() for _ in ids], [""] * len(ids)
     for one in columns:
         evidence = getattr(one.payloads, "evidence", None)
-        for hit, identifier in zip(hits, ids, strict=True) if evidence else ():
-            if identifier in evidence:
-                hit.told.append((one.source, partial(evidence.__getitem__, identifier)))
-    names = [one.source for one in columns]
-    for row, hit in enumerate(hits):
-        _select(hit, names, [payloads[row] for payloads in held], text)
+        for row, payload in enumerate(hits_of(one.payloads, ids)):
+            hit = hits[row]
+            if evidence and ids[row] in evidence:
+                hit.told.append((one.source, partial(evidence.__getitem__, ids[row])))
+            if payload is None:
+                continue
+            own = text(payload)
+            if hit.payload is None or not kept[row]:
+                hit.source, hit.payload, kept[row] = one.source, payload, own
+            elif own and payload is not hit.payload and not (own.endswith(kept[row]) or kept[row].endswith(own)):
+                hit.others.append(one.source)
     return hits
-
-
-def _select(hit: SelectedHit, names: Sequence[str], payloads: Sequence[Any], text: Callable[[Any], str]) -> None:
-    kept = ""
-    for name, payload in zip(names, payloads, strict=True):
-        if payload is None:
-            continue
-        own = text(payload)
-        if hit.payload is None or not kept:
-            hit.source, hit.payload, kept = name, payload, own
-        elif own and payload is not hit.payload and not (own.endswith(kept) or kept.endswith(own)):
-            hit.others.append(name)
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:

@@ -219,10 +219,8 @@ class Direction:
 
 def _finite(scores: Sequence[object]) -> FloatArray:
     """The usable scores in the order they came."""
-    ranking = Ranking.from_hits("order", [str(row) for row in range(len(scores))], list(scores))
-    if ranking.rank_only:
-        return np.empty(0)
-    return ranking.scores[np.argsort([int(identifier) for identifier in ranking.ids])]
+    values = as_floats(list(scores))
+    return values[np.isfinite(values)]
 
 
 def _differ(scores: Sequence[object]) -> bool:

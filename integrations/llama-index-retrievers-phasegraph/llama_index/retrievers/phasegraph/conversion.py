@@ -268,6 +268,9 @@ def reader_of(name: str, fields: HitFields, known: bool | None = None) -> HitRea
     return HitReader(name, fields, known, _hit_metadata, _hit_text)
 
 
+_PLAIN_NODES: frozenset[type] = frozenset({TextNode})
+
+
 def own_id(node: BaseNode) -> str | None:
     """The id that a node has by itself; None for one whose id says nothing of the passage."""
     named = isinstance(node, NamedNode) or not isinstance(node, UnnamedNode)
@@ -289,16 +292,20 @@ def ranking_of(
     `own` are the ids that hits carry where they are not their nodes', ``evidence(ids)`` says by id how the source found
     them, and `ranks` that their scores are none.
     """
-    parts = own is not None
-    ids = reader.ids(hits, [own_id(hit.node) for hit in hits] if own is None else own, notes, parts=parts)
+    nodes = [hit.node for hit in hits]
+    plain = _PLAIN_NODES.issuperset(map(type, nodes))
+    if own is not None:
+        ids = reader.ids(hits, own, notes, parts=True)
+    else:
+        ids = reader.ids(hits, [one.id_ for one in nodes] if plain else list(map(own_id, nodes)), notes)
     found = {} if evidence is None else evidence(ids)
-    held = [None if isinstance(hit.node, NamedNode) else hit.node for hit in hits]
+    held = nodes if plain else [None if isinstance(one, NamedNode) else one for one in nodes]
     payloads = Payloads(ids, held, found)
     scores, told = reader.scores(hits), None
     if scores is None and not ranks:
         scores = [hit.score for hit in hits]
-        if all(hit.score is None and isinstance(hit.node, UnnamedNode) for hit in hits):  # rows of a function
-            scores, told = reader.stated_scores(hits, notes)
+        if not plain and all(hit.score is None and isinstance(hit.node, UnnamedNode) for hit in hits):
+            scores, told = reader.stated_scores(hits, notes)  # rows of a function
     return reader.ranking(ids, scores, payloads, limit, notes, told=told)
 
 
