@@ -35,7 +35,7 @@ NEITHER = (SETTING, TENANT, OPERATOR, INSIDE, SERVED)
 LISTED: Mapping[str, Mapping[str, str]] = {
     "Result": {
         **dict.fromkeys(("ids", "scores", "fused", "contributions", "calibrated", "weights", "bonuses"), "evidence"),
-        **dict.fromkeys(("priors", "rows", "accepted", "extras"), "pickles"),
+        **dict.fromkeys(("priors", "rows", "accepted", "extras", "judge"), "pickles"),
         **dict.fromkeys(
             ("agreement", "degraded", "reason", "warnings", "confidence_evidence", "confidence"), "verdicts"
         ),
@@ -271,8 +271,8 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "llama_index/retrievers/phasegraph/entity_graph",
                 "llama_index/retrievers/phasegraph/filters",
                 "llama_index/retrievers/phasegraph/retriever_sources",
+                "phasegraph/graph/corpus",
                 "phasegraph/graph/source",
-                "phasegraph/retrieval/kept",
                 "phasegraph/sources/gatherer",
                 "phasegraph/neo4j/source",
                 "phasegraph/retrieval/recent",
