@@ -57,7 +57,7 @@ PUBLIC = {
         "fit_reference_ecdf"
     ),
     "phasegraph.graph": (
-        "ChunkGraph ChunkGraphSource ClusterSettings DirectoryStore EdgeWeights EntityGraph Extraction FactFilter "
+        "ChunkGraph ChunkGraphSource ClusterSettings EdgeWeights EntityGraph Extraction FactFilter "
         "FactIndex "
         "FlowParameters Gazetteer GraphIndex GraphSource LexicalSource LinkSettings ModelSettings NameSynonyms "
         "RuleExtractor SemFlowSource Summary SummarySource SummaryTree VectorSource WalkSettings "

@@ -4,7 +4,7 @@ A retriever of a framework makes :class:`SourceSpec` of its arguments, a :class:
 sources to each call, and turns the :class:`SelectedHit` of the answer into documents or nodes.
 """
 
-from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, unexpected_argument
+from phasegraph._validation import LONGEST_QUERY, check_count, check_query, unexpected_argument
 from phasegraph.errors import warn
 from phasegraph.retrieval.engine import (
     PIPELINE,
@@ -72,7 +72,6 @@ from phasegraph.retrieval.stages import (
     Rerank,
     StageAdapter,
 )
-from phasegraph.retrieval.steps import StageReport
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import asearch_of, search_of
 from phasegraph.sources.protocol import (
@@ -116,7 +115,6 @@ __all__ = [
     "SourceSpec",
     "Sources",
     "StageAdapter",
-    "StageReport",
     "Upstream",
     "adapted",
     "answer_items",
@@ -124,7 +122,6 @@ __all__ = [
     "asearch_of",
     "chat_router",
     "check_count",
-    "check_flag",
     "check_query",
     "completed",
     "compositional_router",

@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike
 
 from phasegraph._shared import fork_safe_lock
 from phasegraph._validation import LONGEST_QUERY, check_query
-from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
-from phasegraph.acceptance.judged import check_relevant
+from phasegraph.acceptance import AcceptancePolicy, Threshold
+from phasegraph.acceptance.judged import check_orientations, check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
 from phasegraph.calibration.background import normal_quantile
 from phasegraph.confidence import LEAST_QUERIES, Confidence
