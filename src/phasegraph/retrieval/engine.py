@@ -1395,7 +1395,7 @@ def calibration_queries(
 
 
 class ResultCallback:
-    """An ``on_result`` of a retriever, which never costs the answer: what it raises becomes a warning.
+    """Run the ``on_result`` callback of a retriever; an exception it raises becomes a warning.
 
     Parameters
     ----------
@@ -1429,7 +1429,7 @@ class ResultCallback:
             return
         try:
             pending = self._function(result)
-        except Exception as error:  # noqa: BLE001 - a callback never costs the answer
+        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
             _warn_of_callback(error)
             return
         if inspect.isawaitable(pending):
@@ -1451,7 +1451,7 @@ class ResultCallback:
             pending = self._function(result)
             if inspect.isawaitable(pending):
                 await pending
-        except Exception as error:  # noqa: BLE001 - a callback never costs the answer
+        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
             _warn_of_callback(error)
 
 
