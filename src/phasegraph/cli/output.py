@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from phasegraph._legible import legible, legible_json
+from phasegraph._text import legible, legible_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import SPANS, Dataset, load_dataset
 from phasegraph.evaluation.measures import Measure

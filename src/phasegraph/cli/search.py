@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from phasegraph._legible import legible
+from phasegraph._text import legible
 from phasegraph._validation import check_query
 from phasegraph.cli.output import (
     Embed,

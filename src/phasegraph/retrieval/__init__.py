@@ -20,7 +20,6 @@ from phasegraph.retrieval.engine import (
     with_progress,
     without_text,
 )
-from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import (
     SUMMARY_PREFIX,
     Deletions,
@@ -32,7 +31,7 @@ from phasegraph.retrieval.identity import (
     resolve_id,
 )
 from phasegraph.retrieval.kept import KeptPassages
-from phasegraph.retrieval.nearest import Nearest
+from phasegraph.retrieval.nearest import Nearest, SelectedIndex
 from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
