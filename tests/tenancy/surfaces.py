@@ -271,7 +271,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "llama_index/retrievers/phasegraph/filters",
                 "llama_index/retrievers/phasegraph/retriever_sources",
                 "phasegraph/graph/source",
-                "phasegraph/retrieval/kept",
+                "phasegraph/graph/corpus",
                 "phasegraph/sources/gatherer",
                 "phasegraph/neo4j/source",
                 "phasegraph/retrieval/recent",
