@@ -13,12 +13,41 @@ MODULES = [
     "phasegraph", "phasegraph.ranking", "phasegraph.calibration", "phasegraph.fusion",
     "phasegraph.fusion.experimental", "phasegraph.fusion.weighting", "phasegraph.priors", "phasegraph.acceptance",
     "phasegraph.selection", "phasegraph.serialization", "phasegraph.pipeline", "phasegraph.sources",
-    "phasegraph.graph", "phasegraph.graph.pagerank", "phasegraph.evaluation",
+    "phasegraph.graph", "phasegraph.graph.pagerank", "phasegraph.evaluation", "phasegraph.fusion.rules",
+    "phasegraph.calibration.per_list", "phasegraph.acceptance.certified", "phasegraph.acceptance.fitting",
+    "phasegraph.acceptance.judged", "phasegraph.graph.pagerank.workspace",
     "phasegraph.evaluation.experiment",
     "phasegraph.evaluation.significance", "phasegraph.evaluation.report",
 ]  # fmt: skip
 #: Modules without an ``__all__`` of which a user needs these names only; the rest are parts of the room.
-ONLY = {"phasegraph.pipeline": ["FusionPipeline", "Shortlist"]}
+ONLY = {
+    "phasegraph.pipeline": ["FusionPipeline", "Shortlist"],
+    "phasegraph.fusion.rules": [
+        "boltzmann",
+        "boltzmann_temperature",
+        "borda",
+        "comb_anz",
+        "comb_med",
+        "comb_mnz",
+        "comb_sum",
+        "dbsf",
+        "inverse_square_rank",
+        "linear",
+        "reciprocal_rank",
+    ],
+    "phasegraph.calibration.per_list": [
+        "log_z_score",
+        "max_normalise",
+        "min_max",
+        "percentile_rank",
+        "theoretical_min_max",
+        "z_score",
+    ],
+    "phasegraph.acceptance.certified": ["betting", "hoeffding_bentkus"],
+    "phasegraph.acceptance.fitting": ["area_under_curve"],
+    "phasegraph.graph.pagerank.workspace": ["PushWorkspace"],
+    "phasegraph.acceptance.judged": ["check_orientation", "check_orientations", "query_losses"],
+}
 HELPERS = {"phasegraph.evaluation.experiment.pipeline_system"}
 CODES = {"GL07", "GL08", "PR01", "PR02", "PR10", "RT01", "YD01", "SS01"}
 

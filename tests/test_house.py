@@ -24,7 +24,7 @@ INTEGRATIONS = [
 ]
 # Lower stands on upper: a module imports only what stands above it, or beside it in its own room.
 ORDER = [
-    "_typing", "_shared", "_text", "_legible", "errors", "_packed", "_files",
+    "_typing", "_shared", "_text", "errors", "_packed", "_files",
     "_validation", "markup", "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance",
     "selection",
     "serialization", "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j",
@@ -57,7 +57,7 @@ PUBLIC = {
         "fit_reference_ecdf"
     ),
     "phasegraph.graph": (
-        "ChunkGraph ChunkGraphSource ClusterSettings DirectoryStore EdgeWeights EntityGraph Extraction FactFilter "
+        "ChunkGraph ChunkGraphSource ClusterSettings EdgeWeights EntityGraph Extraction FactFilter "
         "FactIndex "
         "FlowParameters Gazetteer GraphIndex GraphSource LexicalSource LinkSettings ModelSettings NameSynonyms "
         "RuleExtractor SemFlowSource Summary SummarySource SummaryTree VectorSource WalkSettings "

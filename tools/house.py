@@ -152,18 +152,23 @@ def llama_index_call() -> Callable[[], object]:
 
 
 def parameters() -> dict[str, int]:
-    """Constructor parameters of the four classes that a user sets up."""
+    """Constructor parameters of the four classes that a user sets up, those of the frameworks' own bases apart."""
     from dataclasses import fields
 
     from langchain_core.retrievers import BaseRetriever
+    from llama_index.core.base.base_retriever import BaseRetriever as LlamaIndexRetriever
 
     from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
     from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
     from phasegraph import FusionPipeline
 
+    ours, base = (
+        {name for name, one in inspect.signature(kind).parameters.items() if one.kind is not one.VAR_KEYWORD}
+        for kind in (CalibratedFusionRetriever, LlamaIndexRetriever)
+    )
     return {
         "PhaseGraphRetriever": len(set(PhaseGraphRetriever.model_fields) - set(BaseRetriever.model_fields)),
-        "CalibratedFusionRetriever": len(inspect.signature(CalibratedFusionRetriever.__init__).parameters) - 1,
+        "CalibratedFusionRetriever": len(ours - base),
         "SourceSpec": len(fields(SourceSpec)),
         "FusionPipeline": len(fields(FusionPipeline)),
     }
@@ -195,7 +200,7 @@ def measure() -> dict[str, Any]:
         "largest_room": {"name": largest, "share": round(table[largest]["lines"] / lines, 3)},
         "invoke_files": passed("langchain"),
         "retrieve_files": passed("llama_index"),
-        "exported": {"lists": len(names), "names": sum(names.values())},
+        "exported": {"lists": len(names), "names": sum(names.values()), "contract": names["phasegraph.retrieval"]},
         "parameters": parameters(),
         "loaded": {
             name: loaded(f"import {name}")
@@ -213,7 +218,7 @@ def report(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{'all':<16}{found['files']:>6}{found['lines']:>8}   (core {found['core_lines']})"
     yield "largest room: {name}, {share:.1%} of all lines".format(**found["largest_room"])
     yield f"files passed by one invoke {len(found['invoke_files'])}, by one retrieve {len(found['retrieve_files'])}"
-    yield "exported names {names} in {lists} lists".format(**found["exported"])
+    yield "exported names {names} in {lists} lists, {contract} of them for the integrations".format(**found["exported"])
     yield "constructor parameters: " + ", ".join(f"{name} {count}" for name, count in found["parameters"].items())
     for name, row in found["loaded"].items():
         yield f"import {name}: {row['ours']} modules of ours; heavy ones of others: {row['heavy'] or 'none'}"

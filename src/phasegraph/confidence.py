@@ -26,7 +26,7 @@ _LEAST = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """As ``accept=``: give no result where it is too doubtful that the corpus holds an answer.
+    """A threshold on confidence, for ``accept=``: no result where the corpus may well hold no answer.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Confidence:
         check_choice("Confidence.unknown", self.unknown, ("accept", "abstain"))
 
     def holds_back(self, value: float | None) -> bool:
-        """Whether a result of this confidence is not given."""
+        """Whether a result of this confidence is withheld."""
         return self.unknown == "abstain" if value is None else value < self.min
 
     def to_dict(self) -> dict[str, object]:
@@ -65,7 +65,7 @@ class Confidence:
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceEvidence:
-    """What a confidence is made of.
+    """The parts of a confidence.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class ConfidenceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceModel:
-    """How the confidence of a result is worked out; ``calibrate`` fits it.
+    """The model that gives a result its confidence; ``calibrate`` fits it.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ import warnings
 from collections.abc import Mapping
 from copy import deepcopy
 
-from phasegraph._legible import legible
+from phasegraph._text import legible
 
 _logger = logging.getLogger("phasegraph")
 

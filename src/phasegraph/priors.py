@@ -59,7 +59,7 @@ def text_of_hit(hit: object, /) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What deciding may look at besides the rankings; data gathered before.
+    """Data that a decision reads besides the rankings, gathered beforehand.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from phasegraph._typing import FloatArray, IntArray
-from phasegraph.acceptance import check_orientations
+from phasegraph.acceptance.judged import check_orientations
 from phasegraph.calibration import ListCalibrator
 from phasegraph.confidence import ConfidenceModel
 from phasegraph.errors import InsufficientDataError, InvalidInputError, NotConvergedError, warn

@@ -8,17 +8,15 @@ import pytest
 from phasegraph.acceptance import (
     JudgedScores,
     Threshold,
-    betting,
     certify_sources,
     certify_threshold,
     conformal_threshold,
     fit_threshold,
-    hoeffding_bentkus,
     queries_needed,
-    query_losses,
     three_way,
 )
-from phasegraph.acceptance.certified import candidate_thresholds
+from phasegraph.acceptance.certified import betting, candidate_thresholds, hoeffding_bentkus
+from phasegraph.acceptance.judged import query_losses
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
 ALPHA, DELTA, ALLOWED = 0.2, 0.05, 131

@@ -5,15 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasegraph.acceptance import (
-    JudgedScores,
-    Threshold,
-    area_under_curve,
-    fit_global_threshold,
-    fit_grid,
-    fit_threshold,
-    sscc_threshold,
-)
+from phasegraph.acceptance import JudgedScores, Threshold, fit_global_threshold, fit_grid, fit_threshold, sscc_threshold
+from phasegraph.acceptance.fitting import area_under_curve
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 
 SCORES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2]

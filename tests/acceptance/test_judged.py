@@ -9,16 +9,13 @@ from phasegraph.acceptance import (
     JudgedScores,
     certify_sources,
     certify_threshold,
-    check_orientation,
-    check_orientations,
     conformal_threshold,
     fit_global_threshold,
     fit_grid,
     fit_threshold,
     judge,
-    query_losses,
 )
-from phasegraph.acceptance.judged import rank_correlation
+from phasegraph.acceptance.judged import check_orientation, check_orientations, query_losses, rank_correlation
 from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from phasegraph import InvalidInputError, ListCalibrator, Ranking
-from phasegraph.calibration import (
-    CALIBRATORS,
-    calibrator_from_dict,
+from phasegraph.calibration import CALIBRATORS, calibrator_from_dict
+from phasegraph.calibration.per_list import (
     log_z_score,
     max_normalise,
     min_max,

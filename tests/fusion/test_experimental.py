@@ -8,16 +8,7 @@ import numpy as np
 import pytest
 
 from phasegraph.errors import InvalidInputError, NotConvergedError
-from phasegraph.fusion import (
-    FUSION_RULES,
-    boltzmann,
-    borda,
-    comb_anz,
-    comb_med,
-    dbsf,
-    inverse_square_rank,
-    linear,
-)
+from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.experimental import (
     copula_theta,
     gumbel_copula,
@@ -29,6 +20,7 @@ from phasegraph.fusion.experimental import (
     tsallis,
     wasserstein_temperature,
 )
+from phasegraph.fusion.rules import boltzmann, borda, comb_anz, comb_med, dbsf, inverse_square_rank, linear
 
 N = np.nan
 IDS = "abcdefg"

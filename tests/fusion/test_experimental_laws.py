@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from phasegraph.calibration import percentile_rank
+from phasegraph.calibration.per_list import percentile_rank
 from phasegraph.fusion import FUSION_RULES
 
 N = np.nan

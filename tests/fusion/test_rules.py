@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 
 from phasegraph import FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphWarning, Ranking
-from phasegraph.calibration import percentile_rank
-from phasegraph.fusion import (
-    FUSION_RULES,
-    boltzmann,
-    boltzmann_temperature,
-    comb_mnz,
-    comb_sum,
-    linear,
-    reciprocal_rank,
-)
+from phasegraph.calibration.per_list import percentile_rank
+from phasegraph.fusion import FUSION_RULES
+from phasegraph.fusion.rules import boltzmann, boltzmann_temperature, comb_mnz, comb_sum, linear, reciprocal_rank
 
 VECTOR = Ranking("vector", ["a", "b", "c", "d", "e"], [0.62, 0.55, 0.41, 0.40, 0.12])
 GRAPH = Ranking("graph", ["c", "f", "b", "g"], [0.31, 0.02, 0.004, 0.001])

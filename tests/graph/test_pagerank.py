@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from phasegraph.graph.pagerank import PushWorkspace, WalkOperator, personalized_pagerank, personalized_pagerank_batch
+from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank, personalized_pagerank_batch
+from phasegraph.graph.pagerank.workspace import PushWorkspace
 
 EXACT = {"power": {}, "exact push": {"tolerance": 1e-13}, "polished push": {"tolerance": 1e-5, "polish": 60}}
 

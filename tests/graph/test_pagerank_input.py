@@ -10,8 +10,8 @@ from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, NotConvergedError
 from phasegraph.graph.experimental.semflow import FlowParameters
-from phasegraph.graph.pagerank import PushWorkspace, WalkOperator, personalized_pagerank
-from phasegraph.graph.pagerank.workspace import _load_kernels
+from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
+from phasegraph.graph.pagerank.workspace import PushWorkspace, _load_kernels
 
 RING = sparse.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
 PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])

@@ -166,7 +166,6 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/selection",
                 "phasegraph/graph",
                 "phasegraph/retrieval/nearest",
-                "phasegraph/retrieval/faiss_rows",
                 "phasegraph/retrieval/plain_hits",
                 "phasegraph/retrieval/source_config",
                 "phasegraph/retrieval/stages",

@@ -18,14 +18,14 @@ import numpy as np
 from phasegraph._typing import FloatArray, IntArray
 from phasegraph.acceptance import (
     JudgedScores,
-    area_under_curve,
     certify_threshold,
     conformal_threshold,
     fit_global_threshold,
     fit_grid,
     fit_threshold,
-    query_losses,
 )
+from phasegraph.acceptance.fitting import area_under_curve
+from phasegraph.acceptance.judged import query_losses
 from phasegraph.errors import InsufficientDataError
 
 ALPHA, DELTA, ALLOWED, BLOCK = 0.2, 0.05, 131, 30

@@ -26,8 +26,8 @@ from phasegraph.acceptance import (
     fit_grid,
     fit_threshold,
     judge,
-    query_losses,
 )
+from phasegraph.acceptance.judged import query_losses
 from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources

@@ -7,9 +7,9 @@ from scipy.stats import binomtest, chi2
 
 from claims import Verdict, judge
 from page import Page, number, p_value, table
-from phasegraph.calibration import percentile_rank
+from phasegraph.calibration.per_list import percentile_rank
 from phasegraph.evaluation.significance import mcnemar_exact
-from phasegraph.fusion import boltzmann, boltzmann_temperature
+from phasegraph.fusion.rules import boltzmann, boltzmann_temperature
 
 PAIRS = (
     (8, 1, 0.039),

@@ -390,7 +390,7 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
     """
     other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
     if other is not None:
-        raise InvalidInputError(f"{other!r} is in the store's own words")
+        raise InvalidInputError(f"{other!r} is specific to that store")
     own, kind = settings.get("filter"), _kind(store)
     if own is None:
         return None
@@ -401,7 +401,7 @@ def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
     if kind == "QdrantVectorStore":
         own = _of_qdrant(own, f"{getattr(store, 'metadata_payload_key', 'metadata')}.")
     if not _is_filter(own):
-        raise InvalidInputError(f"it is in the store's own words ({type(settings['filter']).__name__})")
+        raise InvalidInputError(f"it is specific to that store ({type(settings['filter']).__name__})")
     return check_filter(own)
 
 

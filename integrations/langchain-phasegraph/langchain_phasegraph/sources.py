@@ -400,7 +400,7 @@ class RetrieverSource:
         elif "filter" in self.accepts or self._dynamic or bm25_within(self.runnable, wanted) is not None:
             return
         else:
-            why = "it takes none"
+            why = "it does not support filter="
         raise InvalidInputError(
             f"source {other!r} has a filter of its own, which source {self.name!r} cannot keep: {why}"
         )

@@ -170,8 +170,8 @@ def test_a_filter_that_others_cannot_be_given_fails_where_the_retriever_is_made(
     graph = EntityGraphRetriever.from_documents(documents())
     chroma = made["Chroma"]()
     for settings, why in (
-        ({"where_document": {"$contains": "Rome"}}, "'where_document' is in the store's own words"),
-        ({"filter": {"lang": {"$contains": "e"}}}, "it is in the store's own words"),
+        ({"where_document": {"$contains": "Rome"}}, "'where_document' is specific to that store"),
+        ({"filter": {"lang": {"$contains": "e"}}}, "it is specific to that store"),
     ):
         own = chroma.as_retriever(search_kwargs=settings)
         with pytest.raises(InvalidInputError, match=f"source 'vector' has a filter of its own.*{why}.*give filter="):
@@ -181,7 +181,7 @@ def test_a_filter_that_others_cannot_be_given_fails_where_the_retriever_is_made(
     with pytest.raises(InvalidInputError, match="filters must agree; got 'en' and 'de' for 'lang'"):
         PhaseGraphRetriever(retrievers=[english, german])
     for other, why in (
-        (lambda query: [], "it takes none"),
+        (lambda query: [], "it does not support filter="),
         (EntityGraphRetriever(graph=graph.graph), "it has no documents to look into: pass documents="),
     ):
         with pytest.raises(InvalidInputError, match=f"'vector' has a filter.*source 'graph' cannot keep: {why}"):
@@ -197,7 +197,7 @@ def test_a_filter_that_others_cannot_be_given_fails_where_the_retriever_is_made(
     ],
 )
 def test_a_qdrant_filter_that_says_something_else_is_not_guessed(made, given):
-    with pytest.raises(InvalidInputError, match="own words"):
+    with pytest.raises(InvalidInputError, match="specific to that store"):
         own_filter(made["Qdrant"](), {"filter": given})
 
 

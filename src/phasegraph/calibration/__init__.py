@@ -12,16 +12,7 @@ from types import MappingProxyType
 
 from phasegraph._validation import check_choice
 from phasegraph.calibration.background import BackgroundCalibrator, Calibrated, Calibrator
-from phasegraph.calibration.per_list import (
-    LIST_CALIBRATORS,
-    ListCalibrator,
-    log_z_score,
-    max_normalise,
-    min_max,
-    percentile_rank,
-    theoretical_min_max,
-    z_score,
-)
+from phasegraph.calibration.per_list import LIST_CALIBRATORS, ListCalibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
 
 __all__ = [
@@ -31,14 +22,7 @@ __all__ = [
     "Calibrator",
     "ListCalibrator",
     "ReferenceECDF",
-    "calibrator_from_dict",
     "fit_reference_ecdf",
-    "log_z_score",
-    "max_normalise",
-    "min_max",
-    "percentile_rank",
-    "theoretical_min_max",
-    "z_score",
 ]
 
 

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from io import TextIOWrapper
 
-from phasegraph._legible import legible
+from phasegraph._text import legible
 from phasegraph.errors import PhasegraphError
 
 __all__ = [

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from phasegraph._legible import legible
+from phasegraph._text import legible
 
 COMMANDS = ("index", "search", "retrieve", "inspect", "evaluate", "tune", "fuse", "explain", "serve")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,7 @@ from phasegraph.cli.output import (
     check_outputs,
     console,
     kept_graph,
+    load_object,
     measure_of,
     names_in,
     open_dataset,
@@ -27,7 +29,6 @@ from phasegraph.cli.output import (
     show_table,
     write_json,
 )
-from phasegraph.cli.own_retrievers import CorpusFile, IdKey, Retrievers, check_options, evaluate_retrievers
 from phasegraph.cli.protocol import (
     Sheet,
     answer_sheet,
@@ -39,7 +40,9 @@ from phasegraph.cli.protocol import (
     protocol_measures,
     protocol_of,
 )
-from phasegraph.errors import InsufficientDataError, MissingDependencyError
+from phasegraph.errors import InsufficientDataError, MissingDependencyError, PhasegraphWarning
+from phasegraph.evaluation import Evaluation
+from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import STAGES, ablate, published_ablation
 from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
 from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_rows
@@ -65,6 +68,7 @@ from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
+from phasegraph.sources.protocol import one_line
 from phasegraph.tuning import calibrated_pipeline
 
 
@@ -178,12 +182,30 @@ JudgedFile = Annotated[
         exists=True,
     ),
 ]
+BESIDE_RETRIEVERS = ("folder", "retriever", "corpus", "id_key", "measures", "json_to", "rows_to")
 OURS = ("default", "default-three")
 """The rows that tables set off."""
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
 USUAL = tuple(name for name in KNOWN if name not in ON_REQUEST)
+Retrievers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--retriever",
+        metavar="MODULE:OBJECT",
+        help="Measure your own retriever: LangChain's, LlamaIndex's, a source or a function (repeatable).",
+    ),
+]
+CorpusFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --retriever: the passages there are, to count ids that are none.", exists=True, dir_okay=False
+    ),
+]
+IdKey = Annotated[
+    str | None, typer.Option(help="With --retriever: metadata key or attribute of the hits that holds the judged id.")
+]
 CalibrateOn = Annotated[
     Path | None,
     typer.Option(
@@ -269,12 +291,12 @@ def evaluate(
     --ablate, one pipeline with stages on and off, by stand-ins for their models.
     """
     if stages is not None:
-        check_ablation(context)
+        check_heeded(context, "--ablate", {"folder", "stages", "limit", "graph", "json_to"})
         show_ablation(folder, names_in(stages), limit, graph, json_to)
         return
     if retriever:
         goals = tuple(map(ranked_measure, names_in(measures)))
-        check_options(context)
+        check_heeded(context, "--retriever", BESIDE_RETRIEVERS)
         evaluate_retrievers(retriever, folder, corpus, id_key, goals, json_to, rows_to)
         return
     if not folder.is_dir():
@@ -367,14 +389,48 @@ def evaluate(
         to.print(f"report: {page}", markup=False)
 
 
-def check_ablation(context: typer.Context) -> None:
-    """Refuse options that an ablation does not heed."""
-    heeded = {"folder", "stages", "limit", "graph", "json_to"}
+def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
+    """Refuse options that would not be heeded beside another one."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
         if name not in heeded and source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{parameter.opts[0]} has no meaning beside --ablate")
+            raise typer.BadParameter(f"{parameter.opts[0]} must be left out with {option}")
+
+
+def evaluate_retrievers(
+    names: Sequence[str],
+    judged: Path,
+    corpus: Path | None,
+    id_key: str | None,
+    further: Sequence[Measure],
+    json_to: str | None,
+    rows_to: Path | None,
+) -> None:
+    """Measure the retrievers that are named, print the table, and write what was asked for."""
+    check_outputs(json=json_to, rows=rows_to)
+    given = {name: load_object(name) for name in dict.fromkeys(names)}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*none of the .* ids it returned", category=PhasegraphWarning)
+        found = measure_retrievers(given, judged, corpus=corpus, measures=further, id_key=id_key, progress=progress)
+    if json_to is not None:
+        write_json(found.to_dict(), json_to)
+    if rows_to is not None:
+        found.table.write_rows(rows_to)
+    to = console(beside_json=json_to == "-")
+    table = found.table
+    show_table(to, f"{table.dataset}: {len(table.queries)} questions, 95 % intervals in brackets", *found.cells())
+    for line in [*found.notes, *_first_errors(found)]:
+        to.print(line, markup=False)
+
+
+def _first_errors(found: Evaluation) -> list[str]:
+    """The first error of each retriever with its text, which is for the eyes of whoever runs it, not for a file."""
+    firsts = {name: next(iter(of.items())) for name, of in found.errors.items() if of}
+    return [
+        f"{name}: the first, on question {query!r}: {type(error).__name__}: {one_line(str(error))}"
+        for name, (query, error) in firsts.items()
+    ]
 
 
 def show_ablation(folder: Path, stages: Sequence[str], limit: int, graph: Path | None, json_to: str | None) -> None:

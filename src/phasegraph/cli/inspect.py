@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from phasegraph.cli.output import check_outputs, console, load_object, progress
-from phasegraph.cli.search import embed_of
+from phasegraph.cli.output import Embedder, IndexFolder, check_outputs, console, load_embedder, progress
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
@@ -38,17 +37,8 @@ def _pipeline_of(given: str | None, option: str) -> FusionPipeline | None:
 
 
 def inspect(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="What index wrote, or a saved retriever.", exists=True, file_okay=False),
-    ],
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:OBJECT",
-            help="The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector.",
-        ),
-    ] = None,
+    folder: IndexFolder,
+    embedder: Embedder = None,
     pipeline: Annotated[
         str | None, typer.Option(metavar="FILE|NAME", help="Default: the one saved in the folder, else the default.")
     ] = None,
@@ -83,7 +73,7 @@ def inspect(
     inspector = Inspector(
         index,
         folder.resolve().name,
-        embedder=None if embedder is None else embed_of(load_object(embedder)),
+        embedder=load_embedder(embedder),
         pipeline=_pipeline_of(pipeline or (str(kept) if kept.is_file() else None), "--pipeline"),
         compared=_pipeline_of(compare, "--compare"),
         judged=() if judged is None else read_judged(judged)[0],

@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import reduce
 from importlib import import_module
 from pathlib import Path
@@ -18,7 +18,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from phasegraph._legible import legible, legible_json
+from phasegraph._text import legible, legible_json
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import SPANS, Dataset, load_dataset
 from phasegraph.evaluation.measures import Measure
@@ -33,6 +33,16 @@ DatasetDir = Annotated[
     Path,
     typer.Argument(
         metavar="DATASET_DIR", help="A folder with corpus, queries and embeddings.", exists=True, file_okay=False
+    ),
+]
+IndexFolder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="What index wrote, or a saved retriever.", exists=True, file_okay=False)
+]
+Embedder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODULE:OBJECT",
+        help="The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector.",
     ),
 ]
 Limit = Annotated[int, typer.Option(min=1, help="Hits asked of every source.")]
@@ -81,6 +91,7 @@ def measure_of(text: str) -> Measure:
 
 
 T = TypeVar("T")
+Embed = Callable[[str], Any]
 WIDE = 200
 
 
@@ -178,3 +189,20 @@ def load_object(text: str) -> object:
     if inspect.isfunction(found) and not inspect.signature(found).parameters:
         return found()
     return found
+
+
+def load_embedder(text: str | None) -> Embed | None:
+    """How to ask the embedding model that ``module:object`` names for the embedding of a question."""
+    if text is None:
+        return None
+    given = load_object(text)
+    for method in ("embed_query", "get_query_embedding"):
+        found: Embed | None = getattr(given, method, None)
+        if callable(found):
+            return found
+    if not callable(given):
+        raise InvalidInputError(
+            "--embedder must name an embedding model of LangChain or LlamaIndex, or a function from text to vector; "
+            f"got {type(given).__name__}"
+        )
+    return given

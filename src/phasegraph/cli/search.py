@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from time import perf_counter, time
 from typing import Annotated, Any
 
@@ -12,9 +11,18 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from phasegraph._legible import legible
+from phasegraph._text import legible
 from phasegraph._validation import check_query
-from phasegraph.cli.output import JsonTo, check_outputs, console, load_object, write_json
+from phasegraph.cli.output import (
+    Embed,
+    Embedder,
+    IndexFolder,
+    JsonTo,
+    check_outputs,
+    console,
+    load_embedder,
+    write_json,
+)
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
@@ -28,7 +36,6 @@ from phasegraph.ranking import Ranking, top_order
 from phasegraph.result import WHY_EMPTY, Result
 from phasegraph.serving.view import as_passage, paths_of
 
-Embed = Callable[[str], Any]
 WIDTH = 240
 """Characters of a snippet, about."""
 
@@ -36,20 +43,6 @@ WIDTH = 240
 def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:
     """The graph that is walked."""
     return index.graph if isinstance(index, GraphIndex) else index
-
-
-def embed_of(given: object) -> Embed:
-    """How to ask an embedding model of either framework, or a function, for the embedding of a question."""
-    for method in ("embed_query", "get_query_embedding"):
-        found: Embed | None = getattr(given, method, None)
-        if callable(found):
-            return found
-    if not callable(given):
-        raise InvalidInputError(
-            "--embedder must name an embedding model of LangChain or LlamaIndex, or a function from text to vector; "
-            f"got {type(given).__name__}"
-        )
-    return given
 
 
 def answered(
@@ -107,19 +100,10 @@ def snippet_of(text: str, words: Collection[str]) -> tuple[str, list[tuple[int, 
 
 
 def search(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="What index wrote, or a saved retriever.", exists=True, file_okay=False),
-    ],
+    folder: IndexFolder,
     question: Annotated[str, typer.Argument(metavar="QUESTION")],
     k: Annotated[int, typer.Option(min=1, help="Passages to show.")] = 5,
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:OBJECT",
-            help="The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector.",
-        ),
-    ] = None,
+    embedder: Embedder = None,
     json_to: JsonTo = None,
 ) -> None:
     """Answer from a saved index: the best passages, how they were found, and how far to believe them.
@@ -129,7 +113,7 @@ def search(
     check_outputs(json=json_to)
     check_query(question)
     index = opened(folder)
-    embed = None if embedder is None else embed_of(load_object(embedder))
+    embed = load_embedder(embedder)
     records: Mapping[str, PassageRecord] = index.records if isinstance(index, GraphIndex) else {}
     lexical = index.graph.lexical if isinstance(index, GraphIndex) else None
     tokenizer: Tokenizer = "english" if lexical is None else lexical.tokenizer

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phasegraph.cli.output import load_object
-from phasegraph.cli.search import embed_of
+from phasegraph.cli.output import Embedder, IndexFolder, load_embedder
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.opening import opened
@@ -24,18 +23,9 @@ from phasegraph.serving.web import LOOPBACK, listening, web_app
 
 
 def serve(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="What index wrote, or a saved retriever.", exists=True, file_okay=False),
-    ],
+    folder: IndexFolder,
     transport: Annotated[str, typer.Option(help="stdio (MCP alone), or http (MCP at /mcp, and plain).")] = "stdio",
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODULE:OBJECT",
-            help="The model that embedded the passages: LangChain's, LlamaIndex's, or a function from text to vector.",
-        ),
-    ] = None,
+    embedder: Embedder = None,
     only: Annotated[
         list[str] | None,
         typer.Option("--filter", metavar="KEY=VALUE", help="Serve passages with this metadata alone (repeatable)."),
@@ -81,7 +71,7 @@ def serve(
     index = opened(folder)
     if not isinstance(index, GraphIndex):
         raise InvalidInputError(f"{folder}: it holds a graph of chunks, which keeps no texts; serve an entity graph")
-    embed = None if embedder is None else embed_of(load_object(embedder))
+    embed = load_embedder(embedder)
     saved = folder / PIPELINE
     shared: dict[str, Any] = {
         "pipeline": FusionPipeline.load(saved) if saved.is_file() else None,

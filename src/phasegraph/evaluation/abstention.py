@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from phasegraph._typing import FloatArray
-from phasegraph.acceptance import JudgedScores, area_under_curve
+from phasegraph.acceptance import JudgedScores
+from phasegraph.acceptance.fitting import area_under_curve
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, split_by_id
 from phasegraph.evaluation.experiment import System

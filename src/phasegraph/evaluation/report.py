@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from phasegraph._files import replace_file
-from phasegraph._legible import legible
+from phasegraph._text import legible
 from phasegraph._typing import BoolArray, FloatArray
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Judgement

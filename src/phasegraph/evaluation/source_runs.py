@@ -13,7 +13,7 @@ from scipy import sparse
 
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
-from phasegraph.calibration import min_max
+from phasegraph.calibration.per_list import min_max
 from phasegraph.errors import InvalidInputError, MissingDependencyError
 from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, build_graph

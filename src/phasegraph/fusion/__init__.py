@@ -15,7 +15,6 @@ from phasegraph._typing import FloatArray
 from phasegraph.fusion import experimental
 from phasegraph.fusion.rules import (
     boltzmann,
-    boltzmann_temperature,
     borda,
     comb_anz,
     comb_med,
@@ -27,21 +26,7 @@ from phasegraph.fusion.rules import (
     reciprocal_rank,
 )
 
-__all__ = [
-    "FUSION_RULES",
-    "FusionRule",
-    "boltzmann",
-    "boltzmann_temperature",
-    "borda",
-    "comb_anz",
-    "comb_med",
-    "comb_mnz",
-    "comb_sum",
-    "dbsf",
-    "inverse_square_rank",
-    "linear",
-    "reciprocal_rank",
-]
+__all__ = ["FUSION_RULES", "FusionRule"]
 
 
 _CALIBRATORS = {"calibrated": "background", "bounded": "min_max", "percentile": "percentile", "order": "raw"}

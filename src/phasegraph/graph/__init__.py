@@ -31,7 +31,7 @@ from phasegraph.graph.source import GraphSource, WalkSettings
 from phasegraph.graph.source import not_a_graph as not_a_graph
 from phasegraph.graph.source import passage_ids as passage_ids
 from phasegraph.graph.source import prepare as prepare
-from phasegraph.graph.storage import DirectoryStore, load_graph, save_graph
+from phasegraph.graph.storage import load_graph, save_graph
 from phasegraph.graph.summaries import Summary, SummarySource, SummaryTree, extractive
 from phasegraph.graph.summaries import summaries_in as summaries_in
 from phasegraph.graph.synonyms import NameSynonyms
@@ -42,7 +42,6 @@ __all__ = [
     "ChunkGraph",
     "ChunkGraphSource",
     "ClusterSettings",
-    "DirectoryStore",
     "EdgeWeights",
     "EntityGraph",
     "Extraction",

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from scipy import sparse
 
-from phasegraph._legible import legible
 from phasegraph._shared import lazy_property
+from phasegraph._text import legible
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError

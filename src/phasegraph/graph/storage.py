@@ -1,11 +1,11 @@
-"""Where a graph is kept: a directory that is memory-mapped, or any store with the same two methods."""
+"""A graph in a directory of arrays under one checksummed manifest, memory-mapped when it is loaded."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,53 +30,6 @@ _WALK = {
 }  # fmt: skip
 PACKED_BYTES = 1024**2
 """Texts of more bytes than this stay packed when they are loaded; fewer become a tuple, which is as quick."""
-
-
-@runtime_checkable
-class GraphStore(Protocol):
-    """What keeps an entity graph."""
-
-    def write(self, graph: EntityGraph, /) -> None:
-        """Keep `graph` in place of what was kept before; a reader sees the one or the other."""
-        ...
-
-    def read(self) -> EntityGraph:
-        """The graph that was kept last; IntegrityError where there is none, or it is damaged."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class DirectoryStore:
-    """A graph in a directory of arrays under one checksummed manifest.
-
-    Parameters
-    ----------
-    directory : path
-        Made when first written to.
-    mmap, verify
-        As for :func:`load_graph`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from phasegraph.graph import build_graph
-    >>> store = DirectoryStore(tempfile.mkdtemp())
-    >>> store.write(build_graph([{"id": "a", "title": "Ada", "text": "Ada met Bo."}]))
-    >>> store.read().entities
-    ('ada', 'bo')
-    """
-
-    directory: str | os.PathLike[str]
-    mmap: bool = True
-    verify: Verify = True
-
-    def write(self, graph: EntityGraph, /) -> None:
-        """Save the graph; a process killed in the middle leaves the old one whole."""
-        save_graph(graph, self.directory)
-
-    def read(self) -> EntityGraph:
-        """Load the graph."""
-        return load_graph(self.directory, mmap=self.mmap, verify=self.verify)
 
 
 def save_graph(graph: EntityGraph, directory: str | os.PathLike[str]) -> None:

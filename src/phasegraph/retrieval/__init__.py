@@ -4,7 +4,7 @@ A retriever of a framework makes :class:`SourceSpec` of its arguments, a :class:
 sources to each call, and turns the :class:`SelectedHit` of the answer into documents or nodes.
 """
 
-from phasegraph._validation import LONGEST_QUERY, check_count, check_flag, check_query, unexpected_argument
+from phasegraph._validation import LONGEST_QUERY, check_count, check_query, unexpected_argument
 from phasegraph.errors import warn
 from phasegraph.retrieval.engine import (
     PIPELINE,
@@ -20,7 +20,6 @@ from phasegraph.retrieval.engine import (
     with_progress,
     without_text,
 )
-from phasegraph.retrieval.faiss_rows import SelectedIndex
 from phasegraph.retrieval.identity import (
     SUMMARY_PREFIX,
     Deletions,
@@ -32,7 +31,7 @@ from phasegraph.retrieval.identity import (
     resolve_id,
 )
 from phasegraph.retrieval.kept import KeptPassages
-from phasegraph.retrieval.nearest import Nearest
+from phasegraph.retrieval.nearest import Nearest, SelectedIndex
 from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
 from phasegraph.retrieval.reading import (
@@ -72,7 +71,6 @@ from phasegraph.retrieval.stages import (
     Rerank,
     StageAdapter,
 )
-from phasegraph.retrieval.steps import StageReport
 from phasegraph.selection import SelectionPolicy
 from phasegraph.sources.gatherer import asearch_of, search_of
 from phasegraph.sources.protocol import (
@@ -116,7 +114,6 @@ __all__ = [
     "SourceSpec",
     "Sources",
     "StageAdapter",
-    "StageReport",
     "Upstream",
     "adapted",
     "answer_items",
@@ -124,7 +121,6 @@ __all__ = [
     "asearch_of",
     "chat_router",
     "check_count",
-    "check_flag",
     "check_query",
     "completed",
     "compositional_router",

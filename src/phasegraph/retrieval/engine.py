@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike
 
 from phasegraph._shared import fork_safe_lock
 from phasegraph._validation import LONGEST_QUERY, check_query
-from phasegraph.acceptance import AcceptancePolicy, Threshold, check_orientations
-from phasegraph.acceptance.judged import check_relevant
+from phasegraph.acceptance import AcceptancePolicy, Threshold
+from phasegraph.acceptance.judged import check_orientations, check_relevant
 from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
 from phasegraph.calibration.background import normal_quantile
 from phasegraph.confidence import LEAST_QUERIES, Confidence
@@ -1407,7 +1407,7 @@ def calibration_queries(
 
 
 class ResultCallback:
-    """An ``on_result`` of a retriever, which never costs the answer: what it raises becomes a warning.
+    """Run the ``on_result`` callback of a retriever; an exception it raises becomes a warning.
 
     Parameters
     ----------
@@ -1441,7 +1441,7 @@ class ResultCallback:
             return
         try:
             pending = self._function(result)
-        except Exception as error:  # noqa: BLE001 - a callback never costs the answer
+        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
             _warn_of_callback(error)
             return
         if inspect.isawaitable(pending):
@@ -1463,7 +1463,7 @@ class ResultCallback:
             pending = self._function(result)
             if inspect.isawaitable(pending):
                 await pending
-        except Exception as error:  # noqa: BLE001 - a callback never costs the answer
+        except Exception as error:  # noqa: BLE001 - the answer stands whatever a callback raises
             _warn_of_callback(error)
 
 

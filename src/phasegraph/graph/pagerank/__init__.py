@@ -9,18 +9,12 @@ graph. :class:`SemanticFlow` is the directed walk whose edge weights depend on t
 from phasegraph.graph.pagerank.operator import WalkOperator
 from phasegraph.graph.pagerank.push import PageRankResult
 from phasegraph.graph.pagerank.solve import (
-    RANKING_TOLERANCE,
-    SCORE_TOLERANCE,
     personalized_pagerank,
     personalized_pagerank_batch,
 )
-from phasegraph.graph.pagerank.workspace import PushWorkspace
 
 __all__ = [
-    "RANKING_TOLERANCE",
-    "SCORE_TOLERANCE",
     "PageRankResult",
-    "PushWorkspace",
     "WalkOperator",
     "personalized_pagerank",
     "personalized_pagerank_batch",
