@@ -13,25 +13,46 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from real_servers import Address, Missing, RealServers, skip_or_fail
 
-SERVERS = {"address", "spare_server", "servers", "postgres"}
+# Which tests begin first where there are several workers; whatever is not named follows, a file by itself.
+FIRST = [
+    "Neo4j", "a second Neo4j", "PostgreSQL", "test_wheels", "examples", "test_docs", "reliability", "neo4j",
+    "integrations",
+]  # fmt: skip
+
+
+def server_of(item: pytest.Item) -> str:
+    """The real server that a test asks for, by one of our fixtures or as a row of the matrix."""
+    names = set(getattr(item, "fixturenames", ()))
+    if "spare_server" in names:
+        return "a second Neo4j"
+    if "real_servers" in names and names & {"address", "postgres"}:
+        return "Neo4j" if "address" in names else "PostgreSQL"
+    given = getattr(item, "callspec", None)
+    return next((one.server for one in given.params.values() if getattr(one, "server", "")), "") if given else ""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whatever asks for a Neo4j is marked, so that ``-m "not neo4j"`` leaves it out; the first one waits for Maven.
 
-    With several workers a file stays with one of them, and all files that ask for a server come first and stay
-    together: one server a run.
+    With several workers all tests of a server stay with one of them and begin first, so that there is one of each
+    server a run and the longest wait is not the last; of the others a file stays with one worker, the longest first.
     """
-    for item in items:
-        if {"address", "spare_server"} & set(getattr(item, "fixturenames", ())):
+    servers = {item: server_of(item) for item in items}
+    for item, server in servers.items():
+        if server.endswith("Neo4j"):
             item.add_marker(pytest.mark.neo4j)
             item.add_marker(pytest.mark.timeout(600))
     if not config.pluginmanager.hasplugin("xdist"):
         return
-    served = {item.path for item in items if SERVERS & set(getattr(item, "fixturenames", ()))}
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("servers" if item.path in served else str(item.path)))
-    items.sort(key=lambda item: item.path not in served)
+    for item, server in servers.items():
+        item.add_marker(pytest.mark.xdist_group(server or str(item.path)))
+
+    def place(item: pytest.Item) -> int:
+        parts = item.nodeid.partition(".py::")[0].split("/")
+        named = servers[item] or next((part for part in parts if part in FIRST), "")
+        return FIRST.index(named) if named else len(FIRST)
+
+    items.sort(key=place)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -52,7 +52,7 @@ def walk(framework: str, data: Slice) -> Any:
     """Our own graph retriever over a slice."""
     if framework == "LangChain":
         return langchain.EntityGraphRetriever(graph=slice_graph(tuple(data.ids)), documents=data.documents())
-    return llamaindex.EntityGraphRetriever(slice_graph(tuple(data.ids)), data.nodes())
+    return llamaindex.EntityGraphRetriever(slice_graph(tuple(data.ids)), data.nodes(embedded=False))
 
 
 def chunk_walk(framework: str, data: Slice) -> Any:
@@ -62,7 +62,7 @@ def chunk_walk(framework: str, data: Slice) -> Any:
     source = ChunkGraphSource(graph, embedder=LangChainVectors(data).embed_query)
     if framework == "LangChain":
         return langchain.EntityGraphRetriever(graph=source, documents=data.documents())
-    return llamaindex.EntityGraphRetriever(source, data.nodes())
+    return llamaindex.EntityGraphRetriever(source, data.nodes(embedded=False))
 
 
 @lru_cache(maxsize=3)

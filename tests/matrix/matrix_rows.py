@@ -67,6 +67,11 @@ class Row:
     filtered: str = "the store's own filter"
 
     @property
+    def server(self) -> str:
+        """The real server that it needs, if any."""
+        return "Neo4j" if self.neo4j else "PostgreSQL" if self.store.startswith(("PGVector", "Postgres")) else ""
+
+    @property
     def name(self) -> str:
         return f"{self.framework} {self.store}"
 
@@ -98,6 +103,11 @@ class GraphRow:
     passages: bool = True
     neo4j: bool = False
     filtered: str = ""
+
+    @property
+    def server(self) -> str:
+        """The real server that it needs, if any."""
+        return "Neo4j" if self.neo4j else ""
 
     @property
     def ours(self) -> bool:

@@ -43,9 +43,12 @@ class Slice:
     def documents(self) -> list[Document]:
         return [Document(page_content=row["text"], id=row["id"], metadata=metadata(row)) for row in self.rows]
 
-    def nodes(self) -> list[TextNode]:
+    def nodes(self, *, embedded: bool = True) -> list[TextNode]:
+        """With their vectors, or as a graph holds them: what is told of an answer then isn't mostly numbers."""
         return [
-            TextNode(id_=row["id"], text=row["text"], metadata=metadata(row), embedding=vector.tolist())
+            TextNode(
+                id_=row["id"], text=row["text"], metadata=metadata(row), embedding=vector.tolist() if embedded else None
+            )
             for row, vector in zip(self.rows, self.vectors, strict=True)
         ]
 

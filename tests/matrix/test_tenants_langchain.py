@@ -121,9 +121,12 @@ def test_filters_of_a_graph_and_of_a_call_hold_together(data):
         graph.invoke(data.questions[0], filter={"tenant": "blue"})
 
 
-@pytest.mark.parametrize("name", ["LanceDB, l2", "Qdrant, cosine", "PGVector, cosine", "PGVectorStore, cosine"])
-def test_a_value_is_never_read_as_a_query(data, servers, name):
-    opened = opened_or_skipped(next(row for row in LANGCHAIN if row.store == name), data, servers)
+ASKED_IN_WORDS = ("LanceDB, l2", "Qdrant, cosine", "PGVector, cosine", "PGVectorStore, cosine")
+
+
+@pytest.mark.parametrize("row", marked([row for row in LANGCHAIN if row.store in ASKED_IN_WORDS]))
+def test_a_value_is_never_read_as_a_query(data, servers, row):
+    opened = opened_or_skipped(row, data, servers)
     ours = PhaseGraphRetriever(vector=opened.given, timeout=None)
     for value in ("x' OR '1' = '1", "red' --", "red'; DROP TABLE m; --"):
         assert not ours.invoke(data.questions[0], filter={"tenant": value})

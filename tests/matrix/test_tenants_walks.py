@@ -40,7 +40,7 @@ def fused(framework, data, connection, corpus):
     if framework == "LangChain":
         graph = langchain_phasegraph.EntityGraphRetriever(graph=source, documents=data.documents())
         return retriever(framework, vector=in_memory(data, None).given, graph=graph, k=20)
-    graph = llama_index_phasegraph.EntityGraphRetriever(source, data.nodes())
+    graph = llama_index_phasegraph.EntityGraphRetriever(source, data.nodes(embedded=False))
     return retriever(framework, vector=simple(data, None).given, graph=graph, k=20)
 
 

@@ -31,10 +31,16 @@ def folder(tmp_path):
     return write_dataset(tmp_path / "many", many_queries())
 
 
-def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
-    said = []
-    out = tmp_path / "out"
-    reproduce(folder, out, say=said.append)
+@pytest.fixture(scope="module")
+def reproduced(tmp_path_factory):
+    """The pages of a data set of that name, and what was said on the way."""
+    base, said = tmp_path_factory.mktemp("reproduced"), []
+    reproduce(write_dataset(base / "many", many_queries()), base / "out", say=said.append)
+    return base / "out", said
+
+
+def test_every_study_gets_its_page_and_its_figures(reproduced):
+    out, said = reproduced
     pages = {path.stem for path in out.glob("*.md")}
     assert pages == {study.name for study in STUDIES} | {"README", "robust-default", "paper-statistics"}
     figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
@@ -46,12 +52,13 @@ def test_every_study_gets_its_page_and_its_figures(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_pages_are_the_same_twice(folder, tmp_path):
-    for name in ("one", "two"):
-        done = run_program(folder, tmp_path / name)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "files written to" in done.stdout
-    for path in (tmp_path / "one").iterdir():
+def test_the_pages_are_the_same_twice(reproduced, folder, tmp_path):
+    """Made here, and by the program in a process of its own, of another copy."""
+    done = run_program(folder, tmp_path / "two")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "files written to" in done.stdout
+    assert {path.name for path in reproduced[0].iterdir()} == {path.name for path in (tmp_path / "two").iterdir()}
+    for path in reproduced[0].iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
 
 

@@ -280,8 +280,9 @@ class World:
         ways = self.ways(told)
         fresh, count = self.fused(), 0
         while count < times:
-            for name, way in ways.items():
-                query = QUERIES[count % len(QUERIES)]
+            turn = count // len(ways)
+            for place, (name, way) in enumerate(ways.items()):
+                query = QUERIES[(turn + place) % len(QUERIES)]  # every way asks every query before any asks one again
                 self._asked_by_another(query)
                 self.hooked.clear()
                 told.clear()
@@ -302,7 +303,7 @@ class World:
                     without(query, f"{result!r}{self.retriever!r}{self.retriever!s}{result.reports!s}")
                 )
                 held = pickle.dumps(result).decode("latin-1")
-                for word in re.findall(r"\w+", query.lower()):  # it keeps the words that were asked for
+                for word in dict.fromkeys(re.findall(r"\w+", query.lower())):  # it keeps the words that were asked for
                     held = held.replace(word, "")
                 said["pickles"].append(held)
                 again = self.explained(query, retriever=fresh)
