@@ -432,6 +432,9 @@ def relevance(
     return node_weights
 
 
+_NOWHERE: Int32Array = np.zeros(1, dtype=np.int32)
+
+
 class RelevanceTransitions(Transitions):
     """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
 
@@ -470,10 +473,13 @@ class RelevanceTransitions(Transitions):
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds."""
+        return self._rounds(0.0, 0.0, _NOWHERE)
+
+    def _rounds(self, rest: float, much: float, found: Int32Array) -> Callable[..., tuple[int, int, int, int]]:
+        """Those of nodes that weigh `rest` where their weight is 0, stopped for those `found` to be sent `much`."""
         g = self.graph
-        return partial(
-            compiled_kernels().relevance_rounds, (g.indptr, g.indices, g.weights, self.node_weights, 0.0, g.costs)
-        )
+        arrays = (g.indptr, g.indices, g.weights, self.node_weights, rest, g.costs)
+        return partial(compiled_kernels().relevance_rounds, arrays, (much, g.inverse_out, found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import FLOOR, UNLISTED, RelevanceTransitions, WordSettings, similarities, unit_vector
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.push import ranges
-from phasegraph.graph.pagerank.workspace import compiled_kernels
 from phasegraph.lexical import ListedTerms
 from phasegraph.ranking import Ranking
 
@@ -130,6 +128,7 @@ class ListedTransitions(RelevanceTransitions):
         self.stepwise = True
         self._gains, self.rest, self._count = gains, rest, len(weights)
         self._known: list[IntArray] = []
+        self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # all mass together is 1
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
         """Take these for the gains of passages."""
@@ -146,11 +145,20 @@ class ListedTransitions(RelevanceTransitions):
         counts = walk.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(walk.indptr.take(nodes), counts)
         flows = np.repeat(amounts * walk.inverse_out.take(nodes), counts) * walk.weights.take(edges)
-        targets = np.unique(walk.indices.take(edges[flows > MUCH]))
-        targets = targets[targets < self._count].astype(np.int64)
-        targets = targets[self.node_weights[targets] == 0]
+        targets = walk.indices.take(edges[flows > MUCH])
+        targets = targets[targets < self._count]
+        self._look_at(targets[self.node_weights[targets] == 0])
+
+    def resumes(self) -> bool:
+        """As the compiled rounds say: see ``relevance_rounds``."""
+        count = max(int(self._found[-1]), 0)
+        self._look_at(self._found[:count])
+        return count > 0
+
+    def _look_at(self, targets: Any) -> None:
         if len(targets):
-            self.know(targets, self._gains(targets))
+            rows = np.unique(targets).astype(np.int64)
+            self.know(rows, self._gains(rows))
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """What arrives where; see :class:`Transitions`."""
@@ -174,9 +182,7 @@ class ListedTransitions(RelevanceTransitions):
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds."""
-        g = self.graph
-        arrays = (g.indptr, g.indices, g.weights, self.node_weights, self.rest, g.costs)
-        return partial(compiled_kernels().relevance_rounds, arrays)
+        return self._rounds(self.rest, MUCH, self._found)
 
     def end(self) -> ListedGains:
         """Clean the scratch; what was known."""
