@@ -16,7 +16,7 @@ from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
 """Texts that are decoded together when all are gone through."""
-_ROWS, _STRIDE = range(2**62), 256
+_ROWS, _STRIDE = range(2**62), 32
 
 
 class PackedTexts(Sequence[str]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -24,6 +24,8 @@ K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
 _MOST_ENTRIES, _HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
 """Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
+_MOST_KEPT = 4000
+"""Words of which it is kept where they stand among the same passages."""
 CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(r"\w\w+")
 _WORDS_OR_RUNS = re.compile(rf"[{CJK}]+|[^\W{CJK}]{{2,}}")
@@ -40,6 +42,8 @@ sich sie sind so über um und uns unter vom von vor war waren was wenn wer werde
 """
 
 Tokenize: TypeAlias = Callable[[str], Sequence[str]]
+WordIn: TypeAlias = tuple[IntArray, FloatArray]
+"""Places of the passages that have a word among some, and what share of its weight it has in each."""
 
 
 def split(text: str) -> list[str]:
@@ -398,34 +402,46 @@ class ListedTerms:
 
     def scores_of(self, passages: IntArray) -> FloatArray:
         """(n,) BM25 of these passages, as :meth:`LexicalIndex.look_up` gives it."""
-        scores = np.zeros(len(passages))
-        norms = self.index._norms_of(passages)
-        for weight, times, place, there in self._looked_up(passages):
-            counts = self.index.counts[place]
-            scores[there] += times * weight * (counts / (counts + norms[there]))
-        return scores
+        return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
         """(n, t) which of the passages has which of the words."""
-        held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
-        for column, (_, _, _, there) in enumerate(self._looked_up(passages)):
-            held[there, column] = True
-        return held
+        return self.read(passages)[1]
 
-    def _looked_up(self, passages: IntArray) -> Iterator[tuple[float, float, IntArray, IntArray]]:
-        """Per word its idf, its times, its entries of these passages, and which of them have it."""
-        order = np.argsort(passages, kind="stable")
+    def read(self, passages: IntArray, kept: dict[int, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
+        """Both of these passages; `kept` takes what is read, for when the same are asked about again."""
+        scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
+        order = passages.argsort(kind="stable")
         sought = passages[order].astype(self.index.rows.dtype)  # of another type, the entries would all be converted
-        for entry, times, weight in zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True):
-            rows = self.index.rows[entry]
-            if len(rows) < len(sought):
-                there = np.minimum(np.searchsorted(sought, rows), len(sought) - 1)
-                same = sought[there] == rows
-                yield weight, times, entry.start + np.flatnonzero(same), order[there[same]]
-            else:
-                place = np.minimum(np.searchsorted(rows, sought), len(rows) - 1)
-                same = rows[place] == sought
-                yield weight, times, entry.start + place[same], order[same]
+        norms: FloatArray | None = None
+        for column, (entry, times, weight) in enumerate(
+            zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True)
+        ):
+            found = None if kept is None else kept.get(entry.start)
+            if found is None:
+                norms = self.index._norms_of(sought) if norms is None else norms
+                found = self._looked_up(entry, sought, order, norms)
+                if kept is not None:
+                    if len(kept) >= _MOST_KEPT:
+                        kept.clear()
+                    kept[entry.start] = found
+            there, share = found
+            scores[there] += times * weight * share
+            held[there, column] = True
+        return scores, held
+
+    def _looked_up(self, entry: slice, sought: Int32Array, order: IntArray, norms: FloatArray) -> WordIn:
+        rows = self.index.rows[entry]
+        if len(rows) < len(sought):
+            there = np.minimum(sought.searchsorted(rows), len(sought) - 1)
+            same = sought[there] == rows
+            place, there = same.nonzero()[0], there[same]
+        else:
+            place = np.minimum(rows.searchsorted(sought), len(rows) - 1)
+            there = (rows[place] == sought).nonzero()[0]
+            place = place[there]
+        counts = self.index.counts[entry][place]
+        return order[there], counts / (counts + norms[there])
 
 
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:
@@ -438,17 +454,19 @@ def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float
     >>> cover(np.array([0.9, 0.8, 0.1]), held, np.array([0.4, 0.6]), 2.0, 3)[0].tolist()
     [0, 2, 1]
     """
-    left, uncovered = values.astype(np.float64), shares.astype(np.float64)
+    left, gains = values.astype(np.float64), np.where(held, shares, 0.0)
     picked: list[int] = []
     worth: list[float] = []
-    for _ in range(min(count, len(values))):
-        total = left + weight * np.where(held, uncovered, 0.0).sum(axis=1)  # a product would not let equal rows tie
-        place = int(np.argmax(total))
+    count = min(count, len(values))
+    while len(picked) < count and gains.any():
+        total = left + weight * gains.sum(axis=1)  # a product would not let equal rows tie
+        place = int(total.argmax())
         picked.append(place)
         worth.append(float(total[place]))
         left[place] = -np.inf
-        uncovered[held[place]] = 0.0
-    return np.array(picked, dtype=np.intp), np.array(worth)
+        gains[:, held[place]] = 0.0
+    rest = (-left).argsort(kind="stable")[: count - len(picked)]  # no word is left to be had
+    return np.array([*picked, *rest.tolist()], dtype=np.intp), np.array([*worth, *left[rest].tolist()])
 
 
 @dataclass(frozen=True, slots=True)

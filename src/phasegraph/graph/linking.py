@@ -616,6 +616,20 @@ class Terms(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LocalIds(Sequence[str]):
+    """The ids of some passages, looked up one by one."""
+
+    passages: Sequence[str]
+    rows: IntArray
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.passages[int(self.rows[place])]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
 class WordSettings:
     """How the query's words count in a walk.
 
@@ -727,7 +741,7 @@ def covering(
     wanted = None if limit is None else max(limit, settings.cover_pool)
     if wanted is not None and wanted < len(rows):
         rows = rows[scores[rows] >= np.partition(scores[rows], len(rows) - wanted)[len(rows) - wanted]]
-    order = rows[top_order(scores[rows], [ids[row] for row in rows.tolist()], wanted)]
+    order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]
     head = order[: settings.cover_pool]
     places, worth = cover(scores[head], terms.held_by(head), terms.shares, settings.cover, settings.cover_picks)
     rest: BoolArray = np.ones(len(order), dtype=np.bool_)
@@ -749,8 +763,9 @@ def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[flo
     """Mean and deviation, where each value may stand for many."""
     if standing is None:
         return float(values.mean()), float(values.std())
-    mean = float(np.average(values, weights=standing))
-    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=standing)))
+    total = standing.sum()
+    mean = float((values * standing).sum() / total)
+    return mean, float(np.sqrt(((values - mean) ** 2 * standing).sum() / total))
 
 
 def _standardised(values: FloatArray, standing: FloatArray | None) -> FloatArray:

@@ -25,6 +25,7 @@ from phasegraph.graph.linking import (
     RESETS,
     FactIndex,
     LinkSettings,
+    LocalIds,
     RelevanceTransitions,
     Seeding,
     WordSettings,
@@ -50,9 +51,8 @@ from phasegraph.graph.listed import (
     ListedRelevance,
     ListedSpaces,
     ListedTransitions,
-    LocalIds,
     LocalTerms,
-    found_at,
+    Looked,
     within,
 )
 from phasegraph.graph.pagerank import PageRankResult
@@ -531,42 +531,37 @@ class GraphSource(GraphWalker):
         graph, size, link_by = self.graph, len(self.graph.passages), self.linking
         terms, named = lexical.look_up_listed(query, WORDS_LISTED), named_seeds(graph, query, link_by)
         near = ListedRelevance(graph, ranking, vector, terms, settings)
-        foremost = np.union1d(near.listed, terms.found)
-        _, words, relevant = near.of(foremost)
+        foremost = near.of(np.union1d(near.listed, terms.found))
         places, masses = seeds_by_words(
-            relevant, LocalTerms(terms, foremost, words), LocalIds(graph.passages, foremost),
+            foremost.near, LocalTerms(terms, foremost), LocalIds(graph.passages, foremost.rows),
             link_by.seed_passages, link_by.sharpness, settings,
         )  # fmt: skip
         handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
         lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
-        seeds = Seeding(foremost[places].astype(np.intp), masses)
+        seeds = Seeding(foremost.rows[places].astype(np.intp), masses)
         seeding = self._with_facts(both_seeds(seeds, named, lost), vector, kept)
         share = float(named.masses[graph.anchored[named.nodes - size]].sum())
         stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
-        sample = self._spaces.sample
-        sampled = near.of(sample)
-        rest = float(np.maximum(sampled[2], FLOOR).mean())
-        walked, gains = self._walk_by_lists(seeding, near, foremost, np.maximum(relevant, FLOOR), rest)
-        inside = walked.nodes < size
-        order = np.argsort(walked.nodes[inside])
-        reached, mass = walked.nodes[inside][order].astype(np.int64), walked.values[inside][order]
-        own = np.union1d(gains.rows, reached[mass > MUCH])
-        others = np.flatnonzero(~within(sample, own))
-        rows = np.concatenate([own, sample[others]])
-        cosines, words, relevant = (
-            np.concatenate([one, other[others]]) for one, other in zip(near.of(own), sampled, strict=True)
-        )
+        sampled = near.of_sample(self._spaces)
+        rest = float(np.maximum(sampled.near, FLOOR).mean())
+        walked, gains = self._walk_by_lists(seeding, near, foremost, rest)
+        much = walked.nodes[walked.values > MUCH]
+        met = np.union1d(gains.rows, much[much < size])
+        own = foremost.and_of(near.of(met[~within(met, foremost.rows)]))
+        own = own.at(np.argsort(own.rows))
+        looked = own.and_of(sampled.at(~within(sampled.rows, own.rows)))
+        rows = looked.rows
         standing = np.ones(len(rows))
-        standing[len(own) :] = (size - len(own)) / max(len(others), 1)
-        masses = found_at(reached, mass, rows)
-        logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(relevant, FLOOR))
-        local = LocalTerms(terms, rows, words)
-        scores = blended(logs, cosines, local, stated.named, settings, standing)
+        standing[len(own.rows) :] = (size - len(own.rows)) / max(len(rows) - len(own.rows), 1)
+        masses = self._spaces.masses(walked, rows)
+        logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(looked.near, FLOOR))
+        local = LocalTerms(terms, looked)
+        scores = blended(logs, looked.cosines, local, stated.named, settings, standing)
         heard = np.ones(len(rows), dtype=np.bool_)
         if near.unit is None:
-            heard = (masses > 0) | (words > 0) | within(rows, near.listed)
+            heard = (masses > 0) | (looked.words > 0) | within(rows, near.listed)
         found, values = covering(scores, np.flatnonzero(heard), LocalIds(graph.passages, rows), local, limit, settings)
         ids = tuple(graph.passages[row] for row in rows[found].tolist())
         mean, spread = moments(scores, standing)
@@ -578,12 +573,12 @@ class GraphSource(GraphWalker):
         )
 
     def _walk_by_lists(
-        self, seeding: Seeding, near: ListedRelevance, rows: IntArray, gains: FloatArray, rest: float
+        self, seeding: Seeding, near: ListedRelevance, foremost: Looked, rest: float
     ) -> tuple[PageRankResult, ListedGains]:
         operator, spaces = self.graph.operator, self._spaces
         weights = spaces.borrow()
         transitions = ListedTransitions(operator, weights, near.gains, rest)
-        transitions.know(rows, gains)
+        transitions.know(foremost.rows, np.maximum(foremost.near, FLOOR))
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
         walked = run_push(transitions, operator.pool, seeds, self._push_settings, None)
         known = transitions.end()

@@ -110,7 +110,7 @@ def static_rounds(
 
 
 @_compiled
-def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: float, count: int) -> float:
+def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: float, count: int) -> Any:
     """Weight of an edge times that of the node it leads to: `rest` where that is 0, and 1 for nodes from `count` on."""
     if target >= count:
         return np.float64(weights[edge])
