@@ -248,21 +248,11 @@ class LexicalIndex:
         At most `most` passages. Every entry is read of the rarest words, up to 2,048 in all; of a word beyond that only
         the passages in which it weighs most, where the rarer ones have too few. What is found is scored by all words.
         """
-        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
-        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
-        size = len(self.lengths)
-        entries = tuple(slice(int(self.starts[term]), int(self.starts[term + 1])) for term in found.values())
-        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
-        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
-        unseen = float(np.log1p((size + 0.5) / 0.5))
-        known = dict(zip(found, idf.tolist(), strict=True))
-        terms = ListedTerms(
-            self, entries, np.array([asked[word] for word in found], dtype=np.float64), tuple(found), idf,
-            {word: known.get(word, unseen) for word in asked},
-        )  # fmt: skip
+        terms = self._asked(query)
+        entries, frequency = terms.entries, [one.stop - one.start for one in terms.entries]
         parts: list[Int32Array] = []
         count = 0
-        for place in np.argsort(frequency, kind="stable").tolist():
+        for place in sorted(range(len(entries)), key=frequency.__getitem__):
             entry = entries[place]
             if count + entry.stop - entry.start <= _MOST_ENTRIES:
                 parts.append(self.rows[entry])
@@ -277,6 +267,21 @@ class LexicalIndex:
             kept = np.sort(np.argpartition(-scores, most)[:most])
             rows, scores = rows[kept], scores[kept]
         return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+
+    def _asked(self, query: str) -> ListedTerms:
+        """The query's words, and no passages."""
+        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
+        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
+        size = len(self.lengths)
+        entries = tuple(slice(int(self.starts[term]), int(self.starts[term + 1])) for term in found.values())
+        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
+        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+        unseen = float(np.log1p((size + 0.5) / 0.5))
+        known = dict(zip(found, idf.tolist(), strict=True))
+        return ListedTerms(
+            self, entries, np.array([asked[word] for word in found], dtype=np.float64), tuple(found), idf,
+            {word: known.get(word, unseen) for word in asked},
+        )  # fmt: skip
 
     def _heaviest(self, entry: slice) -> Int32Array:
         """The passages of a frequent word in which it weighs most; worked out once."""
@@ -420,7 +425,8 @@ class ListedTerms:
             found = None if kept is None else kept.get(entry.start)
             if found is None:
                 norms = self.index._norms_of(sought) if norms is None else norms
-                found = self._looked_up(entry, sought, order, norms)
+                there, counts = self._looked_up(entry, sought)
+                found = order[there], counts / (counts + norms[there])
                 if kept is not None:
                     if len(kept) >= _MOST_KEPT:
                         kept.clear()
@@ -430,7 +436,17 @@ class ListedTerms:
             held[there, column] = True
         return scores, held
 
-    def _looked_up(self, entry: slice, sought: Int32Array, order: IntArray, norms: FloatArray) -> WordIn:
+    def counts_of(self, passages: IntArray) -> FloatArray:
+        """(n, t) how often these passages, which ascend, have each of the words."""
+        found = np.zeros((len(passages), len(self.words)))
+        sought = passages.astype(self.index.rows.dtype)
+        for column, entry in enumerate(self.entries):
+            there, counts = self._looked_up(entry, sought)
+            found[there, column] = counts
+        return found
+
+    def _looked_up(self, entry: slice, sought: Int32Array) -> tuple[IntArray, Int32Array]:
+        """Which of the passages, which ascend, have a word, and how often."""
         rows = self.index.rows[entry]
         if len(rows) < len(sought):
             there = np.minimum(sought.searchsorted(rows), len(sought) - 1)
@@ -440,8 +456,7 @@ class ListedTerms:
             place = np.minimum(rows.searchsorted(sought), len(rows) - 1)
             there = (rows[place] == sought).nonzero()[0]
             place = place[there]
-        counts = self.index.counts[entry][place]
-        return order[there], counts / (counts + norms[there])
+        return there, self.index.counts[entry][place]
 
 
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:
@@ -515,29 +530,77 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
     known = next((one.words for one in rankings if one.words is not None), None)
     tokenize = tokenizer_of("english" if known is None else known.tokenizer)
     asked = Counter(_tokens(tokenize, query))
-    ids = sorted({identifier for one in rankings for identifier in one.ids[:WITNESS_DEPTH]})
-    words = {identifier: _tokens(tokenize, text(identifier)) for identifier in ids}
-    if not asked or not any(words.values()):
-        return HitWords()
+    ids = _foremost(rankings)
+    words = [_tokens(tokenize, text(identifier)) for identifier in ids]
     place = {word: column for column, word in enumerate(asked)}
     times = np.zeros((len(ids), len(asked)))
-    for row, found in enumerate(words.values()):
+    for row, found in enumerate(words):
         for word in found:
             if word in place:
                 times[row, place[word]] += 1
-    frequency = (times > 0).sum(axis=0)
+    lengths = np.array([len(found) for found in words], dtype=np.float64)
+    return _hit_words(asked, rankings, None if known is None else known.idf, ids, times, lengths)
+
+
+def counted_hits(query: str, rankings: Sequence[Ranking], index: LexicalIndex, rows: Mapping[str, int]) -> HitWords:
+    """What :func:`read_hits` says, of passages of which an index has counted the words: no text is read.
+
+    Parameters
+    ----------
+    query : str
+    rankings : sequence of Ranking
+    index : LexicalIndex
+    rows : mapping of str to int
+        The row in it of each hit.
+
+    Examples
+    --------
+    >>> index = LexicalIndex.of(["Bo sang.", "Ada met Bo."])
+    >>> counted_hits("Who met Ada?", [Ranking("graph", ["a", "b"], [2.0, 1.0])], index, {"a": 0, "b": 1}).order
+    ('b',)
+    """
+    terms, ids = index._asked(query), _foremost(rankings)
+    at = np.array([rows[identifier] for identifier in ids], dtype=np.int64)
+    order = at.argsort()
+    times = np.zeros((len(ids), len(terms.all_idf)))
+    columns = [column for column, word in enumerate(terms.all_idf) if word in terms.words]
+    times[order[:, None], columns] = terms.counts_of(at[order])
+    asked = Counter(dict.fromkeys(terms.all_idf, 1) | dict(zip(terms.words, map(int, terms.times), strict=True)))
+    return _hit_words(asked, rankings, terms.all_idf, ids, times, index.lengths[at].astype(np.float64))
+
+
+def _foremost(rankings: Sequence[Ranking]) -> list[str]:
+    return sorted({identifier for one in rankings for identifier in one.ids[:WITNESS_DEPTH]})
+
+
+def _hit_words(
+    asked: Counter[str],
+    rankings: Sequence[Ranking],
+    known: Mapping[str, float] | None,
+    ids: Sequence[str],
+    times: FloatArray,
+    lengths: FloatArray,
+) -> HitWords:
+    """The same of (n, t) counts of the words that are asked for, and of how many words each hit has."""
+    if not asked or not lengths.any():
+        return HitWords()
+    held = times > 0
+    frequency = held.sum(axis=0)
     idf = np.log1p((len(ids) - frequency + 0.5) / (frequency + 0.5))
-    rarity = dict(zip(asked, idf.tolist(), strict=True)) if known is None else known.idf
-    total = sum(weight * weight for weight in rarity.values())
+    rarity = dict(zip(asked, idf.tolist(), strict=True)) if known is None else known
+    squares = [weight * weight for weight in rarity.values()]
+    total, row_of = sum(squares), {identifier: row for row, identifier in enumerate(ids)}
+    columns = {word: column for column, word in enumerate(asked)}
     covers = {}
     for one in rankings:
-        there = {word for identifier in one.ids[:COVER_DEPTH] for word in words[identifier]}
-        have = sum(weight * weight for word, weight in rarity.items() if word in there)
+        there = np.asarray(held[[row_of[identifier] for identifier in one.ids[:COVER_DEPTH]]].any(axis=0))
+        have = sum(
+            square for word, square in zip(rarity, squares, strict=True) if word in columns and there[columns[word]]
+        )
         covers[one.source] = have / total if total else 0.0
     if known is None:
         return HitWords((), covers)
     idf = np.where(frequency > 0, idf, 0.0)
-    lengths = np.array([len(found) for found in words.values()], dtype=np.float64)
     norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
     weights = idf * np.array(list(asked.values()), float)
     scores = (times / (times + norms[:, None] + (norms[:, None] == 0)) * weights).sum(axis=1)
