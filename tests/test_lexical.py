@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.lexical import TOKENIZERS, HitWords, LexicalIndex, counted_hits, cover, read_hits, split
+from phasegraph.lexical import TOKENIZERS, HitWords, LexicalIndex, LexicalPart, counted_hits, cover, read_hits, split
 from phasegraph.ranking import QueryWords
 
 TEXTS = [
@@ -161,3 +161,17 @@ def test_cover_takes_the_most_that_is_left_at_every_step(values, data):
         had |= held[place]
         del left[place]
     assert len(places) == min(9, len(values))
+
+
+@given(st.lists(WORDS, min_size=1, max_size=12), WORDS, st.data())
+def test_a_part_says_what_an_index_of_it_says(texts, query, data):
+    rows = np.array([row for row in range(len(texts)) if data.draw(st.booleans())], dtype=np.int64)
+    whole = LexicalIndex.of(texts)
+    part, fresh = LexicalPart(whole, rows), LexicalIndex.of([texts[row] for row in rows])
+    one, other = part.look_up(query), fresh.look_up(query)
+    assert (one.words, one.all_idf, one.scores.tobytes()) == (other.words, other.all_idf, other.scores.tobytes())
+    listed, expected = part.look_up_listed(query, 3), fresh.look_up_listed(query, 3)
+    assert (listed.found.tolist(), listed.best) == (expected.found.tolist(), expected.best)
+    assert part.passages_with(["ada", "engine"]).tolist() == fresh.passages_with(["ada", "engine"]).tolist()
+    assert "_counted_anew" not in vars(part)
+    assert arrays(part) == arrays(fresh) == arrays(pickle.loads(pickle.dumps(part)))  # noqa: S301 - our own

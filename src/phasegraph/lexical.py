@@ -24,6 +24,8 @@ K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
 _MOST_ENTRIES, _HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
 """Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
+_FEW = 16
+"""One in so many passages are few: their words are counted for each query anew."""
 _MOST_KEPT = 4000
 """Words of which it is kept where they stand among the same passages."""
 CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -299,6 +301,16 @@ class LexicalIndex:
     def _weighed(self) -> dict[int, Int32Array]:
         return {}
 
+    def part(self, rows: IntArray) -> LexicalIndex:
+        """The index of some of the passages, which ascend, as of :meth:`replaced`; of few, nothing is counted yet."""
+        few = len(rows) * _FEW <= len(self.lengths)
+        return LexicalPart(self, rows) if few else self.replaced(rows, {})
+
+    @property
+    def files(self) -> list[Any]:
+        """The arrays that may lie in files."""
+        return [self.starts, self.rows, self.counts, self.lengths]
+
     def passages_with(self, words: Iterable[str]) -> Int32Array:
         """Rows of the passages that have all of these words, ascending.
 
@@ -326,6 +338,106 @@ class LexicalIndex:
 
     def _norms_of(self, rows: Any) -> FloatArray:
         return np.asarray(K1 * (1 - B + B * self.lengths[rows] / self._mean_length))
+
+
+class LexicalPart(LexicalIndex):
+    """Some of an index's passages: a query reads the entries of its own words, and all are counted where asked for.
+
+    >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
+    >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
+    (array([0.078, 0.1  ]), ('ada', 'bo', 'met', 'sang'))
+    """
+
+    def __init__(self, whole: LexicalIndex, rows: IntArray) -> None:
+        put = object.__setattr__
+        put(self, "whole", whole)
+        put(self, "kept", rows.astype(np.int32))
+        put(self, "lengths", whole.lengths[rows])
+        put(self, "tokenizer", whole.tokenizer)
+
+    whole: LexicalIndex
+    kept: Int32Array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._counted_anew.__reduce__()
+
+    @lazy_property
+    def _counted_anew(self) -> LexicalIndex:
+        return self.whole.replaced(self.kept.astype(np.int64), {})
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        """As of :class:`LexicalIndex`, and so of the next three."""
+        return self._counted_anew.vocabulary
+
+    @property
+    def starts(self) -> IntArray:
+        """(V + 1,) array of int64."""
+        return self._counted_anew.starts
+
+    @property
+    def rows(self) -> Int32Array:
+        """(n,) array of int32."""
+        return self._counted_anew.rows
+
+    @property
+    def counts(self) -> Int32Array:
+        """(n,) array of int32."""
+        return self._counted_anew.counts
+
+    @property
+    def files(self) -> list[Any]:
+        """Those of the whole."""
+        return self.whole.files
+
+    def look_up(self, query: str) -> QueryTerms:
+        """As of :class:`LexicalIndex`."""
+        return self._of(_tokens(tokenizer_of(self.tokenizer), query)).look_up(query)
+
+    def _asked(self, query: str) -> ListedTerms:
+        return self._of(_tokens(tokenizer_of(self.tokenizer), query))._asked(query)
+
+    def look_up_listed(self, query: str, most: int) -> ListedTerms:
+        """As of :class:`LexicalIndex`."""
+        return self._of(_tokens(tokenizer_of(self.tokenizer), query)).look_up_listed(query, most)
+
+    def passages_with(self, words: Iterable[str]) -> Int32Array:
+        """As of :class:`LexicalIndex`."""
+        listed = list(words)
+        return self._of(listed).passages_with(listed)
+
+    def _of(self, words: Iterable[str]) -> LexicalIndex:
+        """The part of these words alone."""
+        found: dict[str, tuple[Int32Array, Int32Array]] = {}
+        for word in sorted(set(words)):
+            term = self.whole._places.get(word)
+            if term is not None:
+                entry = slice(int(self.whole.starts[term]), int(self.whole.starts[term + 1]))
+                there, place = common(self.kept, self.whole.rows[entry])
+                if len(there):
+                    found[word] = there.astype(np.int32), self.whole.counts[entry][place]
+        none = np.empty(0, dtype=np.int32)
+        rows, counts = map(np.concatenate, zip((none, none), *found.values(), strict=True))
+        starts = np.cumsum([0, *(len(one) for one, _ in found.values())], dtype=np.int64)
+        made = LexicalIndex(tuple(found), starts, rows, counts, self.lengths, self.tokenizer)
+        vars(made).update(_mean_length=self._mean_length, _norms=self._norms)
+        return made
+
+
+def common(some: Any, others: Any) -> tuple[IntArray, IntArray]:
+    """Places in two ascending arrays of the values that both have.
+
+    >>> common(np.array([1, 4, 6]), np.array([4, 5, 6, 7]))
+    (array([1, 2]), array([0, 2]))
+    """
+    if len(others) < len(some):
+        there, place = common(others, some)
+        return place, there
+    if not len(some):
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    place = np.minimum(others.searchsorted(some), len(others) - 1)
+    there = (others[place] == some).nonzero()[0]
+    return there, place[there]
 
 
 def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
@@ -447,15 +559,7 @@ class ListedTerms:
 
     def _looked_up(self, entry: slice, sought: Int32Array) -> tuple[IntArray, Int32Array]:
         """Which of the passages, which ascend, have a word, and how often."""
-        rows = self.index.rows[entry]
-        if len(rows) < len(sought):
-            there = np.minimum(sought.searchsorted(rows), len(sought) - 1)
-            same = sought[there] == rows
-            place, there = same.nonzero()[0], there[same]
-        else:
-            place = np.minimum(rows.searchsorted(sought), len(rows) - 1)
-            there = (rows[place] == sought).nonzero()[0]
-            place = place[there]
+        there, place = common(sought, self.index.rows[entry])
         return there, self.index.counts[entry][place]
 
 

@@ -312,8 +312,10 @@ class FactIndex:
         Names of the part's entities; facts that one of its passages states, or, where that is not known, facts whose
         edge it kept (no hidden passage mentions both ends).
         """
-        rows = np.array([*(part.entity_rows.get(name, -1) for name in graph.entities), -1], dtype=np.int32)
-        ends = rows[self.ends]
+        at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)  # ascends, as the names do
+        place = np.searchsorted(at, self.ends).astype(np.int32)
+        ends = np.where(np.append(at, -1)[place] == self.ends, place, np.int32(-1))
+        ends[self.ends < 0] = -1
         kept = ends[:, 0] >= 0
         if ends.shape[1] == 2:
             name, size = self.ends[:, 1] < 0, len(part.entities)

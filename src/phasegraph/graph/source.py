@@ -669,7 +669,7 @@ def not_a_graph(given: object, /) -> str:
 
 
 Allowed: TypeAlias = Callable[[str], object] | Collection[str]
-_MOST_KEPT = 16
+_MOST_KEPT, _FEW = 16, 8
 _kept: WeakKeyDictionary[EntityGraph, dict[bytes, EntityGraph]] = WeakKeyDictionary()
 _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
 
@@ -758,19 +758,29 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     ('ada', 'bo')
     """
     graph.check_files()
-    test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
-    seen = np.array([bool(test(name)) for name in graph.passages])
-    if not seen.any():
+    rows = _allowed_rows(graph, allowed)
+    if not len(rows):
         return None
-    if seen.all():
+    if len(rows) == len(graph.passages):
         return graph
-    kept, key = _kept.setdefault(graph, {}), np.packbits(seen).tobytes()
+    kept, key = _kept.setdefault(graph, {}), rows.tobytes()
     part = kept.get(key)
     if part is None:
         for oldest in list(kept)[: 1 - _MOST_KEPT]:  # a list at once: other threads change it meanwhile
             kept.pop(oldest, None)
-        part = kept[key] = _part(graph, np.flatnonzero(seen), seen)
+        part = kept[key] = _part(graph, rows)
     return part
+
+
+def _allowed_rows(graph: EntityGraph, allowed: Allowed) -> IntArray:
+    """Rows of the passages that are allowed, ascending: of few ids, those are looked up, and no other passage is."""
+    if callable(allowed):
+        return np.flatnonzero([bool(allowed(name)) for name in graph.passages])
+    names = allowed_ids(allowed)
+    if len(names) * _FEW > len(graph.passages):
+        return np.flatnonzero([name in names for name in graph.passages])
+    rows = graph.passage_rows
+    return np.array(sorted(row for name in names if (row := rows.get(name)) is not None), dtype=np.intp)
 
 
 def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | None:
@@ -784,35 +794,67 @@ def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | Non
     return kept[facts]
 
 
-def _part(graph: EntityGraph, rows: IntArray, seen: Any) -> EntityGraph:
+def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
     """The graph of these rows."""
     mentions = graph.mentions[rows]
-    columns = np.flatnonzero(np.bincount(mentions.indices, minlength=len(graph.entities)))
-    facts = graph.facts[columns][:, columns]
-    hidden = graph.mentions[np.flatnonzero(~seen)][:, columns]
+    columns = np.unique(mentions.indices)
     vectors = graph.embeddings
     return EntityGraph(
         tuple(graph.passages[row] for row in rows.tolist()),
         tuple(graph.entities[column] for column in columns.tolist()),
-        mentions[:, columns],
-        graph.homes[rows][:, columns],
-        _own_facts(facts, hidden),
-        graph.synonyms[columns][:, columns],
+        _among(mentions, columns),
+        _among(graph.homes[rows], columns),
+        _own_facts(graph, rows, columns),
+        _among(graph.synonyms[columns], columns),
         graph.weights,
         None if vectors is None else vectors[rows],
-        None if graph.lexical is None else graph.lexical.replaced(rows, {}),
+        None if graph.lexical is None else graph.lexical.part(rows),
     )
 
 
-def _own_facts(facts: Csr, hidden: Csr) -> Csr:
-    """Facts whose two ends no hidden passage mentions together."""
+def _among(matrix: Csr, columns: Any) -> Csr:
+    """These columns, which ascend, of a matrix; read are its own entries, and not what it may have columns for."""
+    there, place = within(matrix.indices, columns), np.searchsorted(columns, matrix.indices).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(there)])[matrix.indptr]
+    return sparse.csr_array((matrix.data[there], place[there], starts), shape=(matrix.shape[0], len(columns)))
+
+
+def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
+    """Facts among these entities whose two ends no passage but these mentions together."""
+    facts = _among(graph.facts[columns], columns)
     pairs = facts.tocoo()
-    if not pairs.nnz or not hidden.nnz:
+    if not pairs.nnz:
         return facts
-    mentioned = (hidden > 0).astype(np.int32).tocsc()
-    shared = np.asarray(mentioned[:, pairs.row].multiply(mentioned[:, pairs.col]).sum(axis=0)).ravel()
+    ends = np.unique(pairs.row)  # facts are symmetric
+    hidden = _mentioning(graph, rows, columns[ends])
+    shared = np.asarray(
+        hidden[np.searchsorted(ends, pairs.row)].multiply(hidden[np.searchsorted(ends, pairs.col)]).sum(axis=1)
+    ).ravel()
     own = shared == 0
     return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
+
+
+def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
+    """(n, P) 1 where a passage that is not among `rows` mentions one of n entities.
+
+    Read from the walk's edges, which lead from an entity to all such passages, but for those that are in too many.
+    """
+    walk, count = graph.operator, len(graph.passages)
+    nodes = entities.astype(np.int64) + count
+    degrees = walk.out_degrees.take(nodes).astype(np.int64)
+    targets = walk.indices.take(ranges(walk.indptr.take(nodes), degrees)).astype(np.int64)
+    owners = np.repeat(np.arange(len(nodes)), degrees)
+    inside = targets < count
+    targets, owners = targets[inside], owners[inside]
+    found = np.bincount(owners, minlength=len(nodes))
+    lacking = np.flatnonzero(found < graph.frequency[entities])
+    if len(lacking):
+        common = _among(graph.mentions, entities[lacking]).tocoo()
+        targets, owners = np.concatenate([targets, common.row]), np.concatenate([owners, lacking[common.col]])
+    seen = within(targets, rows)
+    ones = np.ones(len(targets) - int(seen.sum()), dtype=np.int32)
+    hidden = sparse.csr_array((ones, (owners[~seen], targets[~seen])), shape=(len(nodes), count))
+    return (hidden > 0).astype(np.int32)
 
 
 def allowed_ids(allowed: Any) -> frozenset[str]:
