@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.lexical import TOKENIZERS, HitWords, LexicalIndex, cover, read_hits, split
+from phasegraph.lexical import TOKENIZERS, HitWords, LexicalIndex, LexicalPart, counted_hits, cover, read_hits, split
 from phasegraph.ranking import QueryWords
 
 TEXTS = [
@@ -124,3 +124,54 @@ def test_hits_are_ordered_by_their_texts_whoever_found_them():
     assert found == read_hits("Did Ada meet Bo?", [two, one], texts.__getitem__)
     assert found.order == ("b", "a")
     assert found.covers == {"v": pytest.approx(0.2), "graph": 1.0}
+
+
+@given(st.lists(WORDS, min_size=1, max_size=30), WORDS, st.integers(1, 25), st.randoms())
+def test_counted_hits_say_what_reading_their_texts_says(texts, query, found, random):
+    index = LexicalIndex.of(texts)
+    rows = {f"p{random.random()}": row for row in range(len(texts))}
+    texts_of = {name: texts[row] for name, row in rows.items()}
+    stated = QueryWords(dict(index.look_up(query).all_idf))
+    ids = random.sample(sorted(rows), min(found, len(rows)))
+    rankings = [
+        Ranking("graph", ids, -np.arange(len(ids), dtype=float), words=stated),
+        Ranking("vector", ids[::3], -np.arange(len(ids[::3]), dtype=float)),
+    ]
+    assert counted_hits(query, rankings, index, rows) == read_hits(query, rankings, texts_of.__getitem__)
+
+
+@given(st.lists(st.sampled_from([0.1, 0.5, 0.9]), min_size=1, max_size=12), st.data())
+def test_cover_takes_the_most_that_is_left_at_every_step(values, data):
+    words = data.draw(st.integers(0, 4))
+    held = np.array(
+        data.draw(
+            st.lists(
+                st.lists(st.booleans(), min_size=words, max_size=words), min_size=len(values), max_size=len(values)
+            )
+        ),
+        dtype=bool,
+    ).reshape(len(values), words)
+    shares = np.array(data.draw(st.lists(st.sampled_from([0.1, 0.3]), min_size=words, max_size=words)), dtype=float)
+    places, worth = cover(np.array(values), held, shares, 2.0, 9)
+    left, had = dict(enumerate(values)), np.zeros(words, dtype=bool)
+    for place, gain in zip(places.tolist(), worth.tolist(), strict=True):
+        totals = {one: value + 2.0 * float(shares[held[one] & ~had].sum()) for one, value in left.items()}
+        assert gain == pytest.approx(max(totals.values()))
+        assert totals[place] == pytest.approx(gain)
+        had |= held[place]
+        del left[place]
+    assert len(places) == min(9, len(values))
+
+
+@given(st.lists(WORDS, min_size=1, max_size=12), WORDS, st.data())
+def test_a_part_says_what_an_index_of_it_says(texts, query, data):
+    rows = np.array([row for row in range(len(texts)) if data.draw(st.booleans())], dtype=np.int64)
+    whole = LexicalIndex.of(texts)
+    part, fresh = LexicalPart(whole, rows), LexicalIndex.of([texts[row] for row in rows])
+    one, other = part.look_up(query), fresh.look_up(query)
+    assert (one.words, one.all_idf, one.scores.tobytes()) == (other.words, other.all_idf, other.scores.tobytes())
+    listed, expected = part.look_up_listed(query, 3), fresh.look_up_listed(query, 3)
+    assert (listed.found.tolist(), listed.best) == (expected.found.tolist(), expected.best)
+    assert part.passages_with(["ada", "engine"]).tolist() == fresh.passages_with(["ada", "engine"]).tolist()
+    assert "_counted_anew" not in vars(part)
+    assert arrays(part) == arrays(fresh) == arrays(pickle.loads(pickle.dumps(part)))  # noqa: S301 - our own

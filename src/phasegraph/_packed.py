@@ -16,7 +16,9 @@ from phasegraph.errors import IntegrityError
 
 _AT_ONCE = 65_536
 """Texts that are decoded together when all are gone through."""
-_ROWS, _STRIDE = range(2**62), 256
+_MOST_BEGUN = 10_000
+"""Beginnings of names of which it is kept where they stand."""
+_ROWS, _STRIDE = range(2**62), 32
 
 
 class PackedTexts(Sequence[str]):
@@ -201,6 +203,24 @@ class NameRows(Mapping[str, int]):
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
+        self._begun: dict[str, tuple[int, bool, bool]] = {}
+
+    def begun(self, text: str, first: int = 0) -> tuple[int, bool, bool]:
+        """Where a text stands among names, or would; whether a name begins with it, and whether it is one.
+
+        `first` is a row that it is not before. Kept for a while: questions begin names with the same words.
+
+        >>> NameRows(("ada", "bo")).begun("b")
+        (1, True, False)
+        """
+        found = self._begun.get(text)
+        if found is None:
+            row = place_of(self.names, text, first)
+            name = self.names[row] if row < len(self.names) else ""
+            if len(self._begun) >= _MOST_BEGUN:
+                self._begun.clear()
+            found = self._begun[text] = row, name.startswith(text), name == text
+        return found
 
     def __getitem__(self, name: str) -> int:
         row = place_of(self.names, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -24,6 +24,10 @@ K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
 _MOST_ENTRIES, _HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
 """Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
+_FEW = 16
+"""One in so many passages are few: their words are counted for each query anew."""
+_MOST_KEPT = 4000
+"""Words of which it is kept where they stand among the same passages."""
 CJK = "\u3005-\u3007\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORDS = re.compile(r"\w\w+")
 _WORDS_OR_RUNS = re.compile(rf"[{CJK}]+|[^\W{CJK}]{{2,}}")
@@ -40,6 +44,8 @@ sich sie sind so über um und uns unter vom von vor war waren was wenn wer werde
 """
 
 Tokenize: TypeAlias = Callable[[str], Sequence[str]]
+WordIn: TypeAlias = tuple[IntArray, FloatArray]
+"""Places of the passages that have a word among some, and what share of its weight it has in each."""
 
 
 def split(text: str) -> list[str]:
@@ -244,21 +250,11 @@ class LexicalIndex:
         At most `most` passages. Every entry is read of the rarest words, up to 2,048 in all; of a word beyond that only
         the passages in which it weighs most, where the rarer ones have too few. What is found is scored by all words.
         """
-        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
-        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
-        size = len(self.lengths)
-        entries = tuple(slice(int(self.starts[term]), int(self.starts[term + 1])) for term in found.values())
-        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
-        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
-        unseen = float(np.log1p((size + 0.5) / 0.5))
-        known = dict(zip(found, idf.tolist(), strict=True))
-        terms = ListedTerms(
-            self, entries, np.array([asked[word] for word in found], dtype=np.float64), tuple(found), idf,
-            {word: known.get(word, unseen) for word in asked},
-        )  # fmt: skip
+        terms = self._asked(query)
+        entries, frequency = terms.entries, [one.stop - one.start for one in terms.entries]
         parts: list[Int32Array] = []
         count = 0
-        for place in np.argsort(frequency, kind="stable").tolist():
+        for place in sorted(range(len(entries)), key=frequency.__getitem__):
             entry = entries[place]
             if count + entry.stop - entry.start <= _MOST_ENTRIES:
                 parts.append(self.rows[entry])
@@ -273,6 +269,21 @@ class LexicalIndex:
             kept = np.sort(np.argpartition(-scores, most)[:most])
             rows, scores = rows[kept], scores[kept]
         return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+
+    def _asked(self, query: str) -> ListedTerms:
+        """The query's words, and no passages."""
+        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
+        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
+        size = len(self.lengths)
+        entries = tuple(slice(int(self.starts[term]), int(self.starts[term + 1])) for term in found.values())
+        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
+        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
+        unseen = float(np.log1p((size + 0.5) / 0.5))
+        known = dict(zip(found, idf.tolist(), strict=True))
+        return ListedTerms(
+            self, entries, np.array([asked[word] for word in found], dtype=np.float64), tuple(found), idf,
+            {word: known.get(word, unseen) for word in asked},
+        )  # fmt: skip
 
     def _heaviest(self, entry: slice) -> Int32Array:
         """The passages of a frequent word in which it weighs most; worked out once."""
@@ -289,6 +300,16 @@ class LexicalIndex:
     @lazy_property
     def _weighed(self) -> dict[int, Int32Array]:
         return {}
+
+    def part(self, rows: IntArray) -> LexicalIndex:
+        """The index of some of the passages, which ascend, as of :meth:`replaced`; of few, nothing is counted yet."""
+        few = len(rows) * _FEW <= len(self.lengths)
+        return LexicalPart(self, rows) if few else self.replaced(rows, {})
+
+    @property
+    def files(self) -> list[Any]:
+        """The arrays that may lie in files."""
+        return [self.starts, self.rows, self.counts, self.lengths]
 
     def passages_with(self, words: Iterable[str]) -> Int32Array:
         """Rows of the passages that have all of these words, ascending.
@@ -317,6 +338,106 @@ class LexicalIndex:
 
     def _norms_of(self, rows: Any) -> FloatArray:
         return np.asarray(K1 * (1 - B + B * self.lengths[rows] / self._mean_length))
+
+
+class LexicalPart(LexicalIndex):
+    """Some of an index's passages: a query reads the entries of its own words, and all are counted where asked for.
+
+    >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
+    >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
+    (array([0.078, 0.1  ]), ('ada', 'bo', 'met', 'sang'))
+    """
+
+    def __init__(self, whole: LexicalIndex, rows: IntArray) -> None:
+        put = object.__setattr__
+        put(self, "whole", whole)
+        put(self, "kept", rows.astype(np.int32))
+        put(self, "lengths", whole.lengths[rows])
+        put(self, "tokenizer", whole.tokenizer)
+
+    whole: LexicalIndex
+    kept: Int32Array
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._counted_anew.__reduce__()
+
+    @lazy_property
+    def _counted_anew(self) -> LexicalIndex:
+        return self.whole.replaced(self.kept.astype(np.int64), {})
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        """As of :class:`LexicalIndex`, and so of the next three."""
+        return self._counted_anew.vocabulary
+
+    @property
+    def starts(self) -> IntArray:
+        """(V + 1,) array of int64."""
+        return self._counted_anew.starts
+
+    @property
+    def rows(self) -> Int32Array:
+        """(n,) array of int32."""
+        return self._counted_anew.rows
+
+    @property
+    def counts(self) -> Int32Array:
+        """(n,) array of int32."""
+        return self._counted_anew.counts
+
+    @property
+    def files(self) -> list[Any]:
+        """Those of the whole."""
+        return self.whole.files
+
+    def look_up(self, query: str) -> QueryTerms:
+        """As of :class:`LexicalIndex`."""
+        return self._of(_tokens(tokenizer_of(self.tokenizer), query)).look_up(query)
+
+    def _asked(self, query: str) -> ListedTerms:
+        return self._of(_tokens(tokenizer_of(self.tokenizer), query))._asked(query)
+
+    def look_up_listed(self, query: str, most: int) -> ListedTerms:
+        """As of :class:`LexicalIndex`."""
+        return self._of(_tokens(tokenizer_of(self.tokenizer), query)).look_up_listed(query, most)
+
+    def passages_with(self, words: Iterable[str]) -> Int32Array:
+        """As of :class:`LexicalIndex`."""
+        listed = list(words)
+        return self._of(listed).passages_with(listed)
+
+    def _of(self, words: Iterable[str]) -> LexicalIndex:
+        """The part of these words alone."""
+        found: dict[str, tuple[Int32Array, Int32Array]] = {}
+        for word in sorted(set(words)):
+            term = self.whole._places.get(word)
+            if term is not None:
+                entry = slice(int(self.whole.starts[term]), int(self.whole.starts[term + 1]))
+                there, place = common(self.kept, self.whole.rows[entry])
+                if len(there):
+                    found[word] = there.astype(np.int32), self.whole.counts[entry][place]
+        none = np.empty(0, dtype=np.int32)
+        rows, counts = map(np.concatenate, zip((none, none), *found.values(), strict=True))
+        starts = np.cumsum([0, *(len(one) for one, _ in found.values())], dtype=np.int64)
+        made = LexicalIndex(tuple(found), starts, rows, counts, self.lengths, self.tokenizer)
+        vars(made).update(_mean_length=self._mean_length, _norms=self._norms)
+        return made
+
+
+def common(some: Any, others: Any) -> tuple[IntArray, IntArray]:
+    """Places in two ascending arrays of the values that both have.
+
+    >>> common(np.array([1, 4, 6]), np.array([4, 5, 6, 7]))
+    (array([1, 2]), array([0, 2]))
+    """
+    if len(others) < len(some):
+        there, place = common(others, some)
+        return place, there
+    if not len(some):
+        return np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp)
+    place = np.minimum(others.searchsorted(some), len(others) - 1)
+    there = (others[place] == some).nonzero()[0]
+    return there, place[there]
 
 
 def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:
@@ -398,34 +519,48 @@ class ListedTerms:
 
     def scores_of(self, passages: IntArray) -> FloatArray:
         """(n,) BM25 of these passages, as :meth:`LexicalIndex.look_up` gives it."""
-        scores = np.zeros(len(passages))
-        norms = self.index._norms_of(passages)
-        for weight, times, place, there in self._looked_up(passages):
-            counts = self.index.counts[place]
-            scores[there] += times * weight * (counts / (counts + norms[there]))
-        return scores
+        return self.read(passages)[0]
 
     def held_by(self, passages: IntArray) -> BoolArray:
         """(n, t) which of the passages has which of the words."""
-        held = np.zeros((len(passages), len(self.words)), dtype=np.bool_)
-        for column, (_, _, _, there) in enumerate(self._looked_up(passages)):
-            held[there, column] = True
-        return held
+        return self.read(passages)[1]
 
-    def _looked_up(self, passages: IntArray) -> Iterator[tuple[float, float, IntArray, IntArray]]:
-        """Per word its idf, its times, its entries of these passages, and which of them have it."""
-        order = np.argsort(passages, kind="stable")
+    def read(self, passages: IntArray, kept: dict[int, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
+        """Both of these passages; `kept` takes what is read, for when the same are asked about again."""
+        scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
+        order = passages.argsort(kind="stable")
         sought = passages[order].astype(self.index.rows.dtype)  # of another type, the entries would all be converted
-        for entry, times, weight in zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True):
-            rows = self.index.rows[entry]
-            if len(rows) < len(sought):
-                there = np.minimum(np.searchsorted(sought, rows), len(sought) - 1)
-                same = sought[there] == rows
-                yield weight, times, entry.start + np.flatnonzero(same), order[there[same]]
-            else:
-                place = np.minimum(np.searchsorted(rows, sought), len(rows) - 1)
-                same = rows[place] == sought
-                yield weight, times, entry.start + place[same], order[same]
+        norms: FloatArray | None = None
+        for column, (entry, times, weight) in enumerate(
+            zip(self.entries, self.times.tolist(), self.idf.tolist(), strict=True)
+        ):
+            found = None if kept is None else kept.get(entry.start)
+            if found is None:
+                norms = self.index._norms_of(sought) if norms is None else norms
+                there, counts = self._looked_up(entry, sought)
+                found = order[there], counts / (counts + norms[there])
+                if kept is not None:
+                    if len(kept) >= _MOST_KEPT:
+                        kept.clear()
+                    kept[entry.start] = found
+            there, share = found
+            scores[there] += times * weight * share
+            held[there, column] = True
+        return scores, held
+
+    def counts_of(self, passages: IntArray) -> FloatArray:
+        """(n, t) how often these passages, which ascend, have each of the words."""
+        found = np.zeros((len(passages), len(self.words)))
+        sought = passages.astype(self.index.rows.dtype)
+        for column, entry in enumerate(self.entries):
+            there, counts = self._looked_up(entry, sought)
+            found[there, column] = counts
+        return found
+
+    def _looked_up(self, entry: slice, sought: Int32Array) -> tuple[IntArray, Int32Array]:
+        """Which of the passages, which ascend, have a word, and how often."""
+        there, place = common(sought, self.index.rows[entry])
+        return there, self.index.counts[entry][place]
 
 
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:
@@ -438,17 +573,19 @@ def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float
     >>> cover(np.array([0.9, 0.8, 0.1]), held, np.array([0.4, 0.6]), 2.0, 3)[0].tolist()
     [0, 2, 1]
     """
-    left, uncovered = values.astype(np.float64), shares.astype(np.float64)
+    left, gains = values.astype(np.float64), np.where(held, shares, 0.0)
     picked: list[int] = []
     worth: list[float] = []
-    for _ in range(min(count, len(values))):
-        total = left + weight * np.where(held, uncovered, 0.0).sum(axis=1)  # a product would not let equal rows tie
-        place = int(np.argmax(total))
+    count = min(count, len(values))
+    while len(picked) < count and gains.any():
+        total = left + weight * gains.sum(axis=1)  # a product would not let equal rows tie
+        place = int(total.argmax())
         picked.append(place)
         worth.append(float(total[place]))
         left[place] = -np.inf
-        uncovered[held[place]] = 0.0
-    return np.array(picked, dtype=np.intp), np.array(worth)
+        gains[:, held[place]] = 0.0
+    rest = (-left).argsort(kind="stable")[: count - len(picked)]  # no word is left to be had
+    return np.array([*picked, *rest.tolist()], dtype=np.intp), np.array([*worth, *left[rest].tolist()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,29 +634,77 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
     known = next((one.words for one in rankings if one.words is not None), None)
     tokenize = tokenizer_of("english" if known is None else known.tokenizer)
     asked = Counter(_tokens(tokenize, query))
-    ids = sorted({identifier for one in rankings for identifier in one.ids[:WITNESS_DEPTH]})
-    words = {identifier: _tokens(tokenize, text(identifier)) for identifier in ids}
-    if not asked or not any(words.values()):
-        return HitWords()
+    ids = _foremost(rankings)
+    words = [_tokens(tokenize, text(identifier)) for identifier in ids]
     place = {word: column for column, word in enumerate(asked)}
     times = np.zeros((len(ids), len(asked)))
-    for row, found in enumerate(words.values()):
+    for row, found in enumerate(words):
         for word in found:
             if word in place:
                 times[row, place[word]] += 1
-    frequency = (times > 0).sum(axis=0)
+    lengths = np.array([len(found) for found in words], dtype=np.float64)
+    return _hit_words(asked, rankings, None if known is None else known.idf, ids, times, lengths)
+
+
+def counted_hits(query: str, rankings: Sequence[Ranking], index: LexicalIndex, rows: Mapping[str, int]) -> HitWords:
+    """What :func:`read_hits` says, of passages of which an index has counted the words: no text is read.
+
+    Parameters
+    ----------
+    query : str
+    rankings : sequence of Ranking
+    index : LexicalIndex
+    rows : mapping of str to int
+        The row in it of each hit.
+
+    Examples
+    --------
+    >>> index = LexicalIndex.of(["Bo sang.", "Ada met Bo."])
+    >>> counted_hits("Who met Ada?", [Ranking("graph", ["a", "b"], [2.0, 1.0])], index, {"a": 0, "b": 1}).order
+    ('b',)
+    """
+    terms, ids = index._asked(query), _foremost(rankings)
+    at = np.array([rows[identifier] for identifier in ids], dtype=np.int64)
+    order = at.argsort()
+    times = np.zeros((len(ids), len(terms.all_idf)))
+    columns = [column for column, word in enumerate(terms.all_idf) if word in terms.words]
+    times[order[:, None], columns] = terms.counts_of(at[order])
+    asked = Counter(dict.fromkeys(terms.all_idf, 1) | dict(zip(terms.words, map(int, terms.times), strict=True)))
+    return _hit_words(asked, rankings, terms.all_idf, ids, times, index.lengths[at].astype(np.float64))
+
+
+def _foremost(rankings: Sequence[Ranking]) -> list[str]:
+    return sorted({identifier for one in rankings for identifier in one.ids[:WITNESS_DEPTH]})
+
+
+def _hit_words(
+    asked: Counter[str],
+    rankings: Sequence[Ranking],
+    known: Mapping[str, float] | None,
+    ids: Sequence[str],
+    times: FloatArray,
+    lengths: FloatArray,
+) -> HitWords:
+    """The same of (n, t) counts of the words that are asked for, and of how many words each hit has."""
+    if not asked or not lengths.any():
+        return HitWords()
+    held = times > 0
+    frequency = held.sum(axis=0)
     idf = np.log1p((len(ids) - frequency + 0.5) / (frequency + 0.5))
-    rarity = dict(zip(asked, idf.tolist(), strict=True)) if known is None else known.idf
-    total = sum(weight * weight for weight in rarity.values())
+    rarity = dict(zip(asked, idf.tolist(), strict=True)) if known is None else known
+    squares = [weight * weight for weight in rarity.values()]
+    total, row_of = sum(squares), {identifier: row for row, identifier in enumerate(ids)}
+    columns = {word: column for column, word in enumerate(asked)}
     covers = {}
     for one in rankings:
-        there = {word for identifier in one.ids[:COVER_DEPTH] for word in words[identifier]}
-        have = sum(weight * weight for word, weight in rarity.items() if word in there)
+        there = np.asarray(held[[row_of[identifier] for identifier in one.ids[:COVER_DEPTH]]].any(axis=0))
+        have = sum(
+            square for word, square in zip(rarity, squares, strict=True) if word in columns and there[columns[word]]
+        )
         covers[one.source] = have / total if total else 0.0
     if known is None:
         return HitWords((), covers)
     idf = np.where(frequency > 0, idf, 0.0)
-    lengths = np.array([len(found) for found in words.values()], dtype=np.float64)
     norms = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1e-9))
     weights = idf * np.array(list(asked.values()), float)
     scores = (times / (times + norms[:, None] + (norms[:, None] == 0)) * weights).sum(axis=1)

@@ -659,7 +659,7 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
         first = values[order]
         if all_true(first[1:] != first[:-1]):
             return order[:wanted]
-    bound = _bound(values, wanted) if wanted < count else None
+    bound = reached_by(values, wanted) if wanted < count else None
     rows = np.arange(count) if bound is None else (values >= bound).nonzero()[0]
     kept = values if bound is None else values[rows]
     if wanted < len(rows) and len(rows) > _FEW:
@@ -676,7 +676,7 @@ def top_order(values: FloatArray, ids: Sequence[str], k: int | None = None) -> I
     return np.array([row for _, _, row in pairs[:wanted]], dtype=np.intp)
 
 
-def _bound(values: FloatArray, wanted: int) -> float | None:
+def reached_by(values: FloatArray, wanted: int) -> float | None:
     """A value that at least `wanted` of many values reach, close to their `wanted`-th largest; None for few values.
 
     The largest of every 64 are compared instead of all; they are taken in strides, because lists come ordered.

@@ -19,6 +19,7 @@ from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.distributed import retrieve
 from phasegraph.distributed.retrieval import Answering
 from phasegraph.evaluation.runs import read_run
+from phasegraph.graph.records import PassageRecords
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,13 @@ def test_the_run_is_written_as_the_name_says_and_read_by_the_evaluation(
     retrieve(tmp_path / "queries.parquet", index, tmp_path / f"mine{suffix}", k=5, workers=1)
     assert read_run(tmp_path / f"mine{suffix}").name == "mine"
     assert run_of(tmp_path / f"mine{suffix}") == answers(index, questions(9))
+
+
+def test_no_text_is_read_for_an_answer(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Answering(index, 5)
+    expected = asked.rows(questions(3))
+    monkeypatch.setattr(PassageRecords, "__getitem__", lambda self, name: 1 / 0)
+    assert asked.rows(questions(3)) == expected
 
 
 def test_questions_with_embeddings_start_the_walk_at_the_nearest_passages(tmp_path: Path) -> None:

@@ -91,9 +91,9 @@ def test_nothing_is_worked_out_for_all_passages(
     looked = []
     cosines = ListedRelevance.cosines
 
-    def counted(self: ListedRelevance, rows: Any) -> Any:
+    def counted(self: ListedRelevance, rows: Any, *given: Any) -> Any:
         looked.append(len(rows))
-        return cosines(self, rows)
+        return cosines(self, rows, *given)
 
     def never(*given: object) -> object:
         raise AssertionError("a pass over all passages")

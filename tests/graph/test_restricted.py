@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.graph import Extraction, GraphSource, graph_from_extractions
+from phasegraph._packed import PackedTexts
+from phasegraph.graph import Extraction, GraphSource, graph_from_extractions, load_graph, save_graph
 from phasegraph.graph.linking import FactIndex
 from phasegraph.graph.source import RestrictedGraphSource, restrict_graph
+from phasegraph.lexical import LexicalIndex
 
 NAMES = ["ada", "bo", "cy", "dee", "eve"]
 TEXTS = st.lists(
@@ -105,6 +107,29 @@ def test_embeddings_go_with_their_passages():
     rows = [record("a", ["ada"], False), record("b", ["ada"], False)]
     graph = graph_from_extractions(["a", "b"], rows, embeddings=[[1.0, 0.0], [0.0, 1.0]])
     assert restrict_graph(graph, {"b"}).embeddings.tolist() == [[0.0, 1.0]]
+
+
+def test_what_is_read_follows_what_is_allowed(tmp_path, monkeypatch):
+    rows = [record(f"p{i}", ["ada", "bo", f"n{i}"], i % 40 == 0, title=i == 1) for i in range(400)]
+    texts = [f"Ada met Bo and N{i}." for i in range(400)]
+    save_graph(graph_from_extractions([row.passage_id for row in rows], rows, texts=texts), tmp_path / "graph")
+    allowed, asked = {"p1", "p40", "p207", "nobody"}, "Who met Ada and N207?"
+    monkeypatch.setattr("phasegraph.lexical._FEW", 400)
+    expected = GraphSource(load_graph(tmp_path / "graph")).within(lambda name: name in allowed).search(asked, 9, {})
+    monkeypatch.undo()
+
+    def never(*given):
+        raise AssertionError("a pass over all words")
+
+    source, raw, read = GraphSource(load_graph(tmp_path / "graph")).prepare(), PackedTexts.raw, []
+    monkeypatch.setattr(LexicalIndex, "replaced", never)
+    monkeypatch.setattr(PackedTexts, "raw", lambda self, row: read.append(row) or raw(self, row))
+    part = source.within(allowed)
+    assert part.graph.passages == ("p1", "p40", "p207")
+    assert len(read) < 100
+    found = part.search(asked, 9, {})
+    assert (found.ids, found.scores.tobytes()) == (expected.ids, expected.scores.tobytes())
+    assert found.background == expected.background
 
 
 def test_what_cannot_be_restricted_is_named():

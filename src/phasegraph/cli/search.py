@@ -26,6 +26,7 @@ from phasegraph.cli.output import (
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
+from phasegraph.graph.building import texts_of
 from phasegraph.graph.linking import unit_vector
 from phasegraph.graph.opening import opened
 from phasegraph.graph.records import PassageRecord
@@ -72,7 +73,7 @@ def answered(
 
 
 def _content(record: PassageRecord | None) -> str:
-    return "" if record is None else f"{record.title}\n{record.text}"
+    return "" if record is None else texts_of([(record.id, record.title, record.text)])[0]
 
 
 def snippet_of(text: str, words: Collection[str]) -> tuple[str, list[tuple[int, int]]]:

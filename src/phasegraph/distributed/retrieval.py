@@ -28,10 +28,10 @@ from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.opening import opened
 from phasegraph.graph.source import GraphSource
-from phasegraph.lexical import read_hits
+from phasegraph.lexical import LexicalIndex, counted_hits, read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking, reached_by, top_order
 
 QUERIES_PER_SHARD = 1000
 LIMIT = 50
@@ -74,11 +74,16 @@ class Answering:
         Each has the row's ``id``, the passages' ``ids`` and ``scores``, and the ``confidence``, None where unknown.
         """
         found = []
-        asked = [question_of(row) for row in rows]
+        graph, asked = self.index.graph, [question_of(row) for row in rows]
+        counted = graph.lexical if isinstance(graph.lexical, LexicalIndex) else None
         dense = [()] * len(rows) if vectors is None else [(one,) for one in self._nearest(vectors, len(rows))]
         for (name, question), lists in zip(asked, dense, strict=True):
             rankings = [*lists, self.source.search(question, LIMIT, {one.source: one for one in lists})]
-            words = read_hits(question, rankings, self._content)
+            words = (
+                read_hits(question, rankings, self._content)
+                if counted is None
+                else counted_hits(question, rankings, counted, graph.passage_rows)
+            )
             context = Context(query=question, now=time(), words=words)
             result = self.pipeline.decide(rankings, context, k=self.k)
             scores = result.scores.tolist()
@@ -108,8 +113,8 @@ class Answering:
         ids = self.index.graph.passages
         for start in range(0, count, 64):
             for vector, rough in zip(unit[start : start + 64], unit[start : start + 64] @ held.T, strict=True):
-                least = np.partition(rough, -LIMIT)[-LIMIT] - _ROUGH if len(rough) > LIMIT else -np.inf
-                rows = np.flatnonzero(rough >= least)
+                least = reached_by(rough, LIMIT)
+                rows = np.flatnonzero(rough >= (-np.inf if least is None else least - _ROUGH))
                 scores = np.einsum("ij,j->i", held[rows], vector).astype(np.float64)  # whatever is asked beside it
                 near = [ids[row] for row in rows.tolist()]
                 best = top_order(scores, near, LIMIT)

@@ -279,8 +279,7 @@ class EntityGraph:
                 )
         matrices = (getattr(self, name) for name in _TYPES)
         arrays = [part for one in matrices for part in (one.data, one.indices, one.indptr)]
-        words = self.lexical
-        arrays += [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
+        arrays += [] if self.lexical is None else self.lexical.files
         object.__setattr__(self, "mapped", mapped_in([*arrays, self.embeddings]))
 
     def _unique(self) -> bool:

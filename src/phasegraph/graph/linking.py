@@ -312,8 +312,10 @@ class FactIndex:
         Names of the part's entities; facts that one of its passages states, or, where that is not known, facts whose
         edge it kept (no hidden passage mentions both ends).
         """
-        rows = np.array([*(part.entity_rows.get(name, -1) for name in graph.entities), -1], dtype=np.int32)
-        ends = rows[self.ends]
+        at = np.array([graph.entity_rows[name] for name in part.entities], dtype=np.int64)  # ascends, as the names do
+        place = np.searchsorted(at, self.ends).astype(np.int32)
+        ends = np.where(np.append(at, -1)[place] == self.ends, place, np.int32(-1))
+        ends[self.ends < 0] = -1
         kept = ends[:, 0] >= 0
         if ends.shape[1] == 2:
             name, size = self.ends[:, 1] < 0, len(part.entities)
@@ -432,6 +434,9 @@ def relevance(
     return node_weights
 
 
+_NOWHERE: Int32Array = np.zeros(1, dtype=np.int32)
+
+
 class RelevanceTransitions(Transitions):
     """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
 
@@ -470,10 +475,13 @@ class RelevanceTransitions(Transitions):
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds."""
+        return self._rounds(0.0, 0.0, _NOWHERE)
+
+    def _rounds(self, rest: float, much: float, found: Int32Array) -> Callable[..., tuple[int, int, int, int]]:
+        """Those of nodes that weigh `rest` where their weight is 0, stopped for those `found` to be sent `much`."""
         g = self.graph
-        return partial(
-            compiled_kernels().relevance_rounds, (g.indptr, g.indices, g.weights, self.node_weights, 0.0, g.costs)
-        )
+        arrays = (g.indptr, g.indices, g.weights, self.node_weights, rest, g.costs)
+        return partial(compiled_kernels().relevance_rounds, arrays, (much, g.inverse_out, found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,6 +618,20 @@ class Terms(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LocalIds(Sequence[str]):
+    """The ids of some passages, looked up one by one."""
+
+    passages: Sequence[str]
+    rows: IntArray
+
+    def __getitem__(self, place: Any) -> Any:
+        return self.passages[int(self.rows[place])]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
 class WordSettings:
     """How the query's words count in a walk.
 
@@ -721,7 +743,7 @@ def covering(
     wanted = None if limit is None else max(limit, settings.cover_pool)
     if wanted is not None and wanted < len(rows):
         rows = rows[scores[rows] >= np.partition(scores[rows], len(rows) - wanted)[len(rows) - wanted]]
-    order = rows[top_order(scores[rows], [ids[row] for row in rows.tolist()], wanted)]
+    order = rows[top_order(scores[rows], LocalIds(ids, rows), wanted)]
     head = order[: settings.cover_pool]
     places, worth = cover(scores[head], terms.held_by(head), terms.shares, settings.cover, settings.cover_picks)
     rest: BoolArray = np.ones(len(order), dtype=np.bool_)
@@ -743,8 +765,9 @@ def moments(values: FloatArray, standing: FloatArray | None = None) -> tuple[flo
     """Mean and deviation, where each value may stand for many."""
     if standing is None:
         return float(values.mean()), float(values.std())
-    mean = float(np.average(values, weights=standing))
-    return mean, float(np.sqrt(np.average((values - mean) ** 2, weights=standing)))
+    total = standing.sum()
+    mean = float((values * standing).sum() / total)
+    return mean, float(np.sqrt(((values - mean) ** 2 * standing).sum() / total))
 
 
 def _standardised(values: FloatArray, standing: FloatArray | None) -> FloatArray:

@@ -7,9 +7,8 @@ flows, and for an even sample, which stands for all others in means and deviatio
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,9 @@ from phasegraph._shared import lazy_property
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import FLOOR, UNLISTED, RelevanceTransitions, WordSettings, similarities, unit_vector
-from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.graph.pagerank import PageRankResult, WalkOperator
 from phasegraph.graph.pagerank.push import ranges
-from phasegraph.graph.pagerank.workspace import compiled_kernels
-from phasegraph.lexical import ListedTerms
+from phasegraph.lexical import ListedTerms, WordIn
 from phasegraph.ranking import Ranking
 
 COMPARED = 50_000
@@ -32,6 +30,26 @@ SAMPLED = 1024
 """Passages in the sample, all where there are fewer."""
 MUCH = 1e-3
 """Mass, of 1, from which on a passage's relevance is worked out when it flows there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Looked:
+    """What is known of n passages for one query: similarities, BM25, (n, t) words, and the relevance that all make."""
+
+    rows: IntArray
+    cosines: FloatArray
+    words: FloatArray
+    held: BoolArray
+    near: FloatArray
+
+    def at(self, places: Any) -> Looked:
+        """Of the passages at some places."""
+        return Looked(*(getattr(self, name)[places] for name in self.__slots__))
+
+    def and_of(self, other: Looked) -> Looked:
+        """Of these passages and others."""
+        pairs = ((getattr(self, name), getattr(other, name)) for name in self.__slots__)
+        return Looked(*map(np.concatenate, pairs))
 
 
 class ListedRelevance:
@@ -55,18 +73,28 @@ class ListedRelevance:
         vectors = graph.embeddings
         self.unit = None if vector is None or vectors is None else unit_vector(vector, vectors.shape[1])
 
-    def cosines(self, rows: IntArray) -> FloatArray:
-        """(n,) similarities of these passages."""
+    def cosines(self, rows: IntArray, vectors: FloatArray | None = None) -> FloatArray:
+        """(n,) similarities of these passages, whose embeddings are `vectors` if they are at hand."""
         if self.unit is not None and self.graph.embeddings is not None:
-            near = np.einsum("ij,j->i", self.graph.embeddings[rows], self.unit)  # row by row: the same in any order
-            return np.asarray(near, dtype=np.float64)
+            held = self.graph.embeddings[rows] if vectors is None else vectors
+            return np.asarray(np.einsum("ij,j->i", held, self.unit), dtype=np.float64)  # the same in any order of rows
         return found_at(self.listed, self._handed, rows, self._unlisted)
 
-    def of(self, rows: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(n,) similarities, BM25 scores, and the relevance that the two make."""
-        cosines, words = self.cosines(rows), self.terms.scores_of(rows)
+    def of(self, rows: IntArray) -> Looked:
+        """What is known of these passages."""
+        return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
+
+    def of_sample(self, spaces: ListedSpaces) -> Looked:
+        """The same of the sample, whose embeddings and words are kept."""
+        vectors = None if self.unit is None else spaces.vectors
+        return self._seen(
+            spaces.sample, self.cosines(spaces.sample, vectors), *self.terms.read(spaces.sample, spaces.words)
+        )
+
+    def _seen(self, rows: IntArray, cosines: FloatArray, words: FloatArray, held: BoolArray) -> Looked:
         best = self.terms.best
-        return cosines, words, cosines + self.settings.weight * words / best if best > 0 else cosines
+        near = cosines + self.settings.weight * words / best if best > 0 else cosines
+        return Looked(rows, cosines, words, held, near)
 
     def gains(self, rows: IntArray) -> FloatArray:
         """(n,) how readily the walk enters these passages, their words left aside, which BM25 does not list."""
@@ -130,6 +158,7 @@ class ListedTransitions(RelevanceTransitions):
         self.stepwise = True
         self._gains, self.rest, self._count = gains, rest, len(weights)
         self._known: list[IntArray] = []
+        self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # all mass together is 1
 
     def know(self, rows: IntArray, gains: FloatArray) -> None:
         """Take these for the gains of passages."""
@@ -146,11 +175,20 @@ class ListedTransitions(RelevanceTransitions):
         counts = walk.out_degrees.take(nodes).astype(np.int64)
         edges = ranges(walk.indptr.take(nodes), counts)
         flows = np.repeat(amounts * walk.inverse_out.take(nodes), counts) * walk.weights.take(edges)
-        targets = np.unique(walk.indices.take(edges[flows > MUCH]))
-        targets = targets[targets < self._count].astype(np.int64)
-        targets = targets[self.node_weights[targets] == 0]
+        targets = walk.indices.take(edges[flows > MUCH])
+        targets = targets[targets < self._count]
+        self._look_at(targets[self.node_weights[targets] == 0])
+
+    def resumes(self) -> bool:
+        """As the compiled rounds say: see ``relevance_rounds``."""
+        count = max(int(self._found[-1]), 0)
+        self._look_at(self._found[:count])
+        return count > 0
+
+    def _look_at(self, targets: Any) -> None:
         if len(targets):
-            self.know(targets, self._gains(targets))
+            rows = np.unique(targets).astype(np.int64)
+            self.know(rows, self._gains(rows))
 
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """What arrives where; see :class:`Transitions`."""
@@ -174,9 +212,7 @@ class ListedTransitions(RelevanceTransitions):
 
     def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
         """The compiled rounds."""
-        g = self.graph
-        arrays = (g.indptr, g.indices, g.weights, self.node_weights, self.rest, g.costs)
-        return partial(compiled_kernels().relevance_rounds, arrays)
+        return self._rounds(self.rest, MUCH, self._found)
 
     def end(self) -> ListedGains:
         """Clean the scratch; what was known."""
@@ -191,8 +227,12 @@ class LocalTerms:
     """The words of a query, of some passages in place of all: what :mod:`~phasegraph.graph.linking` asks of them."""
 
     terms: ListedTerms
-    rows: IntArray
-    scores: FloatArray
+    looked: Looked
+
+    @property
+    def scores(self) -> FloatArray:
+        """(n,) BM25."""
+        return self.looked.words
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -216,21 +256,7 @@ class LocalTerms:
 
     def held_by(self, places: IntArray) -> BoolArray:
         """(n, t) which of the passages at these places has which of the words."""
-        return self.terms.held_by(self.rows[places])
-
-
-@dataclass(frozen=True, slots=True)
-class LocalIds(Sequence[str]):
-    """The ids of some passages, looked up one by one."""
-
-    passages: Sequence[str]
-    rows: IntArray
-
-    def __getitem__(self, place: Any) -> Any:
-        return self.passages[int(self.rows[place])]
-
-    def __len__(self) -> int:
-        return len(self.rows)
+        return self.looked.held[places]
 
 
 @dataclass(eq=False)
@@ -246,12 +272,33 @@ class ListedSpaces:
         count = len(self.graph.passages)
         return np.arange(count) if count <= SAMPLED else np.arange(SAMPLED) * count // SAMPLED
 
+    @lazy_property
+    def vectors(self) -> Any:
+        """Embeddings of the sample."""
+        vectors = self.graph.embeddings
+        return None if vectors is None else vectors[self.sample]
+
+    @lazy_property
+    def words(self) -> dict[int, WordIn]:
+        """Where words stand in the sample."""
+        return {}
+
     def borrow(self) -> FloatArray:
         """An array of zeros, one for each passage."""
         try:
             return self._idle.pop()
         except IndexError:
             return np.zeros(len(self.graph.passages))
+
+    def masses(self, walked: PageRankResult, rows: IntArray) -> FloatArray:
+        """(n,) mass of these passages."""
+        space, inside = self.borrow(), walked.nodes < len(self.graph.passages)
+        reached = walked.nodes[inside]
+        space[reached] = walked.values[inside]
+        found: FloatArray = space[rows]
+        space[reached] = 0.0
+        self.give_back(space)
+        return found
 
     def give_back(self, weights: FloatArray) -> None:
         """Keep an array of zeros for the next search."""

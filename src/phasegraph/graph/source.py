@@ -25,6 +25,7 @@ from phasegraph.graph.linking import (
     RESETS,
     FactIndex,
     LinkSettings,
+    LocalIds,
     RelevanceTransitions,
     Seeding,
     WordSettings,
@@ -50,9 +51,8 @@ from phasegraph.graph.listed import (
     ListedRelevance,
     ListedSpaces,
     ListedTransitions,
-    LocalIds,
     LocalTerms,
-    found_at,
+    Looked,
     within,
 )
 from phasegraph.graph.pagerank import PageRankResult
@@ -531,42 +531,37 @@ class GraphSource(GraphWalker):
         graph, size, link_by = self.graph, len(self.graph.passages), self.linking
         terms, named = lexical.look_up_listed(query, WORDS_LISTED), named_seeds(graph, query, link_by)
         near = ListedRelevance(graph, ranking, vector, terms, settings)
-        foremost = np.union1d(near.listed, terms.found)
-        _, words, relevant = near.of(foremost)
+        foremost = near.of(np.union1d(near.listed, terms.found))
         places, masses = seeds_by_words(
-            relevant, LocalTerms(terms, foremost, words), LocalIds(graph.passages, foremost),
+            foremost.near, LocalTerms(terms, foremost), LocalIds(graph.passages, foremost.rows),
             link_by.seed_passages, link_by.sharpness, settings,
         )  # fmt: skip
         handed = "no ranking was handed over" if ranking is None else "the ranking holds no passage of the graph"
         lost = f"the query names no entity of the graph, has no word of a passage, and {handed}"
-        seeds = Seeding(foremost[places].astype(np.intp), masses)
+        seeds = Seeding(foremost.rows[places].astype(np.intp), masses)
         seeding = self._with_facts(both_seeds(seeds, named, lost), vector, kept)
         share = float(named.masses[graph.anchored[named.nodes - size]].sum())
         stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
-        sample = self._spaces.sample
-        sampled = near.of(sample)
-        rest = float(np.maximum(sampled[2], FLOOR).mean())
-        walked, gains = self._walk_by_lists(seeding, near, foremost, np.maximum(relevant, FLOOR), rest)
-        inside = walked.nodes < size
-        order = np.argsort(walked.nodes[inside])
-        reached, mass = walked.nodes[inside][order].astype(np.int64), walked.values[inside][order]
-        own = np.union1d(gains.rows, reached[mass > MUCH])
-        others = np.flatnonzero(~within(sample, own))
-        rows = np.concatenate([own, sample[others]])
-        cosines, words, relevant = (
-            np.concatenate([one, other[others]]) for one, other in zip(near.of(own), sampled, strict=True)
-        )
+        sampled = near.of_sample(self._spaces)
+        rest = float(np.maximum(sampled.near, FLOOR).mean())
+        walked, gains = self._walk_by_lists(seeding, near, foremost, rest)
+        much = walked.nodes[walked.values > MUCH]
+        met = np.union1d(gains.rows, much[much < size])
+        own = foremost.and_of(near.of(met[~within(met, foremost.rows)]))
+        own = own.at(np.argsort(own.rows))
+        looked = own.and_of(sampled.at(~within(sampled.rows, own.rows)))
+        rows = looked.rows
         standing = np.ones(len(rows))
-        standing[len(own) :] = (size - len(own)) / max(len(others), 1)
-        masses = found_at(reached, mass, rows)
-        logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(relevant, FLOOR))
-        local = LocalTerms(terms, rows, words)
-        scores = blended(logs, cosines, local, stated.named, settings, standing)
+        standing[len(own.rows) :] = (size - len(own.rows)) / max(len(rows) - len(own.rows), 1)
+        masses = self._spaces.masses(walked, rows)
+        logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(looked.near, FLOOR))
+        local = LocalTerms(terms, looked)
+        scores = blended(logs, looked.cosines, local, stated.named, settings, standing)
         heard = np.ones(len(rows), dtype=np.bool_)
         if near.unit is None:
-            heard = (masses > 0) | (words > 0) | within(rows, near.listed)
+            heard = (masses > 0) | (looked.words > 0) | within(rows, near.listed)
         found, values = covering(scores, np.flatnonzero(heard), LocalIds(graph.passages, rows), local, limit, settings)
         ids = tuple(graph.passages[row] for row in rows[found].tolist())
         mean, spread = moments(scores, standing)
@@ -578,12 +573,12 @@ class GraphSource(GraphWalker):
         )
 
     def _walk_by_lists(
-        self, seeding: Seeding, near: ListedRelevance, rows: IntArray, gains: FloatArray, rest: float
+        self, seeding: Seeding, near: ListedRelevance, foremost: Looked, rest: float
     ) -> tuple[PageRankResult, ListedGains]:
         operator, spaces = self.graph.operator, self._spaces
         weights = spaces.borrow()
         transitions = ListedTransitions(operator, weights, near.gains, rest)
-        transitions.know(rows, gains)
+        transitions.know(foremost.rows, np.maximum(foremost.near, FLOOR))
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
         walked = run_push(transitions, operator.pool, seeds, self._push_settings, None)
         known = transitions.end()
@@ -674,7 +669,7 @@ def not_a_graph(given: object, /) -> str:
 
 
 Allowed: TypeAlias = Callable[[str], object] | Collection[str]
-_MOST_KEPT = 16
+_MOST_KEPT, _FEW = 16, 8
 _kept: WeakKeyDictionary[EntityGraph, dict[bytes, EntityGraph]] = WeakKeyDictionary()
 _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
 
@@ -763,19 +758,29 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     ('ada', 'bo')
     """
     graph.check_files()
-    test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
-    seen = np.array([bool(test(name)) for name in graph.passages])
-    if not seen.any():
+    rows = _allowed_rows(graph, allowed)
+    if not len(rows):
         return None
-    if seen.all():
+    if len(rows) == len(graph.passages):
         return graph
-    kept, key = _kept.setdefault(graph, {}), np.packbits(seen).tobytes()
+    kept, key = _kept.setdefault(graph, {}), rows.tobytes()
     part = kept.get(key)
     if part is None:
         for oldest in list(kept)[: 1 - _MOST_KEPT]:  # a list at once: other threads change it meanwhile
             kept.pop(oldest, None)
-        part = kept[key] = _part(graph, np.flatnonzero(seen), seen)
+        part = kept[key] = _part(graph, rows)
     return part
+
+
+def _allowed_rows(graph: EntityGraph, allowed: Allowed) -> IntArray:
+    """Rows of the passages that are allowed, ascending: of few ids, those are looked up, and no other passage is."""
+    if callable(allowed):
+        return np.flatnonzero([bool(allowed(name)) for name in graph.passages])
+    names = allowed_ids(allowed)
+    if len(names) * _FEW > len(graph.passages):
+        return np.flatnonzero([name in names for name in graph.passages])
+    rows = graph.passage_rows
+    return np.array(sorted(row for name in names if (row := rows.get(name)) is not None), dtype=np.intp)
 
 
 def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | None:
@@ -789,35 +794,67 @@ def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | Non
     return kept[facts]
 
 
-def _part(graph: EntityGraph, rows: IntArray, seen: Any) -> EntityGraph:
+def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
     """The graph of these rows."""
     mentions = graph.mentions[rows]
-    columns = np.flatnonzero(np.bincount(mentions.indices, minlength=len(graph.entities)))
-    facts = graph.facts[columns][:, columns]
-    hidden = graph.mentions[np.flatnonzero(~seen)][:, columns]
+    columns = np.unique(mentions.indices)
     vectors = graph.embeddings
     return EntityGraph(
         tuple(graph.passages[row] for row in rows.tolist()),
         tuple(graph.entities[column] for column in columns.tolist()),
-        mentions[:, columns],
-        graph.homes[rows][:, columns],
-        _own_facts(facts, hidden),
-        graph.synonyms[columns][:, columns],
+        _among(mentions, columns),
+        _among(graph.homes[rows], columns),
+        _own_facts(graph, rows, columns),
+        _among(graph.synonyms[columns], columns),
         graph.weights,
         None if vectors is None else vectors[rows],
-        None if graph.lexical is None else graph.lexical.replaced(rows, {}),
+        None if graph.lexical is None else graph.lexical.part(rows),
     )
 
 
-def _own_facts(facts: Csr, hidden: Csr) -> Csr:
-    """Facts whose two ends no hidden passage mentions together."""
+def _among(matrix: Csr, columns: Any) -> Csr:
+    """These columns, which ascend, of a matrix; read are its own entries, and not what it may have columns for."""
+    there, place = within(matrix.indices, columns), np.searchsorted(columns, matrix.indices).astype(np.int32)
+    starts = np.concatenate([[0], np.cumsum(there)])[matrix.indptr]
+    return sparse.csr_array((matrix.data[there], place[there], starts), shape=(matrix.shape[0], len(columns)))
+
+
+def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
+    """Facts among these entities whose two ends no passage but these mentions together."""
+    facts = _among(graph.facts[columns], columns)
     pairs = facts.tocoo()
-    if not pairs.nnz or not hidden.nnz:
+    if not pairs.nnz:
         return facts
-    mentioned = (hidden > 0).astype(np.int32).tocsc()
-    shared = np.asarray(mentioned[:, pairs.row].multiply(mentioned[:, pairs.col]).sum(axis=0)).ravel()
+    ends = np.unique(pairs.row)  # facts are symmetric
+    hidden = _mentioning(graph, rows, columns[ends])
+    shared = np.asarray(
+        hidden[np.searchsorted(ends, pairs.row)].multiply(hidden[np.searchsorted(ends, pairs.col)]).sum(axis=1)
+    ).ravel()
     own = shared == 0
     return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
+
+
+def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
+    """(n, P) 1 where a passage that is not among `rows` mentions one of n entities.
+
+    Read from the walk's edges, which lead from an entity to all such passages, but for those that are in too many.
+    """
+    walk, count = graph.operator, len(graph.passages)
+    nodes = entities.astype(np.int64) + count
+    degrees = walk.out_degrees.take(nodes).astype(np.int64)
+    targets = walk.indices.take(ranges(walk.indptr.take(nodes), degrees)).astype(np.int64)
+    owners = np.repeat(np.arange(len(nodes)), degrees)
+    inside = targets < count
+    targets, owners = targets[inside], owners[inside]
+    found = np.bincount(owners, minlength=len(nodes))
+    lacking = np.flatnonzero(found < graph.frequency[entities])
+    if len(lacking):
+        common = _among(graph.mentions, entities[lacking]).tocoo()
+        targets, owners = np.concatenate([targets, common.row]), np.concatenate([owners, lacking[common.col]])
+    seen = within(targets, rows)
+    ones = np.ones(len(targets) - int(seen.sum()), dtype=np.int32)
+    hidden = sparse.csr_array((ones, (owners[~seen], targets[~seen])), shape=(len(nodes), count))
+    return (hidden > 0).astype(np.int32)
 
 
 def allowed_ids(allowed: Any) -> frozenset[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from phasegraph._packed import NameRows, place_of
+from phasegraph._packed import NameRows
 from phasegraph._shared import LOADING, lazy_property
 from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
@@ -150,7 +150,6 @@ class Gazetteer:
     """
 
     names: Collection[str]
-    _places: dict[str, int]
 
     def __init__(self, names: Iterable[str] = (), *, matcher: Matcher = "auto", normalised: bool = False) -> None:
         if matcher not in ("auto", "automaton", "python"):
@@ -163,7 +162,7 @@ class Gazetteer:
     def of_rows(cls, rows: NameRows) -> Gazetteer:
         """The gazetteer of normalised names in ascending order, which are searched where they are."""
         made = object.__new__(cls)
-        made.names, made.matcher, made._places = rows, "bisection", {}
+        made.names, made.matcher = rows, "bisection"
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -210,20 +209,18 @@ class Gazetteer:
         if not self.names:
             return iter(())
         if isinstance(self.names, NameRows):
-            return self._by_bisection(texts, self.names.names)
+            return self._by_bisection(texts, self.names)
         return self._by_automaton(texts) if self.matcher == "automaton" else self._by_prefix(texts)
 
-    def _by_bisection(self, texts: Sequence[str], names: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
+    def _by_bisection(self, texts: Sequence[str], names: NameRows) -> Iterator[tuple[int, list[int]]]:
         for start in range(len(texts)):
             lengths: list[int] = []
             row = 0
             for length in range(1, min(MAX_WORDS, len(texts) - start) + 1):
-                begun = " ".join(texts[start : start + length])
-                known = self._places.get(begun)
-                row = self._places[begun] = place_of(names, begun, row) if known is None else known
-                if row == len(names) or not names[row].startswith(begun):
+                row, begins, whole = names.begun(" ".join(texts[start : start + length]), row)
+                if not begins:
                     break
-                if names[row] == begun:
+                if whole:
                     lengths.insert(0, length)
             if lengths:
                 yield start, lengths

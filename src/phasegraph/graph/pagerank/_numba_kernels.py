@@ -3,7 +3,8 @@
 They do, number for number and in the same order, what the rounds in :mod:`phasegraph.graph.pagerank.push` do
 with numpy, so that values and counters are the same to the bit. Lists are written without branches: an entry
 that does not count is overwritten by the next, for which each list has one place more than there are nodes.
-Columns of the state: mass left, mass gained, last round in which mass arrived.
+Columns of the state: mass left, mass gained, last round in which mass arrived. Places are unsigned where they are
+read most: numba would look at each whether it counts from the end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
+import numpy as np
 from numba.core.compiler_lock import global_compiler_lock
 
 from phasegraph._shared import wait_before_forks
@@ -42,11 +44,12 @@ def arrive(
     v: int, amount: float, now: int, state: Any, touched: Any, held: int, received: Any, arrived: int
 ) -> tuple[int, int]:
     """Add `amount` to node `v`; returns how many nodes have been touched, and how many in this round."""
-    state[v, 0] += amount
-    before = state[v, 2]
-    state[v, 2] = now
-    touched[held] = v
-    received[arrived] = v
+    node = np.uint32(v)
+    state[node, 0] += amount
+    before = state[node, 2]
+    state[node, 2] = now
+    touched[np.uint64(held)] = node
+    received[np.uint64(arrived)] = node
     return held + (before == 0), arrived + (before < now)
 
 
@@ -55,8 +58,8 @@ def above(received: Any, arrived: int, state: Any, threshold: float, costs: Any,
     """Write the next frontier; returns its size."""
     size = 0
     for i in range(arrived):
-        v = received[i]
-        frontier[size] = v
+        v = np.uint32(received[i])
+        frontier[np.uint64(size)] = v
         size += state[v, 0] > threshold * costs[v]
     return size
 
@@ -107,19 +110,58 @@ def static_rounds(
 
 
 @_compiled
+def edge_weight(edge: int, target: int, weights: Any, node_weights: Any, rest: float, count: int) -> Any:
+    """Weight of an edge times that of the node it leads to: `rest` where that is 0, and 1 for nodes from `count` on."""
+    if target >= count:
+        return np.float64(weights[edge])
+    gain = node_weights[target]
+    return weights[edge] * (gain if gain > 0.0 else rest)
+
+
+@_compiled
+def unweighed(graph: Any, lookout: Any, follow: float, state: Any, frontier: Any, size: int) -> int:
+    """Write the nodes of weight 0 to which the frontier is about to send much; returns how many, -1 if it sends little.
+
+    A node may be written more than once.
+    """
+    indptr, indices, weights, node_weights, _, _ = graph
+    much, inverse_out, found = lookout
+    heavy, count = False, 0
+    for i in range(size):
+        u = frontier[i]
+        amount = follow * state[u, 0]
+        if amount > much:
+            heavy = True
+            amount *= inverse_out[u]
+            for e in range(indptr[u], indptr[u + 1]):
+                v = indices[e]
+                if amount * weights[e] > much and v < len(node_weights) and node_weights[v] == 0.0:
+                    found[count] = v
+                    count += 1
+    return count if heavy else -1
+
+
+@_compiled
 def relevance_rounds(
-    graph: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
+    graph: Any, lookout: Any, settings: Any, state: Any, queues: Any, held: int, size: int, rounds: int
 ) -> tuple[int, int, int, int]:
     """Rounds over weights that are multiplied by the weight of the node an edge leads to.
 
-    That is `rest` where it is 0, and 1 for nodes beyond the array of them.
+    That is `rest` where it is 0, and 1 for nodes beyond the array of them. `lookout` holds the mass, if any, from which
+    on a node of weight 0 is to be weighed before mass flows there; 1 / the sums of out-weights; and an array for those
+    nodes, whose last place says how many they are: where there are some, the round is left to be done again.
     """
     indptr, indices, weights, node_weights, rest, costs = graph
-    count = len(node_weights)
+    count = np.uint32(len(node_weights))
     follow, threshold, dense_edges, limit = settings
     touched, frontier, received, amounts = queues
+    much, _, found = lookout
     scanned = 0
     while size > 0 and rounds <= limit:
+        if much > 0.0 and found[-1] >= 0:
+            found[-1] = unweighed(graph, lookout, follow, state, frontier, size)
+            if found[-1] > 0:
+                break
         edges = 0
         for i in range(size):
             edges += indptr[frontier[i] + 1] - indptr[frontier[i]]
@@ -128,15 +170,15 @@ def relevance_rounds(
         take_out(frontier, size, follow, state, amounts)
         arrived = 0
         for i in range(size):
-            first, last = indptr[frontier[i]], indptr[frontier[i] + 1]
+            u = np.uint32(frontier[i])
+            first, last = np.uint64(indptr[u]), np.uint64(indptr[u + np.uint32(1)])
             total = 0.0
             for e in range(first, last):
-                gain = node_weights[indices[e]] if indices[e] < count else 1.0
-                total += weights[e] * (gain if gain > 0.0 else rest)
+                total += edge_weight(e, np.uint32(indices[e]), weights, node_weights, rest, count)
+            share = amounts[i] / total if total > 0.0 else 0.0
             for e in range(first, last):
-                v = indices[e]
-                gain = node_weights[v] if v < count else 1.0
-                amount = weights[e] * (gain if gain > 0.0 else rest) * (amounts[i] / total)
+                v = np.uint32(indices[e])
+                amount = edge_weight(e, v, weights, node_weights, rest, count) * share
                 held, arrived = arrive(v, amount, rounds + 1, state, touched, held, received, arrived)
         size = above(received, arrived, state, threshold, costs, frontier)
         rounds += 1

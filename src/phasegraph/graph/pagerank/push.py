@@ -67,6 +67,10 @@ class Transitions(ABC):
         """Told what is to come: these nodes send these amounts."""
         raise NotImplementedError
 
+    def resumes(self) -> bool:
+        """What :meth:`before` does, where compiled rounds have stopped for it; whether they have."""
+        return False
+
     @abstractmethod
     def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
         """Targets and what each gets when `nodes` send `amounts`, in the order of nodes and edges."""
@@ -395,24 +399,13 @@ def _compiled_rounds(
     """The same rounds, with the same numbers, by the compiled kernel."""
     touched, frontier, *_ = space.queues
     held = transitions.size if at.everywhere else sum(map(len, at.touched))
-    dense_edges = transitions.dense_edges
+    limits = settings.follow, settings.threshold, transitions.dense_edges, settings.limit
     frontier[: len(at.frontier)] = at.frontier
     size, began = len(at.frontier), held
     while True:
-        if transitions.stepwise:
-            nodes = frontier[:size].astype(np.intp)
-            transitions.before(nodes, settings.follow * space.records[nodes, 0])
-        whole, before = not transitions.stepwise, at.rounds
-        size, at.rounds, scanned, held = compiled(
-            (settings.follow, settings.threshold, dense_edges, settings.limit if whole else before),
-            space.records,
-            space.queues,
-            held,
-            size,
-            before,
-        )
+        size, at.rounds, scanned, held = compiled(limits, space.records, space.queues, held, size, at.rounds)
         at.scanned += scanned
-        if whole or not size or at.rounds == before or at.rounds > settings.limit:
+        if not transitions.resumes():
             break
     at.frontier = frontier[:size].copy()
     if held > began:
