@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import chain, count
 from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any, cast
@@ -210,7 +211,17 @@ def _id_hash(name: str) -> int:
 
 def name_key(name: str) -> int:
     """A number for the first two words of a name, or its only one."""
-    return crc32(" ".join(name.split(" ", 2)[:2]).encode("utf-8", "surrogatepass"))
+    first, *second = map(_word_key, name.split(" ", 2)[:2])
+    return int(_pair_key(np.uint32(first), np.uint32(second[0]))) if second else first
+
+
+def _word_key(word: str) -> int:
+    return crc32(word.encode("utf-8", "surrogatepass"))
+
+
+def _pair_key(first: Any, second: Any) -> Any:
+    """Numbers of 32 bits for pairs of words."""
+    return (first * np.uint64(2654435761) + second).astype(np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,14 +326,11 @@ class MappedNames:
 
     def standing_in(self, batch: Iterable[Words]) -> Gazetteer:
         """The names that can stand in one of these texts: their first two words stand there beside each other."""
-        begun: set[str] = set()
-        for words in batch:
-            begun.update(words.texts)
-            begun.update([f"{one} {other}" for one, other in pairwise(words.texts)])
-        wanted = np.fromiter(
-            (crc32(one.encode("utf-8", "surrogatepass")) for one in begun), dtype=np.uint32, count=len(begun)
-        )
-        wanted = np.unique(wanted)
+        number = defaultdict[str, int](count().__next__)
+        texts = chain.from_iterable(words.texts for words in batch)
+        places = np.fromiter(map(number.__getitem__, texts), dtype=np.int64)
+        ones = np.fromiter(map(_word_key, number), dtype=np.uint32, count=len(number))
+        wanted = np.unique(np.concatenate([ones, _pair_key(ones[places[:-1]], ones[places[1:]])]))
         first = np.searchsorted(self._keys, wanted)
         last = np.searchsorted(self._keys, wanted, side="right")
         rows = np.sort(self._places[ranges(first, last - first)])

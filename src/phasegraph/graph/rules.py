@@ -35,7 +35,7 @@ def title_names(title: str) -> tuple[str, ...]:
     ('columbia south carolina', 'columbia')
     """
     bare = _without_bracket(title).strip() or title
-    forms = [normalise_name(title), normalise_name(bare), normalise_name(bare.partition(",")[0])]
+    forms = [*map(normalise_name, dict.fromkeys((title, bare, bare.partition(",")[0])))]
     forms += [form[4:] for form in forms if form.startswith("the ")]
     return tuple(dict.fromkeys(form for form in forms if form))
 
