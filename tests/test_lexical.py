@@ -49,6 +49,12 @@ def test_an_updated_index_is_a_new_one_to_the_bit(before, new, data):
     assert updated.look_up("ada engine 東京都").scores.tobytes() == fresh.look_up("ada engine 東京都").scores.tobytes()
 
 
+def test_words_are_counted_alike_however_many_at_once(monkeypatch):
+    whole = arrays(LexicalIndex.of(TEXTS))
+    monkeypatch.setattr("phasegraph.lexical._COUNTED", 3)
+    assert arrays(LexicalIndex.of(TEXTS)) == whole
+
+
 def test_words_of_other_scripts():
     assert split("東京都はどこ? Tokyo-2024") == ["東京", "京都", "都は", "はど", "どこ", "tokyo", "2024"]
     assert split("京") == ["京"]

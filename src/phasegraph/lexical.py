@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -22,6 +24,8 @@ from phasegraph.ranking import Ranking, by_fields
 
 K1, B = 1.5, 0.75
 WITNESS_DEPTH, COVER_DEPTH = 20, 5
+_COUNTED = 1_000_000
+"""About how many words are counted at once."""
 _MOST_ENTRIES, _HEAVIEST, _MOST_WEIGHED = 2048, 500, 1000
 """Entries that a look-up reads at most, passages kept of a frequent word, and words of which they are kept."""
 _FEW = 16
@@ -164,10 +168,16 @@ class LexicalIndex:
     @classmethod
     def of(cls, texts: Iterable[str], tokenizer: Tokenizer = "english") -> LexicalIndex:
         """Count the words of each text."""
-        none = np.empty(0, dtype=np.int32)
-        bare = cls((), np.zeros(1, dtype=np.int64), none, none, none, tokenizer)
         listed = list(texts)
-        return bare.replaced(np.full(len(listed), -1), dict(enumerate(listed)))
+        lengths = np.zeros(len(listed), dtype=np.int32)
+        place, (terms, rows, counts) = _counted(dict(enumerate(listed)), tokenizer, lengths)
+        vocabulary = tuple(sorted(place))
+        rank = np.empty(len(place), dtype=np.int64)
+        rank[[*map(place.__getitem__, vocabulary)]] = np.arange(len(place))
+        terms = rank[terms]
+        order = np.argsort(terms * len(listed) + rows)  # of which none is twice there
+        starts = np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=len(place)))])
+        return cls(vocabulary, starts, rows[order], counts[order], lengths, tokenizer)
 
     def replaced(self, kept: IntArray, texts: Mapping[int, str]) -> LexicalIndex:
         """The index of other passages: `kept` says which row of this one each of them was, or -1 for one of `texts`.
@@ -181,7 +191,7 @@ class LexicalIndex:
         moved[kept[stay]] = np.flatnonzero(stay)
         lengths = np.zeros(len(kept), dtype=np.int32)
         lengths[stay] = self.lengths[kept[stay]]
-        new, own = self._counted(texts, lengths)
+        new, own = _counted(texts, self.tokenizer, lengths)
         rows, counts, sizes = self.rows, self.counts, np.diff(self.starts)
         if not np.array_equal(moved, np.arange(len(moved))):
             rows = moved[rows]
@@ -196,7 +206,7 @@ class LexicalIndex:
         at = NameRows(vocabulary)
         terms = np.array([at[word] for word in new], dtype=np.int64)[own[0]]
         order = np.lexsort((own[1], terms))
-        terms, more, times = terms[order], own[1][order].astype(np.int32), own[2][order].astype(np.int32)
+        terms, more, times = terms[order], own[1][order], own[2][order]
         before = np.zeros(len(vocabulary) + 1, dtype=np.int64)
         before[again[again >= 0] + 1] = sizes[again >= 0]
         np.cumsum(before, out=before)
@@ -207,25 +217,6 @@ class LexicalIndex:
         starts = before + np.concatenate([[0], np.cumsum(np.bincount(terms, minlength=len(vocabulary)))])
         parts = _spliced(rows, places, more), _spliced(counts, places, times)
         return LexicalIndex(vocabulary, starts, *parts, lengths, self.tokenizer)
-
-    def _counted(self, texts: Mapping[int, str], lengths: Int32Array) -> tuple[dict[str, int], tuple[IntArray, ...]]:
-        """The words of the texts, and of each entry its word's place among them, its row and its count.
-
-        Writes the texts' `lengths`.
-        """
-        tokenize = tokenizer_of(self.tokenizer)
-        place: dict[str, int] = {}
-        words: list[int] = []
-        rows: list[int] = []
-        counts: list[int] = []
-        for row, text in texts.items():
-            found = _tokens(tokenize, text)
-            lengths[row] = len(found)
-            counted = Counter(found)
-            words += [place.setdefault(word, len(place)) for word in counted]
-            rows += [row] * len(counted)
-            counts += counted.values()
-        return place, (np.array(words, np.int64), np.array(rows, np.int64), np.array(counts, np.int32))
 
     def look_up(self, query: str) -> QueryTerms:
         """The query's words in this collection."""
@@ -438,6 +429,36 @@ def common(some: Any, others: Any) -> tuple[IntArray, IntArray]:
     place = np.minimum(others.searchsorted(some), len(others) - 1)
     there = (others[place] == some).nonzero()[0]
     return there, place[there]
+
+
+def _counted(
+    texts: Mapping[int, str], tokenizer: Tokenizer, lengths: Int32Array
+) -> tuple[dict[str, int], tuple[IntArray, Int32Array, Int32Array]]:
+    """The words of the texts, and of each entry its word's place among them, its row and its count.
+
+    Writes the texts' `lengths`.
+    """
+    tokenize = tokenizer_of(tokenizer)
+    place = defaultdict[str, int](itertools.count().__next__)
+    parts: list[tuple[IntArray, Int32Array, Int32Array]] = []
+    rows, sizes, words = array("q"), array("q"), array("q")
+
+    def count() -> None:
+        keys, counts = np.unique(np.repeat(rows, sizes) << 32 | np.asarray(words), return_counts=True)
+        parts.append((keys & 0xFFFFFFFF, (keys >> 32).astype(np.int32), counts.astype(np.int32)))
+        rows[:], sizes[:], words[:] = array("q"), array("q"), array("q")
+
+    for row, text in texts.items():
+        found = _tokens(tokenize, text)
+        lengths[row] = len(found)
+        rows.append(row)
+        sizes.append(len(found))
+        words.extend(map(place.__getitem__, found))
+        if len(words) >= _COUNTED:
+            count()
+    count()
+    terms, at, counts = (np.concatenate(one) for one in zip(*parts, strict=True))
+    return dict(place), (terms, at, counts)
 
 
 def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Array:

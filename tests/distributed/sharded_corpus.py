@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from phasegraph.cli.search import answered
-from phasegraph.graph import GraphIndex
+from phasegraph.evaluation.datasets import read_vectors
+from phasegraph.graph import GraphIndex, NameSynonyms
+from phasegraph.graph.building import read_openie
 from phasegraph.serialization import MANIFEST
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "musique-openie"
@@ -43,6 +45,51 @@ def of_one_process(rows: list[dict[str, Any]], embeddings: Any, out: Path) -> Pa
     """The index that everything must equal."""
     triples = {row["id"]: row["triples"] for row in rows if "triples" in row}
     GraphIndex.build(rows, embeddings=embeddings, triples=triples, gazetteer=GAZETTEER).save(out)
+    return out
+
+
+def plain(count: int) -> list[dict[str, Any]]:
+    """Passages of text alone, as Parquet and the plain command read them."""
+    rows = [{key: row[key] for key in ("id", "title", "text")} for row in passages(count)]
+    rows[8]["text"] = "No lone surrogate: Arrow has none."
+    return rows
+
+
+def given_besides(folder: Path, rows: list[dict[str, Any]], form: str = "lines") -> dict[str, Path]:
+    """Files of triples, some of them malformed, and of names, of which some are no entities and some are alike."""
+    triples = [
+        [["Ada Lovelace", "met", row["title"]], [row["title"], "met", f"Bo {number % 5}"], ["Ada"], ["?", "met", "Bo"]]
+        for number, row in enumerate(rows)
+    ]
+    files = {name: folder / name for name in ("triples.json", "names.txt", "names.npy")}
+    if form == "lines":
+        lines = [json.dumps({"id": row["id"], "triples": each}) for row, each in zip(rows, triples, strict=True)]
+        lines[4] = json.dumps({"id": rows[4]["id"]})
+        files["triples.json"].write_text("\ufeff" + "\n\n".join(lines[::-2]), encoding="utf-8")
+    else:
+        docs = [
+            {"idx": row["id"] if number % 2 else number, "passage": row["text"], "extracted_triples": each}
+            for number, (row, each) in enumerate(zip(rows, triples, strict=True))
+        ]
+        files["triples.json"].write_text(json.dumps({"docs": docs[::-3]}, indent=form == "indented" or None))
+    records = read_openie(files["triples.json"], rows, entities=False).extractions
+    entities = GraphIndex.build(rows, triples=records, gazetteer=GAZETTEER).graph.entities
+    listed = [*entities[1::2], "Nowhere Known", "!?", "ADA lovelace", "Ada Lovelace", *entities[:40:2]][::-1]
+    files["names.txt"].write_text("\n".join(listed), encoding="utf-8")
+    np.save(files["names.npy"], np.random.default_rng(1).normal(size=(len(listed), 6)).astype(np.float32))
+    return files
+
+
+def with_given(rows: list[dict[str, Any]], files: dict[str, Path], out: Path, *, triples: bool = True) -> Path:
+    """The index of a single process with what is in these files."""
+    listed = files["names.txt"].read_text(encoding="utf-8").splitlines()
+    found: dict[str, Any] = {}
+    for name, vector in zip(listed, read_vectors(files["names.npy"], len(listed), ""), strict=True):
+        found.setdefault(name, vector)
+    records = read_openie(files["triples.json"], rows, entities=False).extractions if triples else None
+    index = GraphIndex.build(rows, triples=records, gazetteer=GAZETTEER, synonyms=NameSynonyms.of(found, threshold=0.9))
+    assert index.graph.synonyms.nnz > 100
+    index.save(out)
     return out
 
 

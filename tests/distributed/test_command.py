@@ -12,7 +12,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("typer")
 
 from engines import absent
-from sharded_corpus import digests, passages, questions, vectors
+from sharded_corpus import digests, given_besides, passages, plain, questions, vectors
 
 from phasegraph.cli import main
 from phasegraph.evaluation.runs import read_run
@@ -44,6 +44,27 @@ def test_an_index_of_shards_is_that_of_the_plain_command(tmp_path: Path, capsys:
     assert main(["index", str(corpus), "--out", str(tmp_path / "many"), *engine, "--force"]) == 0
 
 
+def test_triples_and_synonyms_of_shards_are_those_of_the_plain_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = plain(120)
+    corpus, files = tmp_path / "corpus.jsonl", given_besides(tmp_path, rows)
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ["--triples", str(files["triples.json"]), "--names", str(files["names.txt"])]
+    options += ["--name-embeddings", str(files["names.npy"]), "--synonym-threshold", "0.9"]
+    said = []
+    for name, engine in (("one", []), ("many", ["--engine", "local", "--shards", "3", "--workers", "1"])):
+        listed = ["--entities-to", str(tmp_path / f"{name}.txt")]
+        assert main(["index", str(corpus), "--out", str(tmp_path / name), *options, *listed, *engine]) == 0
+        said.append(capsys.readouterr().out)
+    assert digests(tmp_path / "one") == digests(tmp_path / "many")
+    assert (tmp_path / "one.txt").read_bytes() == (tmp_path / "many.txt").read_bytes()
+    assert said[0].split(" in ")[0] == said[1].split(" in ")[0]
+    for one in said:
+        assert " synonyms in " in one
+        assert "malformed triples left out of" in one
+
+
 def test_questions_are_answered_to_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     corpus = corpus_in(tmp_path)
     assert main(["index", str(corpus), "--out", str(tmp_path / "index"), "--engine", "local", "--workers", "1"]) == 0
@@ -63,7 +84,7 @@ def test_questions_are_answered_to_a_run(tmp_path: Path, capsys: pytest.CaptureF
     ("options", "message"),
     [
         (["--engine", "local", "--update"], "--update must be left out with --engine"),
-        (["--engine", "local", "--triples", "{corpus}"], "triples stand in the lines of the corpus"),
+        (["--engine", "local", "--names", "{corpus}"], "--names and --name-embeddings must be given together"),
         (["--engine", "local", "--chunks"], "--chunks must be left out with --engine"),
         (["--shards", "3"], "--shards must be left out without --engine"),
     ],

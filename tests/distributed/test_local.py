@@ -17,12 +17,26 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
-from sharded_corpus import GAZETTEER, dies_once, digests, fails, of_one_process, passages, vectors, written
+from sharded_corpus import (
+    GAZETTEER,
+    dies_once,
+    digests,
+    fails,
+    given_besides,
+    of_one_process,
+    passages,
+    plain,
+    vectors,
+    with_given,
+    written,
+)
 
 from phasegraph import InvalidInputError, PhasegraphError
-from phasegraph.distributed import build_index
+from phasegraph.distributed import EmbeddedNames, build_index
 from phasegraph.distributed.local import Processes
 from phasegraph.evaluation.datasets import read_vectors
+from phasegraph.graph import GraphIndex
+from phasegraph.graph.building import read_openie
 
 
 @pytest.mark.parametrize(("shards", "workers"), [(1, 1), (5, 2)])
@@ -45,6 +59,54 @@ def test_any_number_of_shards_and_processes_gives_the_index_of_one(
     assert built.cpu > 0
     assert built.worker_peak > 1e7
     assert not (tmp_path / "out.work").exists()
+
+
+@pytest.mark.parametrize(("form", "shards", "workers"), [("lines", 1, 1), ("docs", 3, 1), ("indented", 4, 2)])
+def test_triples_and_synonyms_are_those_of_one_process(
+    form: str, shards: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("local", "names"):
+        monkeypatch.setattr(f"phasegraph.distributed.{module}.NAMES_PER_BLOCK", 300)
+    monkeypatch.setattr("phasegraph.distributed.local.TRIPLES_PER_PIECE", 30)
+    rows = plain(200)
+    files = given_besides(tmp_path, rows, form)
+    built = build_index(
+        written(rows, tmp_path / "corpus.jsonl"), tmp_path / "out", triples=files["triples.json"],
+        names=EmbeddedNames(files["names.txt"], files["names.npy"], 0.9), gazetteer=GAZETTEER, shards=shards,
+        workers=workers,
+    )  # fmt: skip
+    assert digests(tmp_path / "out") == digests(with_given(rows, files, tmp_path / "one"))
+    assert built.malformed == read_openie(files["triples.json"], rows, entities=False).malformed_triples
+    assert built.synonyms == GraphIndex.load(tmp_path / "out").graph.synonyms.nnz // 2
+    assert built.facts > 60
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"id": "none", "triples": []}', r"triples\.json:1: passage 'none' is not in the corpus"),
+        ('{"id": "{a}"}\n{"id": "{b}"}\n{"id": "{a}"}', r"triples\.json:3: its passage is already on line 1"),
+        ('{"id": "{a}", "triples": 3}', r":1: 'triples' must be a list"),
+        ('{"docs": [{"idx": "{a}"}, {"idx": "x", "passage": "y"}]}', r"docs\[1\]: idx 'x' is no id of the corpus"),
+        ("{", "must be JSON"),
+    ],
+)
+def test_wrong_triples_are_named(text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.distributed.local.TRIPLES_PER_PIECE", 2)
+    rows = plain(20)
+    file = tmp_path / "triples.json"
+    file.write_text(text.replace("{a}", rows[0]["id"]).replace("{b}", rows[1]["id"]))
+    with pytest.raises(InvalidInputError, match=message):
+        build_index(written(rows, tmp_path / "corpus.jsonl"), tmp_path / "out", triples=file, shards=2, workers=1)
+
+
+def test_more_synonyms_than_memory_should_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.distributed.names.MAX_PAIRS", 10)
+    rows = plain(60)
+    files = given_besides(tmp_path, rows)
+    names = EmbeddedNames(files["names.txt"], files["names.npy"], 0.5)
+    with pytest.raises(InvalidInputError, match="more than max_pairs=10"):
+        build_index(written(rows, tmp_path / "corpus.jsonl"), tmp_path / "out", names=names, shards=2, workers=1)
 
 
 def test_a_process_that_is_killed_costs_its_own_task_alone(tmp_path: Path) -> None:
@@ -90,7 +152,7 @@ def test_an_index_is_whole_though_workers_are_killed_while_it_is_built(tmp_path:
 
 BUILD = """
 import sys
-from phasegraph.distributed import build_index
+from phasegraph.distributed import EmbeddedNames, build_index
 if __name__ == "__main__":
     build_index(sys.argv[1], sys.argv[2], shards=8, workers=2)
 """

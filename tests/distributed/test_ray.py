@@ -29,17 +29,20 @@ from sharded_corpus import (
     answers,
     dies_once,
     digests,
+    given_besides,
     lengths,
     of_one_process,
     passages,
+    plain,
     questions,
     vectors,
+    with_given,
     written,
 )
 
 import phasegraph.distributed.ray as engine
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.distributed import build_index
+from phasegraph.distributed import EmbeddedNames, build_index
 
 pytestmark = pytest.mark.timeout(90)
 STORE = 100 * 1024**2
@@ -92,6 +95,20 @@ def test_any_number_of_blocks_shards_and_actors_gives_the_index_of_one_process(
     assert not (tmp_path / "out.work").exists()
 
 
+def test_triples_and_synonyms_are_built_by_actors(cluster: Any, tmp_path: Path) -> None:
+    rows = plain(150)
+    files = given_besides(tmp_path, rows)
+    names = EmbeddedNames(files["names.txt"], files["names.npy"], 0.9)
+    corpus = written(rows, tmp_path / "corpus.jsonl")
+    actors = engine.Actors(2)
+    options = {"names": names, "gazetteer": GAZETTEER, "shards": 4}
+    build_index(corpus, tmp_path / "both", triples=files["triples.json"], engine=actors, **options)
+    actors.stop()
+    assert digests(tmp_path / "both") == digests(with_given(rows, files, tmp_path / "one"))
+    engine.build_index(ray.data.from_arrow(pa.Table.from_pylist(rows)), tmp_path / "names", **options)
+    assert digests(tmp_path / "names") == digests(with_given(rows, files, tmp_path / "one", triples=False))
+
+
 def test_files_that_are_read_in_any_order_are_put_in_that_of_a_column(cluster: Any, tmp_path: Path) -> None:
     rows = rows_for_arrow(200)
     shuffled = np.random.default_rng(0).permutation(200).tolist()
@@ -114,7 +131,7 @@ def test_an_actor_that_is_killed_costs_its_own_task_alone(cluster: Any, tmp_path
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("model", [ChainModel(), ChainModel().embed_documents])
+@pytest.mark.parametrize("model", [ChainModel(), ChainModel, ChainModel().embed_documents])
 def test_texts_are_embedded_by_actors(cluster: Any, model: Any, tmp_path: Path) -> None:
     rows = rows_for_arrow(120)
     dataset = ray.data.from_arrow([table_of(rows[:50]), table_of(rows[50:])])

@@ -48,7 +48,7 @@ def built(rows: list[dict[str, Any]], embeddings: Any, cuts: list[int], folder: 
     parts = []
     for number, shard in enumerate(shards):
         if shard.passages:
-            extract(shard, folder / "names", digest, SETTINGS, folder / f"part{number}")
+            extract(shard, folder / "names", digest, SETTINGS, None, folder / f"part{number}")
             parts.append(folder / f"part{number}")
     merge(parts, SETTINGS, folder / "index", folder / "scratch")
     return folder / "index"

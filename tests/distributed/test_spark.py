@@ -25,15 +25,20 @@ from sharded_corpus import (
     answers,
     dies_once,
     digests,
+    given_besides,
     lengths,
     of_one_process,
     passages,
+    plain,
     questions,
     vectors,
+    with_given,
+    written,
 )
 
 import phasegraph.distributed.spark as engine
 from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph.distributed import EmbeddedNames, build_index
 
 pytestmark = pytest.mark.timeout(180)
 SCHEMA = (
@@ -87,6 +92,18 @@ def test_any_number_of_partitions_gives_the_index_of_one_process(
     assert not (tmp_path / "out.work").exists()
 
 
+def test_triples_and_synonyms_are_built_by_tasks(session: SparkSession, tmp_path: Path) -> None:
+    rows = plain(150)
+    files = given_besides(tmp_path, rows)
+    names = EmbeddedNames(files["names.txt"], files["names.npy"], 0.9)
+    corpus, tasks = written(rows, tmp_path / "corpus.jsonl"), engine.Tasks(session)
+    options = {"names": names, "gazetteer": GAZETTEER, "shards": 4}
+    build_index(corpus, tmp_path / "both", triples=files["triples.json"], engine=tasks, **options)
+    assert digests(tmp_path / "both") == digests(with_given(rows, files, tmp_path / "one"))
+    engine.build_index(frame_of(session, rows), tmp_path / "names", order_by="row", **options)
+    assert digests(tmp_path / "names") == digests(with_given(rows, files, tmp_path / "one", triples=False))
+
+
 def test_without_a_column_for_it_the_order_is_that_of_the_ids(session: SparkSession, tmp_path: Path) -> None:
     rows = rows_for_arrow(120)
     engine.build_index(frame_of(session, rows), tmp_path / "out", gazetteer=GAZETTEER)
@@ -100,7 +117,7 @@ def test_a_worker_that_is_killed_costs_its_own_task_alone(session: SparkSession,
     assert {one.name: len(one.read_text()) for one in tmp_path.iterdir()} == {"0": 1, "1": 1, "2": 2, "3": 1}
 
 
-@pytest.mark.parametrize("model", [IndexModel(), lengths])
+@pytest.mark.parametrize("model", [IndexModel(), IndexModel, lengths])
 def test_texts_are_embedded_by_tasks(session: SparkSession, model: Any, tmp_path: Path) -> None:
     rows = rows_for_arrow(120)
     frame = engine.embed(frame_of(session, rows), model)

@@ -1,19 +1,26 @@
 """What shards cost beside one process: CPU, memory and equality of the index, and questions a second and core.
 
-    python tools/scale/distributed.py CORPUS.jsonl QUERIES.jsonl [--engines local,ray,spark] [--shards 10] [--workers 2]
+    python tools/scale/distributed.py CORPUS.jsonl [QUERIES.jsonl] [--engines local,ray,spark] [--shards 10]
+    [--workers 2] [--speedup 1,2,4,8] [--json FILE]
 
-Every build is a process of its own. CPU is that of the work: an engine's own processes are not in it.
+Every build is a process of its own. CPU is that of the work: an engine's own processes are not in it. With --speedup
+it is built by so many processes of this machine instead; as it may have fewer cores, the time of n workers is computed
+from measured seconds of processor: those of this process, and for each map those of the busiest of n workers, each of
+which takes the next task when it is done with one (the critical path).
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import heapq
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 ONE = """
 import json, resource, sys, time
@@ -33,6 +40,20 @@ if __name__ == "__main__":
     with started(Engine(sys.argv[3]), int(sys.argv[5])) as engine:
         print(json.dumps(asdict(build_index(sys.argv[1], sys.argv[2], shards=int(sys.argv[4]), engine=engine))))
 """
+PATH = """
+import json, sys
+from dataclasses import asdict
+from phasegraph.distributed import build_index
+from phasegraph.distributed.local import Processes
+if __name__ == "__main__":
+    maps = []
+    def engine(task, arguments, label):
+        took = Processes(int(sys.argv[4]))(task, arguments, label)
+        maps.append([one.cpu for one in took])
+        return took
+    built = build_index(sys.argv[1], sys.argv[2], shards=int(sys.argv[3]), engine=engine)
+    print(json.dumps({**asdict(built), "maps": maps}))
+"""
 ASKED = """
 import json, sys
 from dataclasses import asdict
@@ -43,6 +64,12 @@ if __name__ == "__main__":
         took = retrieve(sys.argv[1], sys.argv[2], sys.argv[3], shards=int(sys.argv[5]), engine=engine)
     print(json.dumps(asdict(took)))
 """
+
+
+def keep(file: Path | None, figures: dict[str, Any]) -> None:
+    """Write the figures."""
+    if file:
+        file.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def run(program: str, *arguments: object) -> dict[str, float]:
@@ -57,22 +84,55 @@ def run(program: str, *arguments: object) -> dict[str, float]:
     return found
 
 
+def busiest(tasks: list[float], workers: int) -> float:
+    """Seconds until the last of so many workers is done, where each takes the next task when it is free."""
+    free = [0.0] * workers
+    for one in tasks:
+        heapq.heapreplace(free, free[0] + one)
+    return max(free)
+
+
+def speedup(corpus: Path, folder: Path, shards: int, counts: list[int]) -> dict[str, dict[str, float]]:
+    """Seconds of processor and of the critical path, by the number of workers."""
+    found = {}
+    for workers in counts:
+        built = run(PATH, corpus, folder / "many", shards, workers)
+        shutil.rmtree(folder / "many")
+        maps: Any = built["maps"]
+        alone = built["cpu"] - sum(map(sum, maps))
+        path = alone + sum(busiest(tasks, workers) for tasks in maps)
+        found[str(workers)] = {"cpu_s": built["cpu"], "alone_s": alone, "path_s": path}
+        print(f"{workers} workers: {built['cpu']:.1f} s of processor, {alone:.1f} alone, {path:.1f} critical path")
+    return found
+
+
 def main() -> None:
     """Build, ask, print."""
     reads = argparse.ArgumentParser(description=__doc__)
     reads.add_argument("corpus", type=Path)
-    reads.add_argument("queries", type=Path)
+    reads.add_argument("queries", type=Path, nargs="?")
     reads.add_argument("--engines", default="local")
     reads.add_argument("--shards", type=int, default=10)
     reads.add_argument("--workers", type=int, default=2)
+    reads.add_argument("--speedup", help="numbers of workers, with commas")
+    reads.add_argument("--json", type=Path, help="figures; what else is in it stays")
     given = reads.parse_args()
     engines = given.engines.split(",")
+    kept = json.loads(given.json.read_text()) if given.json and given.json.exists() else {}
+    if given.speedup:
+        with tempfile.TemporaryDirectory(dir=given.corpus.parent) as made:
+            counts = [*map(int, given.speedup.split(","))]
+            kept["speedup"] = speedup(given.corpus, Path(made), given.shards, counts)
+        keep(given.json, kept)
+        return
     with tempfile.TemporaryDirectory(dir=given.corpus.parent) as made:
         folder = Path(made)
         took = {"one process": run(ONE, given.corpus, folder / "one")}
         for engine in engines:
             took[engine] = run(MANY, given.corpus, folder / engine, engine, given.shards, given.workers)
         same = {name: (folder / name / "manifest.json").read_bytes() for name in ["one", *engines]}
+        kept["engines"] = {name: {**one, "shards": given.shards} for name, one in took.items()}
+        keep(given.json, kept)
         print("| | CPU s | beside one process | MB a worker | MB driver | index equal |")
         print("| --- | --- | --- | --- | --- | --- |")
         for name, one in took.items():
@@ -80,6 +140,8 @@ def main() -> None:
             ratio = one["cpu"] / took["one process"]["cpu"]
             peaks = f"{one['worker_peak'] / 1e6:.0f} | {one['driver_peak'] / 1e6:.0f}"
             print(f"| {name} | {one['cpu']:.1f} | {ratio:.2f} | {peaks} | {equal} |")
+        if given.queries is None:
+            return
         questions = sum(bool(line.strip()) for line in given.queries.open(encoding="utf-8"))
         digests = set()
         for engine in engines:

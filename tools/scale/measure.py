@@ -1,7 +1,7 @@
 """What an index costs from ten thousand passages on: building, disk, opening, searching, updating.
 
     python tools/scale/measure.py 10000 100000 1000000 [--work FOLDER] [--json FILE] [--data DIR ...] [--queries 200]
-    [--steps build open search share update] [--ways auto all listed]
+    [--steps build shards open search share update] [--ways auto all listed]
 
 The corpus is that of corpus.py. Every step runs in a process of its own, on one thread. Seconds of building are
 processor time without making the corpus; "private" is memory of the process's own (Private_Dirty of smaps_rollup),
@@ -33,7 +33,7 @@ import numpy as np
 from corpus import ZipfCorpus
 
 BATCH, LISTED, DEPTH, PROCESSES = 100, 50, 10, 4
-STEPS = ("build", "open", "search", "share", "update")
+STEPS = ("build", "shards", "open", "search", "share", "update")
 
 
 def private_mb(kind: str = "Dirty") -> float:
@@ -69,6 +69,26 @@ def build(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace
         "passages": size, "entities": len(graph.entities), "mentions": int(graph.mentions.nnz),
         "cpu_s": cpu, "corpus_mb": before, "peak_mb": built, "save_s": wall, "save_cpu_s": saving,
         "disk_mb": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 2**20,
+    }  # fmt: skip
+
+
+def shards(made: ZipfCorpus, size: int, folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """Build it in shards, from files to a folder, in one process and without workers."""
+    from phasegraph.distributed import build_index
+
+    files, out = (folder.with_name(f"{folder.name}-{name}") for name in ("files", "shards"))
+    command = [sys.executable, str(Path(__file__).with_name("corpus.py")), str(size), str(files)]
+    subprocess.run([*command, *(["--data", *map(str, options.data)] if options.data else [])], check=True)
+    files_mb = sum(one.stat().st_size for one in files.iterdir()) / 2**20
+    built, wall, cpu = clocked(
+        lambda: build_index(files / "corpus.jsonl", out, embeddings=files / "passages.f16.npy", workers=1)
+    )
+    disk = sum(one.stat().st_size for one in out.iterdir()) / 2**20
+    for one in (files, out):
+        shutil.rmtree(one)
+    return {
+        "shards": built.shards, "cpu_s": cpu, "s": wall, "files_mb": files_mb, "disk_mb": disk,
+        "peak_mb": built.driver_peak / 2**20,
     }  # fmt: skip
 
 
@@ -250,7 +270,14 @@ def main() -> None:
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.step:
-        call = {"build": build, "open": open_index, "search": search, "share": share, "update": update}[options.step]
+        call = {
+            "build": build,
+            "shards": shards,
+            "open": open_index,
+            "search": search,
+            "share": share,
+            "update": update,
+        }[options.step]
         size = options.sizes[0]
         print(json.dumps(call(ZipfCorpus(options.data), size, options.work / str(size), options)))
         return

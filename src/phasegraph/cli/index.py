@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -17,7 +17,7 @@ from phasegraph._validation import check_range
 from phasegraph.cli import engines
 from phasegraph.cli.engines import EngineName, Shards, Workers, WorkFolder
 from phasegraph.cli.output import check_outputs, console
-from phasegraph.distributed import local
+from phasegraph.distributed import EmbeddedNames, local
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_corpus, read_vectors
 from phasegraph.graph.building import read_openie
@@ -182,15 +182,23 @@ def read_files(
     return IndexFiles(passages, vectors, records, names, embedded), 0 if found is None else found.malformed_triples
 
 
-def _embedded(names: Path | None, embeddings: Path | None, threshold: float | None) -> Embedded | None:
+def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
+    """The files of the names and of their embeddings, where they are given; an error where that is in part."""
     if names is None and embeddings is None and threshold is None:
         return None
     if names is None or embeddings is None:
         raise InvalidInputError("--names and --name-embeddings must be given together, one row for each name")
     if threshold is not None:
         check_range("--synonym-threshold", threshold, 0, 1, ends="(]")
-    texts = [text for _, text in lines_of(names)]
-    vectors = read_vectors(embeddings, len(texts), names.name)
+    return names, embeddings
+
+
+def _embedded(names: Path | None, embeddings: Path | None, threshold: float | None) -> Embedded | None:
+    files = _name_files(names, embeddings, threshold)
+    if files is None:
+        return None
+    texts = [text for _, text in lines_of(files[0])]
+    vectors = read_vectors(files[1], len(texts), files[0].name)
     found: dict[str, Float32Array] = {}
     for text, vector in zip(texts, vectors, strict=True):
         found.setdefault(text, vector)
@@ -321,25 +329,29 @@ def index(
     check_outputs(**{"entities-to": entities_to})
     if engine is not None:
         unsharded = {
-            "--triples": triples, "--names": names, "--name-embeddings": name_embeddings, "--chunks": chunks or None,
-            "--synonym-threshold": synonym_threshold, "--entities-to": entities_to, "--update": update or None,
-            "--document": document, "--position": position,
+            "--chunks": chunks or None, "--update": update or None, "--document": document, "--position": position,
         }  # fmt: skip
         other = next((name for name, value in unsharded.items() if value is not None), None)
         if other is not None:
-            more = "; triples stand in the lines of the corpus" if other == "--triples" else ""
-            raise InvalidInputError(f"{other} must be left out with --engine{more}")
+            raise InvalidInputError(f"{other} must be left out with --engine")
         check_folder(out, may_replace=force)
+        files = _name_files(names, name_embeddings, synonym_threshold)
+        embedded = None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD)
         listed = () if gazetteer is None else [text for _, text in lines_of(gazetteer)]
         with engines.started(engine, workers) as run:
             built_so = local.build_index(
-                corpus, out, embeddings=embeddings, tokenizer=tokenizer or "english", gazetteer=listed, shards=shards,
-                work=work, engine=run,
+                corpus, out, embeddings=embeddings, triples=triples, names=embedded, tokenizer=tokenizer or "english",
+                gazetteer=listed, shards=shards, work=work, engine=run,
             )  # fmt: skip
+        if entities_to is not None:
+            _write_entities(entities_to, GraphIndex.load(out).graph.entities)
         to = console()
-        sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in ("passages", "entities", "mentions", "facts"))
+        counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if embedded else [])]
+        sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
         to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}", markup=False)
         to.print(str(built_so), markup=False)
+        if built_so.malformed:
+            to.print(f"{built_so.malformed} malformed triples left out of {triples}", markup=False)
         return
     of_engine = {"--shards": shards, "--workers": workers, "--work": work}
     alone = next((name for name, value in of_engine.items() if value is not None), None)
@@ -373,13 +385,17 @@ def index(
     if fresh is not old:
         _stage("saving", lambda: fresh.save(out))
     if entities_to is not None:
-        named = "".join(f"{name}\n" for name in fresh.graph.entities)
-        entities_to.write_bytes(named.encode("utf-8", "replace"))
+        _write_entities(entities_to, fresh.graph.entities)
     to.print(f"{sizes_of(fresh)} in {perf_counter() - started:.1f} s: {out}", markup=False)
     if said:
         to.print(said, markup=False)
     if malformed:
         to.print(f"{malformed} malformed triples left out of {triples}", markup=False)
+
+
+def _write_entities(file: Path, names: Iterable[str]) -> None:
+    with file.open("wb") as lines:
+        lines.writelines(f"{name}\n".encode("utf-8", "replace") for name in names)
 
 
 def sizes_of(index: GraphIndex) -> str:

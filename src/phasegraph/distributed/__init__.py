@@ -6,6 +6,7 @@ same on a cluster.
 
 from phasegraph.distributed.building import Built, Spent
 from phasegraph.distributed.local import build_index
+from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import retrieve
 
-__all__ = ["Built", "Spent", "build_index", "retrieve"]
+__all__ = ["Built", "EmbeddedNames", "Spent", "build_index", "retrieve"]

@@ -8,13 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from phasegraph._files import one_writer
 from phasegraph._validation import check_count
 from phasegraph.distributed.merging import merge, write_gazetteer
+from phasegraph.distributed.names import NameBlocks
 from phasegraph.distributed.shards import (
+    READ,
     BuildSettings,
     Staged,
     arrow,
@@ -23,6 +26,7 @@ from phasegraph.distributed.shards import (
     extract,
     is_whole,
 )
+from phasegraph.distributed.triples import TRIPLES, Stated, TripleFile, write_rows
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.serialization import MANIFEST
 
@@ -60,6 +64,9 @@ class Built:
         Seconds of all processes, this one included, without an engine's own.
     worker_peak, driver_peak : int
         Bytes that a process held at most; 0 where it is not known.
+    synonyms : int
+    malformed : int
+        Triples of a file that were left out.
     """
 
     passages: int
@@ -71,6 +78,8 @@ class Built:
     cpu: float
     worker_peak: int
     driver_peak: int
+    synonyms: int = 0
+    malformed: int = 0
 
     def __str__(self) -> str:
         kept = f" ({self.kept} kept)" if self.kept else ""
@@ -123,7 +132,13 @@ class Work:
         return cls(target, Path(work).absolute() if work is not None else target.with_name(f"{target.name}.work"))
 
     def build(
-        self, stage_all: Callable[[Path], tuple[Sequence[Path], list[Spent]]], settings: BuildSettings, run: Run
+        self,
+        stage_all: Callable[[Path], tuple[Sequence[Path], list[Spent]]],
+        settings: BuildSettings,
+        run: Run,
+        *,
+        triples: TripleFile | None = None,
+        names: NameBlocks | None = None,
     ) -> Built:
         """Stage the shards, as `stage_all` does in a folder and says where and what it took, and build."""
         started = time.process_time()
@@ -135,18 +150,36 @@ class Work:
             shards = [Staged.read(folder) for folder in folders]
             check_shards(shards)
             whole = [one for one in shards if one.passages]
-            names = self.folder / "names"
-            digest = write_gazetteer(whole, settings, names)
-            parts = [self.folder / "parts" / digest_of(one.digest, digest, settings.digest) for one in whole]
-            lacking = [place for place, part in enumerate(parts) if not is_whole(part)]
-            tasks = [(whole[place], names, digest, settings, parts[place]) for place in lacking]
-            took += run(extract, tasks, "read")
-            counts = merge(parts, settings, self.out, self.folder / "scratch")
+
+            def mapped(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], kind: str, label: str) -> int:
+                lacking = [one for one in arguments if not is_whole(one[-1], kind)]
+                took.extend(run(task, lacking, label))
+                return len(arguments) - len(lacking)
+
+            malformed = 0
+            stated: Sequence[Stated | None] = [None] * len(whole)
+            if triples is not None:
+                write_rows(whole, self.folder / "rows")
+                placed, calls = triples.tasks(whole, self.folder / "rows", self.folder / "triples")
+                mapped(placed, calls, TRIPLES, "triples")
+                malformed, stated = triples.placed(whole, [one[-1] for one in calls])
+            gazetteer = self.folder / "names"
+            digest = write_gazetteer(whole, settings, gazetteer)
+            key = "" if triples is None else triples.digest
+            parts = [self.folder / "parts" / digest_of(one.digest, digest, settings.digest, key) for one in whole]
+            tasks = [
+                (shard, gazetteer, digest, settings, more, part)
+                for shard, more, part in zip(whole, stated, parts, strict=True)
+            ]
+            kept = mapped(extract, tasks, READ, "read")
+
+            link = None if names is None else partial(names.link, folder=self.folder / "synonyms", run=mapped)
+            counts = merge(parts, settings, self.out, self.folder / "scratch", link)
             cpu = time.process_time() - started + sum(one.cpu for one in took)
         shutil.rmtree(self.folder)
         most = max((one.peak for one in took), default=0)
         return Built(
-            **counts, shards=len(shards), kept=len(parts) - len(lacking), cpu=cpu, worker_peak=most, driver_peak=peak()
+            **counts, shards=len(shards), kept=kept, cpu=cpu, worker_peak=most, driver_peak=peak(), malformed=malformed
         )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from array import array
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
+from itertools import pairwise
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
@@ -18,11 +22,15 @@ import numpy as np
 
 from phasegraph._validation import check_count
 from phasegraph.distributed.building import PASSAGES_PER_SHARD, Built, Run, Spent, Work, cuts, in_turn, shown, spent
+from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
 from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
+from phasegraph.distributed.triples import TripleFile
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, wrong
 from phasegraph.graph.entity_graph import EdgeWeights
 
+TRIPLES_PER_PIECE = 100_000
+"""Lines of a file of triples that are read at once."""
 MOST_DEATHS = 3
 """Processes that may die over one and the same task before it is given up."""
 
@@ -32,6 +40,8 @@ def build_index(
     out: str | os.PathLike[str],
     *,
     embeddings: str | os.PathLike[str] | None = None,
+    triples: str | os.PathLike[str] | None = None,
+    names: EmbeddedNames | None = None,
     tokenizer: str = "english",
     gazetteer: Iterable[str] = (),
     weights: EdgeWeights | None = None,
@@ -52,6 +62,11 @@ def build_index(
         writes, for any number of shards and workers.
     embeddings : path, optional
         Of the passages, as ``.npy`` with a row for each, L2-normalised as ``phasegraph index`` does.
+    triples : path, optional
+        Triples of the passages besides those in their rows, as :func:`phasegraph.graph.read_openie` takes them: lines,
+        which workers read in pieces, or HippoRAG's one object, which every worker reads whole.
+    names : EmbeddedNames, optional
+        Names whose embeddings tell synonyms; they are compared block with block, each with each.
     tokenizer, gazetteer, weights
         As for :func:`phasegraph.graph.build_graph`.
     shards : int, optional
@@ -107,7 +122,9 @@ def build_index(
     edges = cuts(len(file), shards, run.workers if isinstance(run, Processes) else 1, PASSAGES_PER_SHARD)
 
     def stage_all(folder: Path) -> tuple[list[Path], list[Spent]]:
-        key = digest_of(file.digest, "" if vectors is None else _sha256(vectors), str(len(edges)))
+        key = digest_of(
+            version("phasegraph"), file.digest, "" if vectors is None else _sha256(vectors), str(len(edges))
+        )
         folders = [folder / f"staged-{key}" / f"{number:06d}" for number in range(len(edges) - 1)]
         lacking = [number for number, one in enumerate(folders) if not is_whole(one, STAGED)]
         tasks = [
@@ -116,7 +133,37 @@ def build_index(
         ]
         return folders, run(stage_piece, tasks, "stage")
 
-    return place.build(stage_all, settings, run)
+    return place.build(
+        stage_all, settings, run, triples=None if triples is None else triple_file(Path(triples)),
+        names=None if names is None else name_blocks(names),
+    )  # fmt: skip
+
+
+def triple_file(path: Path) -> TripleFile:
+    """A file of triples, in pieces where it has a line for each passage."""
+    file = row_file(path)
+    if file.starts is None:
+        raise wrong(path, None, "triples must be JSON; this is Parquet")
+    with file.path.open("rb") as handle:
+        first = next(line for line in handle if line.removeprefix(BOM_UTF8).strip())
+        try:
+            found = json.loads(first.removeprefix(BOM_UTF8))
+            whole = isinstance(found, dict) and "docs" in found
+        except (ValueError, RecursionError):  # one object in several lines, or a line that the workers will name
+            whole = b'"docs"' in first + handle.read(1024)
+    if whole:
+        return TripleFile(file.path, file.digest, ())
+    edges = cuts(len(file), None, 1, TRIPLES_PER_PIECE)
+    return TripleFile(file.path, file.digest, tuple(file.piece(*each) for each in pairwise(edges)))
+
+
+def name_blocks(given: EmbeddedNames) -> NameBlocks:
+    """Blocks of the files."""
+    file, vectors = row_file(Path(given.names)), Path(given.embeddings).absolute()
+    read_vectors(vectors, len(file), file.path.name, span=(0, 0))
+    edges = cuts(len(file), None, 1, NAMES_PER_BLOCK)
+    pieces = tuple((file.piece(*each), each) for each in pairwise(edges))
+    return NameBlocks(digest_of(file.digest, _sha256(vectors)), vectors, pieces, given.threshold)
 
 
 def engine_of(workers: int | None) -> Run:
@@ -138,10 +185,17 @@ class Piece:
         """The rows, and their embeddings where they have some; `columns` of Parquet as :func:`rows_of` takes them."""
         if not self.line:
             return rows_of(_parquet_rows(self.file, self.start, self.stop), *columns)
+        return [row for _, row in objects_in(self.file, texts_in(self.file, self.lines(), self.line))], None
+
+    def lines(self) -> list[bytes]:
+        """The bytes of its lines."""
         with self.file.open("rb") as handle:
             handle.seek(self.start)
-            lines = handle.read(self.stop - self.start).split(b"\n")
-        return [row for _, row in objects_in(self.file, texts_in(self.file, lines, self.line))], None
+            return handle.read(self.stop - self.start).split(b"\n")
+
+    def texts(self) -> list[str]:
+        """Its lines that are not blank."""
+        return [text for _, text in texts_in(self.file, self.lines(), self.line)]
 
     def __str__(self) -> str:
         return f"{self.file}, from line {self.line}" if self.line else f"{self.file}, rows {self.start} to {self.stop}"

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from phasegraph._typing import IntArray
 from phasegraph.distributed.shards import GAZETTEER, READ, STAGED, BuildSettings, Staged, arrow, digest_of, name_key
 from phasegraph.errors import InvalidInputError
-from phasegraph.graph.entity_graph import EdgeWeights, count_weights, home_weights, kept_entities
+from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, kept_entities
 from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.operator import prepared
 from phasegraph.graph.pagerank.push import ranges
@@ -122,15 +123,18 @@ class Spool:
         count = (self._rows if stop is None else stop) - start
         return np.fromfile(self.path, self.dtype, count, offset=start * self.dtype.itemsize)
 
-    def streamed(self) -> StreamedArray:
-        """All of it, for a bundle."""
-        step = _BYTES // self.dtype.itemsize
+    def streamed(self, width: int | None = None) -> StreamedArray:
+        """All of it, for a bundle; as a matrix of so many columns where they are given."""
+        each = 1 if width is None else width
+        rows, step = self._rows // max(each, 1), max(1, _BYTES // (self.dtype.itemsize * max(each, 1)))
+        shape = (rows,) if width is None else (rows, width)
 
         def parts() -> Iterator[NDArray[Any]]:
-            for start in range(0, self._rows, step):
-                yield self.array(start, min(start + step, self._rows))
+            for start in range(0, rows, step):
+                stop = min(start + step, rows)
+                yield self.array(start * each, stop * each).reshape((stop - start, *shape[1:]))
 
-        return StreamedArray(self.dtype, (self._rows,), parts)
+        return StreamedArray(self.dtype, shape, parts)
 
 
 class Names(NamedTuple):
@@ -143,15 +147,17 @@ class Names(NamedTuple):
         return len(self.ends)
 
 
-def merged(parts: Sequence[Part], name: str) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
-    """The different names of all parts, each of which has them sorted, range after range.
+def merged(
+    parts: Sequence[Part], name: str, most: int | None = None
+) -> Iterator[tuple[Names, list[IntArray], list[tuple[int, int]]]]:
+    """The different names of all parts, each of which has them sorted, range after range of about `most`.
 
     With each range come, for every part, the places of the part's names among all, and from where to where they stand
     in the part.
     """
     pa = arrow()
     base = 0
-    bounds = _bounds(parts, name)
+    bounds = _bounds(parts, name, MOST_NAMES if most is None else most)
     for at in range(len(bounds[0]) - 1 if bounds else 0):
         spans = [(one[at], one[at + 1]) for one in bounds]
         chunks = [part.texts(name, *span) for part, span in zip(parts, spans, strict=True)]
@@ -168,12 +174,12 @@ def merged(parts: Sequence[Part], name: str) -> Iterator[tuple[Names, list[IntAr
         base += len(order)
 
 
-def _bounds(parts: Sequence[Part], name: str) -> list[list[int]]:
+def _bounds(parts: Sequence[Part], name: str, most: int) -> list[list[int]]:
     """Where, in every part, each range of names starts, and where the last one ends."""
     lengths = [part.length(f"{name}_ends") for part in parts]
-    step = max(1, MOST_NAMES // (2 * max(len(parts), 1)))
+    step = max(1, most // (2 * max(len(parts), 1)))
     limits: list[bytes] = []
-    if sum(lengths) > MOST_NAMES:
+    if sum(lengths) > most:
         sampled = sorted(one.as_py() for part in parts for one in part.texts(name)[::step])
         limits = sorted(set(sampled[2 * len(parts) :: 2 * len(parts)]))
     out = []
@@ -231,7 +237,7 @@ class _Merge:
     def matrix(self, name: str, tables: Sequence[Spool]) -> dict[str, Any]:
         """A matrix of passages by entities."""
         befores = np.concatenate([[0], np.cumsum([part.length(f"{name}_data") for part in self.parts])])
-        pointer = _pointer(int(befores[-1]))
+        pointer = as_pointer(int(befores[-1]))
 
         def ends() -> Iterator[NDArray[Any]]:
             yield np.zeros(1, dtype=pointer)
@@ -266,7 +272,7 @@ class _Merge:
             columns.add(others)
             counts[1:] += np.bincount(rows, minlength=entities)
         self.fact_spools = data, columns
-        pointer = np.cumsum(counts).astype(_pointer(len(data)))
+        pointer = np.cumsum(counts).astype(as_pointer(len(data)))
         return {
             "facts_data": data.streamed(), "facts_indices": columns.streamed(), "facts_indptr": pointer
         }  # fmt: skip
@@ -316,7 +322,9 @@ class _Merge:
         order: NDArray[np.int32] = pa.compute.array_sort_indices(ids).to_numpy().astype(np.int32)
         return order
 
-    def walk(self, tables: Sequence[Spool], facts: Mapping[str, Any], weights: EdgeWeights) -> dict[str, Any]:
+    def walk(
+        self, tables: Sequence[Spool], facts: Mapping[str, Any], synonyms: Mapping[str, Any], weights: EdgeWeights
+    ) -> dict[str, Any]:
         """The prepared walk, and what else follows from the counts: as of :func:`adjacency`, row by row."""
         entities = len(facts["facts_indptr"]) - 1
         frequency, homes = np.zeros(entities, dtype=np.int32), np.zeros(entities, dtype=np.int32)
@@ -327,7 +335,7 @@ class _Merge:
         kept, rare = kept_entities(frequency, homes, self.passages, weights)
         made = _Rows(self.scratch)
         inward: list[tuple[Spool, Spool, NDArray[Any]]] = []
-        degrees = np.diff(facts["facts_indptr"]).astype(np.int64)
+        degrees = np.diff(facts["facts_indptr"]).astype(np.int64) + np.diff(synonyms["synonyms_indptr"])
         for number, part in enumerate(self.parts):
             table, ends = tables[number].array(), part.array("mentions_indptr")
             columns = part.array("mentions_indices")
@@ -350,15 +358,31 @@ class _Merge:
             inward.append((held[0], held[1], starts))
             degrees[table] += np.diff(starts)
         counts, others = self.fact_spools
-        joined = counts.array, others.array, facts["facts_indptr"]
         for first, last in _spans(degrees):
-            self._entity_rows(made, inward, tables, joined, first, last, weights)
+            one, other = facts["facts_indptr"][[first, last]].tolist()
+            stated = sparse.csr_array(
+                (counts.array(one, other), others.array(one, other), facts["facts_indptr"][first : last + 1] - one),
+                shape=(last - first, entities),
+            )
+            one, other = synonyms["synonyms_indptr"][[first, last]].tolist()
+            alike = sparse.csr_array(
+                (
+                    synonyms["synonyms_data"][one:other],
+                    synonyms["synonyms_indices"][one:other],
+                    synonyms["synonyms_indptr"][first : last + 1] - one,
+                ),
+                shape=(last - first, entities),
+            )
+            across = across_weights(stated, alike, weights).tocsr()
+            across.eliminate_zeros()
+            across.sort_indices()
+            self._entity_rows(made, inward, tables, across, first, last)
         return {
             **made.arrays(), "frequency": frequency, "anchored": (homes > 0).view(np.int8)
         }  # fmt: skip
 
     def _entity_rows(
-        self, made: _Rows, inward: Any, tables: Sequence[Spool], facts: Any, first: int, last: int, weights: EdgeWeights
+        self, made: _Rows, inward: Any, tables: Sequence[Spool], across: Any, first: int, last: int
     ) -> None:
         """Edges from entities `first` to before `last`: to the passages of each part, then to entities."""
         pieces = []
@@ -374,13 +398,7 @@ class _Merge:
                     values.array(one, other),
                 )
             )
-        counts, columns, pointer = facts
-        one, other = int(pointer[first]), int(pointer[last])
-        across = counts(one, other).astype(np.float32) * np.float32(weights.fact)
-        lengths = np.diff(pointer[first : last + 1]).astype(np.int64)
-        if not weights.fact:
-            lengths, across, other = lengths * 0, across[:0], one
-        pieces.append((np.arange(last - first), lengths, columns(one, other) + self.passages, across))
+        pieces.append((np.arange(last - first), np.diff(across.indptr), across.indices + self.passages, across.data))
         degrees = np.zeros(last - first, dtype=np.int64)
         for terms, each, _, _ in pieces:
             degrees[terms] += each
@@ -427,7 +445,7 @@ class _Rows:
         }  # fmt: skip
 
 
-def _pointer(entries: int) -> Any:
+def as_pointer(entries: int) -> Any:
     """The type of a matrix's row ends."""
     return np.int32 if entries < 2**31 else np.int64
 
@@ -446,6 +464,7 @@ def merge(
     settings: BuildSettings,
     out: str | os.PathLike[str],
     scratch: Path,
+    link: Callable[[Mapping[str, Any]], tuple[dict[str, Any], dict[str, object], int]] | None = None,
 ) -> dict[str, int]:
     """Write one index of what :func:`~phasegraph.distributed.shards.extract` wrote of each shard: the last reduction.
 
@@ -458,11 +477,14 @@ def merge(
         Becomes to the byte what ``GraphIndex.build(all passages).save(out)`` would write.
     scratch : Path
         A folder for what is merged; about as large as the index without its texts.
+    link : callable, optional
+        Given the arrays of the entities' names, the arrays of their synonyms, what the index says of them, and how many
+        pairs there are.
 
     Returns
     -------
     dict of str to int
-        How many passages, entities, mentions and facts there are.
+        How many passages, entities, mentions, facts and synonyms there are.
 
     Notes
     -----
@@ -477,21 +499,24 @@ def merge(
     count = entities["entities_ends"].shape[0]
     arrays: dict[str, Any] = whole.texts("passages") | whole.texts("records") | entities | whole.embeddings()
     facts = whole.facts(tables, count)
-    arrays |= whole.matrix("mentions", tables) | whole.matrix("homes", tables) | facts
-    arrays |= whole.walk(tables, facts, settings.weights) | {"passages_order": whole.passages_order()}
-    arrays |= {
+    synonyms: dict[str, Any] = {
         "synonyms_data": np.empty(0, np.float32), "synonyms_indices": np.empty(0, np.int32),
         "synonyms_indptr": np.zeros(count + 1, dtype=np.int32),
     }  # fmt: skip
+    said, pairs = None, 0
+    if link is not None:
+        synonyms, said, pairs = link(entities)
+    arrays |= whole.matrix("mentions", tables) | whole.matrix("homes", tables) | facts | synonyms
+    arrays |= whole.walk(tables, facts, synonyms, settings.weights) | {"passages_order": whole.passages_order()}
     arrays |= whole.words("vocabulary", "lexical") | whole.words("name_words", "name_word")
     body: dict[str, object] = {
         "passages": whole.passages, "entities": count, "weights": asdict(settings.weights),
         "tokenizer": settings.tokenizer, "gazetteer": list(settings.gazetteer), "change": 0, "retitled": [],
-    }  # fmt: skip
+    } | ({} if said is None else {"synonyms": said})  # fmt: skip
     write_bundle(out, KIND, VERSION, body, arrays)
     return {
         "passages": whole.passages, "entities": count, "mentions": arrays["mentions_data"].shape[0],
-        "facts": arrays["facts_data"].shape[0] // 2,
+        "facts": arrays["facts_data"].shape[0] // 2, "synonyms": pairs,
     }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from phasegraph._validation import check_count
 from phasegraph.distributed.building import Built, Spent, Work, shown, spent
+from phasegraph.distributed.local import name_blocks
+from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import Answering, query_embedder
 from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
 from phasegraph.errors import InvalidTypeError, MissingDependencyError, PhasegraphError
@@ -45,6 +47,7 @@ def build_index(
     tokenizer: str = "english",
     gazetteer: Iterable[str] = (),
     weights: EdgeWeights | None = None,
+    names: EmbeddedNames | None = None,
     shards: int | None = None,
     workers: int | None = None,
     work: str | os.PathLike[str] | None = None,
@@ -62,6 +65,8 @@ def build_index(
         The column that says the order of the passages; by default it is that of the dataset's rows.
     tokenizer, gazetteer, weights
         As for :func:`phasegraph.graph.build_graph`.
+    names : EmbeddedNames, optional
+        As for :func:`phasegraph.distributed.build_index`.
     shards : int, optional
         Default: a shard for each block of the dataset.
     workers : int, optional
@@ -94,7 +99,7 @@ def build_index(
     """
     settings = BuildSettings(tokenizer, tuple(gazetteer), EdgeWeights() if weights is None else weights)
     held = _checked(dataset)
-    place = Work.beside(out, work)
+    place, blocks_of = Work.beside(out, work), None if names is None else name_blocks(names)
     held.context.execution_options.preserve_order = True
     if order_by is not None:
         held = held.sort([order_by, "id"] if order_by != "id" else "id")
@@ -109,7 +114,7 @@ def build_index(
         return folders, engine(stage_block, tasks, "stage")
 
     try:
-        return place.build(stage_all, settings, engine)
+        return place.build(stage_all, settings, engine, names=blocks_of)
     finally:
         engine.stop()
 
@@ -215,8 +220,9 @@ def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int 
     ----------
     dataset : ray.data.Dataset
     embeddings : object or callable
-        An embedding model of LangChain (``embed_documents``) or LlamaIndex (``get_text_embedding_batch``), or
-        ``embeddings(texts) -> (n, d) vectors``. Every actor has one.
+        An embedding model of LangChain (``embed_documents``), LlamaIndex (``get_text_embedding_batch``) or Sentence
+        Transformers (``encode``), a class of these, of which every actor makes its own, or
+        ``embeddings(texts) -> (n, d) vectors``.
     batch_size : int, default 256
         Texts that are embedded at once.
     workers : int, optional

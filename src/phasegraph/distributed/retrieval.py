@@ -21,7 +21,7 @@ from phasegraph._files import one_writer
 from phasegraph._validation import check_count, check_query
 from phasegraph.distributed.building import Run, Spent, cuts, peak
 from phasegraph.distributed.local import Piece, Processes, engine_of, row_file
-from phasegraph.distributed.shards import arrow, digest_of, rows_of
+from phasegraph.distributed.shards import arrow, digest_of, made_here, rows_of
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.runs import check_columns
 from phasegraph.graph.chunk_graph import ChunkGraph
@@ -153,6 +153,7 @@ def query_embedder(model: Any) -> Callable[[str], Any] | None:
     """How to ask a model of LangChain or LlamaIndex, or a function, for the embedding of a question."""
     if model is None:
         return None
+    model = made_here(model)
     for method in ("embed_query", "get_query_embedding"):
         found: Callable[[str], Any] | None = getattr(model, method, None)
         if callable(found):

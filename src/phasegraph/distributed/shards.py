@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from importlib.metadata import version
-from itertools import pairwise
+from itertools import chain, count
 from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any, cast
@@ -132,20 +133,33 @@ def rows_of(
 def embed_texts(model: Any, texts: Sequence[str]) -> Float32Array:
     """The (n, d) embeddings of texts, by a model of LangChain or LlamaIndex, or a function of a list of texts.
 
+    A class is called once in each process, for models that cannot be sent there.
+
     >>> embed_texts(lambda texts: [[len(text), 1.0] for text in texts], ["a", "bc"]).tolist()
     [[1.0, 1.0], [2.0, 1.0]]
     """
-    methods = (getattr(model, name, None) for name in ("embed_documents", "get_text_embedding_batch"))
-    ask = next(filter(callable, methods), model)
+    held = made_here(model)
+    methods = (getattr(held, name, None) for name in ("embed_documents", "get_text_embedding_batch", "encode"))
+    ask = next(filter(callable, methods), held)
     if not callable(ask):
         raise InvalidTypeError(
-            "embeddings must be an embedding model of LangChain or LlamaIndex, or a function from texts to vectors; "
-            f"got {type(model).__name__}"
+            "embeddings must be an embedding model of LangChain or LlamaIndex, one with encode(texts), a class of "
+            f"these, or a function from texts to vectors; got {type(model).__name__}"
         )
     vectors = np.asarray(ask(list(texts)), dtype=np.float32)
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InvalidInputError(f"embeddings must give a row for each of {len(texts)} texts; got shape {vectors.shape}")
     return vectors
+
+
+def made_here(model: Any) -> Any:
+    """The model, or the one of its class that this process has."""
+    return _made(model) if isinstance(model, type) else model
+
+
+@lru_cache(maxsize=1)
+def _made(kind: type) -> Any:
+    return kind()
 
 
 def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
@@ -181,7 +195,7 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     forms = {form for _, title, _ in read for form in title_names(title) if form.count(" ") < MAX_WORDS}
     names = sorted(forms)
     arrays = packed("names", names) | {"keys": np.array([name_key(name) for name in names], dtype=np.uint32)}
-    arrays["ids"] = np.array([_id_hash(name) for name, _, _ in read], dtype=np.uint64)
+    arrays["ids"] = np.array([id_hash(name) for name, _, _ in read], dtype=np.uint64)
     if embeddings is not None and len(read):
         arrays["embeddings"] = checked_embeddings("embeddings", embeddings, len(read))
     with (to / ROWS).open("rb") as handle:
@@ -203,14 +217,25 @@ def _json(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def _id_hash(name: str) -> int:
+def id_hash(name: str) -> int:
+    """A number of 64 bits for the id of a passage."""
     made = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8)
     return int.from_bytes(made.digest(), "little")
 
 
 def name_key(name: str) -> int:
     """A number for the first two words of a name, or its only one."""
-    return crc32(" ".join(name.split(" ", 2)[:2]).encode("utf-8", "surrogatepass"))
+    first, *second = map(_word_key, name.split(" ", 2)[:2])
+    return int(_pair_key(np.uint32(first), np.uint32(second[0]))) if second else first
+
+
+def _word_key(word: str) -> int:
+    return crc32(word.encode("utf-8", "surrogatepass"))
+
+
+def _pair_key(first: Any, second: Any) -> Any:
+    """Numbers of 32 bits for pairs of words."""
+    return (first * np.uint64(2654435761) + second).astype(np.uint32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +320,7 @@ def check_shards(shards: Sequence[Staged]) -> None:
                     raise InvalidInputError(
                         f"passage ids must be unique; {one['id']!r} is that of rows {seen[one['id']]} and {row}"
                     )
-                if _id_hash(one["id"]) in suspects:
+                if id_hash(one["id"]) in suspects:
                     seen[one["id"]] = row
         first += shard.passages
 
@@ -315,14 +340,11 @@ class MappedNames:
 
     def standing_in(self, batch: Iterable[Words]) -> Gazetteer:
         """The names that can stand in one of these texts: their first two words stand there beside each other."""
-        begun: set[str] = set()
-        for words in batch:
-            begun.update(words.texts)
-            begun.update([f"{one} {other}" for one, other in pairwise(words.texts)])
-        wanted = np.fromiter(
-            (crc32(one.encode("utf-8", "surrogatepass")) for one in begun), dtype=np.uint32, count=len(begun)
-        )
-        wanted = np.unique(wanted)
+        number = defaultdict[str, int](count().__next__)
+        texts = chain.from_iterable(words.texts for words in batch)
+        places = np.fromiter(map(number.__getitem__, texts), dtype=np.int64)
+        ones = np.fromiter(map(_word_key, number), dtype=np.uint32, count=len(number))
+        wanted = np.unique(np.concatenate([ones, _pair_key(ones[places[:-1]], ones[places[1:]])]))
         first = np.searchsorted(self._keys, wanted)
         last = np.searchsorted(self._keys, wanted, side="right")
         rows = np.sort(self._places[ranges(first, last - first)])
@@ -340,7 +362,14 @@ def _mapped(folder: str, digest: str) -> MappedNames:
     return MappedNames(folder)
 
 
-def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings, to: Path) -> None:
+def extract(
+    shard: Staged,
+    gazetteer: Path,
+    digest: str,
+    settings: BuildSettings,
+    stated: Callable[[Sequence[str]], Mapping[str, Extraction]] | None,
+    to: Path,
+) -> None:
     """Read a shard's passages and write the counts of them, under the names that an index has for its: the second map.
 
     Parameters
@@ -349,12 +378,15 @@ def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings
     gazetteer : Path
         What ``write_gazetteer`` wrote, and its `digest`.
     settings : BuildSettings
+    stated : callable, optional
+        What was handed over besides for passages with these ids.
     to : Path
         A folder for them.
     """
     known = _mapped(str(gazetteer), digest)
     listed = shard.rows()
     rows = [(one["id"], one["title"], one["text"]) for one in listed]
+    more = {} if stated is None else stated([row["id"] for row in listed])
     held: dict[str, PassageRecord] = {}
     texts: list[list[str]] = []
     for start in range(0, len(rows), _BATCH):
@@ -363,9 +395,10 @@ def extract(shard: Staged, gazetteer: Path, digest: str, settings: BuildSettings
         names = known.standing_in(words)
         for (name, title, text), split, row in zip(batch, words, listed[start : start + _BATCH], strict=True):
             found = extracted(name, title, text, split, names)
-            given = (Extraction(name, triples=row["triples"]),) if "triples" in row else ()
+            given = [Extraction(name, triples=row["triples"])] if "triples" in row else []
+            given += [more[name]] if name in more else []
             metadata = row.get("metadata", MappingProxyType({}))
-            held[name] = PassageRecord(name, title, text, found, given, metadata)
+            held[name] = PassageRecord(name, title, text, found, tuple(given), metadata)
         texts += [split.texts for split in words]
     extractions = (each for one in held.values() for each in (one.found, *one.given))
     vectors: Float32Array | None = cast("Any", read_bundle(shard.folder, STAGED, VERSION)[1].get("embeddings"))

@@ -10,6 +10,8 @@ from typing import Any
 
 from phasegraph._validation import check_count
 from phasegraph.distributed.building import Built, Spent, Work, spent
+from phasegraph.distributed.local import name_blocks
+from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import answering, query_embedder
 from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, PhasegraphError
@@ -42,6 +44,7 @@ def build_index(
     tokenizer: str = "english",
     gazetteer: Iterable[str] = (),
     weights: EdgeWeights | None = None,
+    names: EmbeddedNames | None = None,
     shards: int | None = None,
     work: str | os.PathLike[str] | None = None,
 ) -> Built:
@@ -58,6 +61,8 @@ def build_index(
         The column that says the order of the passages: a frame has none of its own. Where it is the same, ids decide.
     tokenizer, gazetteer, weights
         As for :func:`phasegraph.graph.build_graph`.
+    names : EmbeddedNames, optional
+        As for :func:`phasegraph.distributed.build_index`.
     shards : int, optional
         Default: as many as Spark makes when it sorts.
     work : path, optional
@@ -87,7 +92,7 @@ def build_index(
     """
     settings = BuildSettings(tokenizer, tuple(gazetteer), EdgeWeights() if weights is None else weights)
     frame = _checked(dataset)
-    place = Work.beside(out, work)
+    place, blocks_of = Work.beside(out, work), None if names is None else name_blocks(names)
     lacking = [name for name in ("id", "text", order_by) if name not in frame.columns]
     if lacking:
         raise InvalidInputError(f"the data must have a column {lacking[0]!r}; it has {', '.join(frame.columns)}")
@@ -102,7 +107,7 @@ def build_index(
         found = _taken(ordered.mapInArrow(_Staging(str(to)), _TAKEN))
         return [to / f"{number:06d}" for number in sorted(found)], [*found.values()]
 
-    return place.build(stage_all, settings, Tasks(frame.sparkSession))
+    return place.build(stage_all, settings, Tasks(frame.sparkSession), names=blocks_of)
 
 
 class _Staging:
@@ -196,7 +201,8 @@ def embed(dataset: Any, embeddings: Any) -> Any:
     ----------
     dataset : pyspark.sql.DataFrame
     embeddings : object or callable
-        An embedding model of LangChain or LlamaIndex, or ``embeddings(texts) -> (n, d) vectors``; sent to every task.
+        An embedding model of LangChain, LlamaIndex or Sentence Transformers, or ``embeddings(texts) -> (n, d)
+        vectors``, which are sent to every task; or a class of these, of which every process makes its own.
 
     Returns
     -------

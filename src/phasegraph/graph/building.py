@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -158,9 +158,6 @@ def in_normal_form(record: Extraction) -> Extraction:
     return Extraction(record.passage_id, entities, record.triples, titles, normalise_name(record.lead))
 
 
-_FIELDS = {"lines": ("entities", "triples"), "docs": ("extracted_entities", "extracted_triples")}
-
-
 @dataclass(frozen=True, slots=True)
 class OpenieFile:
     """What a file of extractions holds: one per passage and entry, in its order, and how many items were left out.
@@ -226,12 +223,15 @@ def read_openie(
     if not file.is_file():
         raise InvalidInputError(f"{file}: the file does not exist")
     data = file.read_bytes().removeprefix(BOM_UTF8)
-    docs = _docs(file, data)
+    docs = openie_docs(file, data)
     records: list[Extraction] = []
     bad_triples = bad_entities = 0
-    for ids, where, entry, fields in _by_line(file, data, rows) if docs is None else _by_entry(file, docs, rows):
-        names, lost_names = entity_names(_listed(where, entry, fields[0]) if entities else [])
-        stated = _listed(where, entry, fields[1])
+    known = {name for name, _, _ in rows}
+    entries = by_line(file, data.split(b"\n"), known) if docs is None else by_entry(file, docs, rows, known)
+    prefix = "" if docs is None else EXTRACTED
+    for ids, _, where, entry in entries:
+        names, lost_names = entity_names(stated_in(where, entry, f"{prefix}entities") if entities else [])
+        stated = stated_in(where, entry, f"{prefix}triples")
         wrong = [item for item in stated if not isinstance(item, list) or list(map(type, item)) != [str] * 3]
         if strict and wrong:
             raise InvalidInputError(
@@ -270,14 +270,16 @@ def entity_names(given: Iterable[object]) -> tuple[list[str], int]:
     return list(dict.fromkeys(name for name in names if name)), names.count("")
 
 
-_Entry = tuple[tuple[str, ...], str, Mapping[str, object], tuple[str, str]]
+EXTRACTED = "extracted_"
+"""What stands before the names of lists in HippoRAG's format."""
+OpenieEntry: TypeAlias = tuple[tuple[str, ...], int, str, Mapping[str, object]]
+"""Ids of the passages it is of, its line or place, both as messages say them, and what stands there."""
 
 
-def _by_line(file: Path, data: bytes, rows: list[tuple[str, str, str]]) -> Iterator[_Entry]:
-    """Lines of our own format: passage ids, place for messages, entry, field names."""
-    known = {name for name, _, _ in rows}
+def by_line(file: Path, lines: Iterable[bytes], known: Container[str], first: int = 1) -> Iterator[OpenieEntry]:
+    """Lines of our own format, of which the first has a number; `known` are the passages there are."""
     seen: dict[str, int] = {}
-    for number, line in enumerate(data.split(b"\n"), start=1):
+    for number, line in enumerate(lines, start=first):
         if not line.strip():
             continue
         where = f"{file}:{number}"
@@ -292,16 +294,19 @@ def _by_line(file: Path, data: bytes, rows: list[tuple[str, str, str]]) -> Itera
         if name not in known:
             raise InvalidInputError(f"{where}: passage {name!r} is not in the corpus")
         seen[name] = number
-        yield (name,), where, entry, _FIELDS["lines"]
+        yield (name,), number, where, entry
 
 
-def _by_entry(file: Path, docs: list[object], rows: list[tuple[str, str, str]]) -> Iterator[_Entry]:
-    """Entries of HippoRAG's format, likewise."""
+def by_entry(
+    file: Path, docs: list[object], rows: Iterable[tuple[str, str, str]], known: Container[str], *, part: bool = False
+) -> Iterator[OpenieEntry]:
+    """Entries of HippoRAG's format, likewise; of a `part` of the corpus those that belong to one of its rows."""
+    own: set[str] = set()
     by_text: dict[str, list[str]] = {}
     for name, title, text in rows:
+        own.add(name)
         for form in dict.fromkeys((_squeezed(text), _squeezed(f"{title}\n{text}"))):
             by_text.setdefault(form, []).append(name)
-    known = {name for name, _, _ in rows}
     seen: dict[str, int] = {}
     for number, entry in enumerate(docs):
         where = f"{file}: docs[{number}]"
@@ -309,19 +314,29 @@ def _by_entry(file: Path, docs: list[object], rows: list[tuple[str, str, str]]) 
             raise InvalidInputError(f"{where}: an entry must be an object; got {type(entry).__name__}")
         idx, passage = entry.get("idx"), entry.get("passage")
         text = _squeezed(passage) if isinstance(passage, str) else ""
-        ids = (idx,) if isinstance(idx, str) and idx in known else tuple(by_text.get(text, ()) if text else ())
-        if not ids:
-            raise InvalidInputError(
-                f"{where}: idx {idx!r:.80} is no id of the corpus, and passage {passage!r:.80} is no text of it"
-            )
+        if isinstance(idx, str) and idx in known:
+            ids: tuple[str, ...] = (idx,) if idx in own else ()
+        else:
+            ids = tuple(by_text.get(text, ()) if text else ())
+        if not ids and not part:
+            raise unplaced(where, entry)
         twice = next((name for name in ids if name in seen), None)
         if twice is not None:
             raise InvalidInputError(f"{where}: passage {twice!r} is already in docs[{seen[twice]}]")
         seen.update(dict.fromkeys(ids, number))
-        yield ids, where, entry, _FIELDS["docs"]
+        if ids:
+            yield ids, number, where, entry
 
 
-def _docs(file: Path, data: bytes) -> list[object] | None:
+def unplaced(where: str, entry: Mapping[str, object]) -> InvalidInputError:
+    """The error for an entry that belongs to no passage."""
+    idx, passage = entry.get("idx"), entry.get("passage")
+    return InvalidInputError(
+        f"{where}: idx {idx!r:.80} is no id of the corpus, and passage {passage!r:.80} is no text of it"
+    )
+
+
+def openie_docs(file: Path, data: bytes) -> list[object] | None:
     """The entries of a file in HippoRAG's format; None for one of lines."""
     first = next((line for line in data.split(b"\n") if line.strip()), b"")
     if not first:
@@ -347,7 +362,8 @@ def _parsed(where: str, data: bytes) -> Any:
         raise InvalidInputError(f"{where}: must be JSON in UTF-8; {error}") from error
 
 
-def _listed(where: str, entry: Mapping[str, object], name: str) -> list[object]:
+def stated_in(where: str, entry: Mapping[str, object], name: str) -> list[object]:
+    """The list under a name; empty where there is none."""
     value = entry.get(name)
     if value is None:
         return []

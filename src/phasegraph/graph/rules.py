@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from phasegraph._validation import check_names
 from phasegraph.graph.entity_graph import Extraction
@@ -35,7 +35,7 @@ def title_names(title: str) -> tuple[str, ...]:
     ('columbia south carolina', 'columbia')
     """
     bare = _without_bracket(title).strip() or title
-    forms = [normalise_name(title), normalise_name(bare), normalise_name(bare.partition(",")[0])]
+    forms = [*map(normalise_name, dict.fromkeys((title, bare, bare.partition(",")[0])))]
     forms += [form[4:] for form in forms if form.startswith("the ")]
     return tuple(dict.fromkeys(form for form in forms if form))
 
@@ -56,6 +56,10 @@ def lead_name(title: str, text: str) -> str:
     >>> lead_name("Keala Settle", "Keala Joan Settle (born 1975) is an American actress.")
     'keala joan settle'
     """
+    return _lead(title_names(title), text)
+
+
+def _lead(named: Sequence[str], text: str) -> str:
     verb = _VERB.search(text, 0, _LEAD_CHARACTERS)
     if verb is None:
         return ""
@@ -67,7 +71,6 @@ def lead_name(title: str, text: str) -> str:
     rest = range(first + 1, len(words.texts))
     if not all(words.joined[n] and (words.capital[n] or words.texts[n] in CONNECTIVES) for n in rest):
         return ""
-    named = title_names(title)
     if named and not set(named[0].split()) & set(texts):
         return ""
     return " ".join(texts)
@@ -109,9 +112,5 @@ class RuleExtractor:
 
 def extracted(passage_id: str, title: str, text: str, words: Words, gazetteer: Gazetteer) -> Extraction:
     """The names of a passage whose text was split into `words`."""
-    return Extraction(
-        passage_id,
-        entities=names_among(words, gazetteer),
-        titles=title_names(title),
-        lead=lead_name(title, text),
-    )
+    titles = title_names(title)
+    return Extraction(passage_id, names_among(words, gazetteer), titles=titles, lead=_lead(titles, text))

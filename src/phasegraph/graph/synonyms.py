@@ -26,6 +26,8 @@ _SLACK = 5e-5
 """More than float32 products and projections of unit vectors can be wrong by."""
 _CLOSER_COST = 30.0
 """A pair looked at again costs about as much as this many pairs in a product over all dimensions."""
+MAX_PAIRS = 20_000_000
+"""More pairs than this are an error."""
 _HEADS = (32, 48, 64, 80, 96, 128, 192)
 
 
@@ -42,7 +44,7 @@ class SynonymPairs:
 
 
 def synonym_pairs(
-    embeddings: ArrayLike, *, threshold: float, start: int = 0, max_pairs: int = 20_000_000
+    embeddings: ArrayLike, *, threshold: float, start: int = 0, max_pairs: int = MAX_PAIRS
 ) -> SynonymPairs:
     """All pairs of rows whose cosine, computed in float64, reaches a threshold in (0, 1]: none missed and none added.
 
@@ -60,17 +62,40 @@ def synonym_pairs(
     start, max_pairs = check_count("start", start), check_count("max_pairs", max_pairs)
     if start > len(rows):
         raise InvalidInputError(f"start must lie in [0, {len(rows)}]; got {start}")
+    return _pairs(rows, threshold, start, len(rows), max_pairs)
+
+
+def pairs_across(one: Float32Array, other: Float32Array, *, threshold: float) -> SynonymPairs:
+    """The pairs of which one row is of `one` and the other of `other`, whose rows are counted on from those of `one`.
+
+    To the bit those that :func:`synonym_pairs` finds among all rows.
+
+    >>> rows = np.eye(2, dtype=np.float32)
+    >>> found = pairs_across(rows, rows, threshold=0.9)
+    >>> found.left.tolist(), found.right.tolist()
+    ([0, 1], [2, 3])
+    """
+    return _pairs(np.concatenate([one, other]), threshold, len(one), len(one), MAX_PAIRS)
+
+
+def _pairs(rows: Any, threshold: float, start: int, stop: int, max_pairs: int) -> SynonymPairs:
+    """Pairs (left < right) with left below `stop` and right from `start` on."""
     lengths = np.sqrt(np.concatenate([_dots(rows, rows, at, at) for at in _chunks(len(rows))] or [np.empty(0)]))
     bounds = _bounds(_unit(rows, lengths), threshold)
     found: list[tuple[IntArray, IntArray, FloatArray]] = []
     count = 0
-    for left, right in _batched(_candidates(bounds, threshold - _SLACK, start)):
+    for left, right in _batched(_candidates(bounds, threshold - _SLACK, start, stop)):
         for part in _exactly(rows, lengths, left, right, threshold):
             found.append(part)
             count += len(part[0])
             if count > max_pairs:
-                raise InvalidInputError(f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs")
+                raise too_many(threshold, max_pairs)
     return _sorted(found)
+
+
+def too_many(threshold: float, max_pairs: int) -> InvalidInputError:
+    """The error for a threshold that leaves more pairs than memory should hold."""
+    return InvalidInputError(f"threshold={threshold} leaves more than max_pairs={max_pairs} pairs")
 
 
 def finite_rows(given: ArrayLike, name: str) -> Any:
@@ -158,14 +183,14 @@ def _rest(head: Float32Array) -> Float32Array:
     return lengths
 
 
-def _candidates(bounds: _Bounds, least: float, start: int) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pairs (left < right, right >= start) whose bound reaches `least`, tile by tile."""
+def _candidates(bounds: _Bounds, least: float, start: int, stop: int) -> Iterator[tuple[IntArray, IntArray]]:
+    """Pairs (left < right, left < stop, right >= start) whose bound reaches `least`, tile by tile."""
     head, across = bounds.head, np.ascontiguousarray(bounds.head.T)
     tile = np.empty(_TILE * _TILE, dtype=np.float32)
     for top in range(start, len(head), _TILE):
         lower = head[top : top + _TILE]
-        for first in range(0, top + len(lower), _TILE):
-            upper = across[:, first : first + _TILE]
+        for first in range(0, min(top + len(lower), stop), _TILE):
+            upper = across[:, first : min(first + _TILE, stop)]
             product = tile[: len(lower) * upper.shape[1]].reshape(len(lower), upper.shape[1])
             np.matmul(lower, upper, out=product)
             hits = np.flatnonzero(product >= np.float32(least))

@@ -1,0 +1,212 @@
+"""Synonyms in shards: embedded names are sorted in blocks, merged, and compared block with block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from phasegraph._validation import check_range
+from phasegraph.distributed.merging import Part, Spool, as_pointer, merged
+from phasegraph.distributed.shards import digest_of
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.datasets import read_vectors
+from phasegraph.graph.entity_graph import checked_embeddings
+from phasegraph.graph.storage import VERSION, packed
+from phasegraph.graph.synonyms import MAX_PAIRS, pairs_across, synonym_pairs, too_many
+from phasegraph.graph.words import normalise_name
+from phasegraph.serialization import StreamedArray, read_bundle, write_bundle
+
+NAMES, ENTITIES, PAIRS = "embedded-names", "entities", "synonym-pairs"
+NAMES_PER_BLOCK = 32_768
+"""Names whose vectors are in memory at once, or twice as many where two blocks are compared."""
+Mapped = Callable[[Callable[..., None], Sequence[tuple[Any, ...]], str, str], int]
+"""Calls a function with each of the arguments, the last of which is the folder that it writes, a bundle of a kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedNames:
+    """Files of names with their embeddings, of which those with a high enough cosine are synonyms.
+
+    Parameters
+    ----------
+    names : path
+        One a line. Of spellings that normalise alike the first counts; entities without a name here have no synonyms.
+    embeddings : path
+        ``.npy``, a row for each name.
+    threshold : float, default 0.8
+        Least cosine of synonyms, in (0, 1].
+
+    Examples
+    --------
+    >>> EmbeddedNames("names.txt", "names.npy", threshold=0.9).threshold
+    0.9
+    """
+
+    names: str | os.PathLike[str]
+    embeddings: str | os.PathLike[str]
+    threshold: float = 0.8
+
+    def __post_init__(self) -> None:
+        check_range("threshold", self.threshold, 0, 1, ends="(]")
+
+
+class Linked(NamedTuple):
+    """Arrays of an index's synonyms, what its manifest says of them, and how many pairs there are."""
+
+    arrays: dict[str, Any]
+    body: dict[str, object]
+    pairs: int
+
+
+@dataclass(frozen=True)
+class NameBlocks:
+    """The blocks of the files of :class:`EmbeddedNames`.
+
+    Parameters
+    ----------
+    digest : str
+        Of what is in the files.
+    embeddings : Path
+    pieces : tuple of (Piece, (int, int))
+        Of the names, with the rows of each.
+    threshold : float
+    """
+
+    digest: str
+    embeddings: Path
+    pieces: tuple[tuple[Any, tuple[int, int]], ...]
+    threshold: float
+
+    def link(self, entities: Mapping[str, StreamedArray], folder: Path, run: Mapped) -> Linked:
+        """The synonyms among the entities, as ``NameSynonyms`` finds them.
+
+        In memory are, here, some bytes for each name and 50 for each pair, of which there may be 20 million; in a
+        worker two blocks.
+        """
+        total = self.pieces[-1][1][1] if self.pieces else 0
+        blocks = [folder / "blocks" / digest_of(self.digest, str(n)) for n in range(len(self.pieces))]
+        tasks = zip(self.pieces, blocks, strict=True)
+        run(sort_names, [(piece, self.embeddings, span, total, to) for (piece, span), to in tasks], NAMES, "names")
+        names = self._merged([Part.read(one, NAMES) for one in blocks], folder)
+        write_bundle(folder / "entities", ENTITIES, VERSION, {}, dict(entities) | {
+            f"names_{part}": entities[f"entities_{part}"] for part in ("text", "ends")
+        })  # fmt: skip
+        rows = self._held([Part.read(folder / "entities", ENTITIES), names], folder)
+        held = [(n, min(n + NAMES_PER_BLOCK, len(rows))) for n in range(0, len(rows), NAMES_PER_BLOCK)]
+        key = digest_of(self.digest, str(self.threshold), *_sums(folder / "entities"))
+        compared = [
+            (folder / "held", names.entries["vectors"]["shape"][1], one, other, self.threshold,
+             folder / "pairs" / digest_of(key, str(one), str(other)))
+            for one, other in combinations_with_replacement(held, 2)
+        ]  # fmt: skip
+        run(compare, compared, PAIRS, "compare")
+        count = entities["entities_ends"].shape[0]
+        arrays = self._edges([one[-1] for one in compared], rows, count)
+        stored: dict[str, Any] = {f"names_{part}": _whole(names, f"names_{part}") for part in ("text", "ends")}
+        if names.length("vectors"):
+            stored["names_vectors"] = _whole(names, "vectors")
+        body: dict[str, object] = {"threshold": float(self.threshold), "required": False}
+        return Linked(stored | arrays, body, len(arrays["synonyms_data"]) // 2)
+
+    def _merged(self, blocks: Sequence[Part], folder: Path) -> Part:
+        """All different names in order, each with the first of its vectors."""
+        width = blocks[0].entries["vectors"]["shape"][1] if blocks else 0
+        text, ends, vectors = (
+            Spool(folder / name, dtype) for name, dtype in (("text", np.uint8), ("ends", np.int64), ("vectors", "f4"))
+        )
+        base = 0
+        for found, codes, spans in merged(blocks, "names", NAMES_PER_BLOCK):
+            own = np.empty((len(found), width), dtype=np.float32)
+            for block, code, span in reversed([*zip(blocks, codes, spans, strict=True)]):  # the first counts
+                own[code - base] = block.array("vectors", *span)
+            base += len(found)
+            ends.add(found.ends + len(text))
+            text.add(found.text)
+            vectors.add(own.ravel())
+        arrays = {
+            "names_text": text.streamed(), "names_ends": ends.streamed(), "vectors": vectors.streamed(width)
+        }  # fmt: skip
+        write_bundle(folder / "names", NAMES, VERSION, {}, arrays)
+        for spool in (text, ends, vectors):
+            spool.path.unlink()
+        return Part.read(folder / "names", NAMES)
+
+    def _held(self, parts: Sequence[Part], folder: Path) -> Any:
+        """Rows of the entities that have a vector, ascending; writes these vectors."""
+        vectors, held = Spool(folder / "held", np.float32), []
+        for _, (entities, names), (first, second) in merged(parts, "names", NAMES_PER_BLOCK):
+            _, ours, theirs = np.intersect1d(entities, names, assume_unique=True, return_indices=True)
+            held.append(first[0] + ours)
+            vectors.add(parts[1].array("vectors", *second)[theirs].ravel())
+        return np.concatenate([np.empty(0, np.int64), *held])
+
+    def _edges(self, parts: Sequence[Path], rows: Any, entities: int) -> dict[str, Any]:
+        """The matrix of synonyms, of the pairs that were found."""
+        found = [read_bundle(one, PAIRS, VERSION)[1] for one in parts]
+        if sum(len(one["left"]) for one in found) > MAX_PAIRS:
+            raise too_many(self.threshold, MAX_PAIRS)
+        left, right, cosine = (
+            np.concatenate([np.empty(0, dtype), *(one[name] for one in found)])
+            for name, dtype in (("left", np.int64), ("right", np.int64), ("cosine", np.float32))
+        )
+        ends = rows[np.concatenate([left, right])], rows[np.concatenate([right, left])]
+        order = np.argsort(ends[0] * entities + ends[1])
+        degrees = np.bincount(ends[0], minlength=entities)
+        return {
+            "synonyms_data": np.concatenate([cosine, cosine])[order],
+            "synonyms_indices": ends[1][order].astype(np.int32),
+            "synonyms_indptr": np.concatenate([[0], np.cumsum(degrees)]).astype(as_pointer(len(order))),
+        }
+
+
+def sort_names(piece: Any, embeddings: Path, span: tuple[int, int], total: int, to: Path) -> None:
+    """Normalise the names of a block and write them in order, each with the first of its vectors."""
+    listed = piece.texts()
+    if len(listed) != span[1] - span[0]:
+        raise InvalidInputError(f"{piece}: a line of names holds nothing but space")
+    vectors = checked_embeddings(
+        "name embeddings", read_vectors(embeddings, total, piece.file.name, span=span), len(listed)
+    )
+    first: dict[str, int] = {}
+    for row, name in enumerate(map(normalise_name, listed)):
+        first.setdefault(name, row)
+    first.pop("", None)
+    names = sorted(first)
+    rows = np.array([first[name] for name in names], dtype=np.int64)
+    write_bundle(to, NAMES, VERSION, {}, packed("names", names) | {"vectors": vectors[rows]})
+
+
+def compare(
+    vectors: Path, width: int, one: tuple[int, int], other: tuple[int, int], threshold: float, to: Path
+) -> None:
+    """Find the synonyms in a block, or between two."""
+
+    def rows(span: tuple[int, int]) -> Any:
+        found = np.fromfile(vectors, np.float32, (span[1] - span[0]) * width, offset=4 * span[0] * width)
+        return found.reshape(-1, width)
+
+    if one == other:
+        found, turn = synonym_pairs(rows(one), threshold=threshold), one[0]
+    else:
+        found, turn = pairs_across(rows(one), rows(other), threshold=threshold), other[0] - (one[1] - one[0])
+    arrays: dict[str, Any] = {
+        "left": found.left.astype(np.int64) + one[0], "right": found.right.astype(np.int64) + turn,
+        "cosine": found.cosine.astype(np.float32),
+    }  # fmt: skip
+    write_bundle(to, PAIRS, VERSION, {}, arrays)
+
+
+def _sums(folder: Path) -> list[str]:
+    entries = Part.read(folder, ENTITIES).entries
+    return [entries[name]["sha256"] for name in ("names_text", "names_ends")]
+
+
+def _whole(part: Part, name: str) -> StreamedArray:
+    entry = part.entries[name]
+    return StreamedArray(np.dtype(entry["dtype"]), tuple(entry["shape"]), lambda: part.slices(name))
