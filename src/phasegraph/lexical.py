@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -336,7 +336,7 @@ class LexicalPart(LexicalIndex):
 
     >>> some = LexicalPart(LexicalIndex.of(["Ada met Bo.", "Cy sang.", "Bo sang."]), np.array([0, 2]))
     >>> some.look_up("Who is Bo?").scores.round(3), some.vocabulary
-    (array([0.078, 0.1  ]), ('ada', 'bo', 'met', 'sang'))
+    (array([0.067, 0.08 ]), ('ada', 'bo', 'met', 'sang'))
     """
 
     def __init__(self, whole: LexicalIndex, rows: IntArray) -> None:
