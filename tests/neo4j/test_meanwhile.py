@@ -28,7 +28,7 @@ from phasegraph.neo4j import (
     remove_passages,
     write_graph,
 )
-from phasegraph.neo4j.connection import Recent
+from phasegraph.neo4j.connection import RecentReads
 from phasegraph.neo4j.gds import _CATALOG, STATE, drop_projections, has_gds, list_projections, project
 from phasegraph.neo4j.remote_walk import LOOKUP
 from phasegraph.ranking import Ranking
@@ -187,7 +187,7 @@ def test_a_pool_that_is_exhausted_is_no_outage(address, connection):
 
 
 def test_what_is_run_again_is_run_once_at_a_time():
-    recent = Recent()
+    recent = RecentReads()
     recent.note("RETURN 1", {})
     recent.server_was_away()
     with recent.again() as first:

@@ -15,7 +15,7 @@ from pathlib import Path
 from graph_quality import measures
 
 from phasegraph.evaluation.datasets import Dataset, load_dataset, load_facts
-from phasegraph.evaluation.source_runs import FlowWalk, as_ranking
+from phasegraph.evaluation.source_runs import FlowWalk, ranking_of_masses
 from phasegraph.graph import Extraction, SemFlowSource, build_graph, graph_from_extractions
 from phasegraph.graph.linking import FactIndex
 from phasegraph.ranking import Ranking
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     data = load_dataset(parser.parse_args().folder)
     facts, walk = load_facts(data), FlowWalk(data)
-    report(data, "semflow of evaluate", lambda row: as_ranking("semflow", data, walk.masses(row), 50))
+    report(data, "semflow of evaluate", lambda row: ranking_of_masses("semflow", data, walk.masses(row), 50))
     named = [(facts.entities[one], "", facts.entities[other]) for one, other in facts.pairs.tolist()]
     stated = [Extraction(name, triples=each) for name, each in (data.triples or {}).items()]
     ids, vectors = [passage.id for passage in data.passages], data.passage_vectors

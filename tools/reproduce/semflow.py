@@ -15,7 +15,7 @@ from phasegraph.errors import InsufficientDataError
 from phasegraph.evaluation.datasets import Dataset, load_facts
 from phasegraph.evaluation.experiment import Answers, Table, compare
 from phasegraph.evaluation.measures import Measure
-from phasegraph.evaluation.source_runs import FlowWalk, as_ranking
+from phasegraph.evaluation.source_runs import FlowWalk, ranking_of_masses
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS, FlowParameters
 
 PAPER = SEMFLOW_PARAMETERS["paper"]
@@ -82,7 +82,7 @@ def answers_of(dataset: Dataset, variants: Mapping[str, FlowParameters]) -> tupl
         for row, query in enumerate(dataset.queries):
             mass = walk.nodes(row)
             masses.append(mass[:size])
-            found[query.id] = tuple(as_ranking("semflow", dataset, mass[size:], 10).ids)
+            found[query.id] = tuple(ranking_of_masses("semflow", dataset, mass[size:], 10).ids)
         answers.append(Answers(name, found))
         holes[name] = holes_of(np.array(masses), _degrees(walk), walk.heights)
     return answers, holes

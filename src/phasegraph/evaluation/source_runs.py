@@ -134,7 +134,7 @@ def _seeds(dataset: Dataset, facts: Facts, row: int, kept: int, entities: int) -
     return fact_seeds(facts, scores, kept=kept, entities=entities), passages
 
 
-def as_ranking(name: str, dataset: Dataset, masses: FloatArray, limit: int) -> Ranking:
+def ranking_of_masses(name: str, dataset: Dataset, masses: FloatArray, limit: int) -> Ranking:
     """The best passages by mass, ties by id."""
     ids = [passage.id for passage in dataset.passages]
     best = top_order(masses, ids, limit)
@@ -258,7 +258,7 @@ def _walked(name: str, walk_of: Callable[[Dataset], HippoWalk | FlowWalk]) -> Se
 
     def search(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
         walk = walk_of(inputs.dataset)
-        return inputs.timed(name, lambda row: as_ranking(name, inputs.dataset, walk.masses(row), inputs.limit))
+        return inputs.timed(name, lambda row: ranking_of_masses(name, inputs.dataset, walk.masses(row), inputs.limit))
 
     return search
 

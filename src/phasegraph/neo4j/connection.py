@@ -26,7 +26,7 @@ MOST_ROWS = 500_000
 _MOST_RECENT = 8
 
 
-class Recent:
+class RecentReads:
     """The last statements of online reads with their values, and whether the server was away since."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class Neo4jConnection:
         self.timeout = check_range("timeout", timeout, ends="(]")
         self.database = _checked_database(database)
         self._transactions = Transactions(driver, database)
-        self._recent = Recent()
+        self._recent = RecentReads()
         self._address: tuple[str, Any] | None = None
 
     @classmethod

@@ -450,7 +450,7 @@ def check_corpus(corpus: str) -> None:
         raise InvalidInputError("corpus must be text that is not blank")
     if any("\ud800" <= letter <= "\udfff" for letter in corpus):
         raise InvalidInputError("corpus must be text that UTF-8 can hold")
-    check_length(corpus, "corpus")
+    check_key_length(corpus, "corpus")
 
 
 def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) -> list[PassageRecord]:
@@ -469,14 +469,14 @@ def checked_records(passages: Iterable[PassageRecord], corpus: str, batch: int) 
         if record.id in seen:
             raise InvalidInputError(f"two passages have the id {record.id[:40]!r}")
         seen.add(record.id)
-        check_length(record.id, "the id of a passage")
+        check_key_length(record.id, "the id of a passage")
         ends = (name for subject, _, other, _ in record.facts for name in (subject, other))
         for name in itertools.chain((name for name, _ in record.mentions + record.homes), ends):
-            check_length(name, "the name of an entity")
+            check_key_length(name, "the name of an entity")
     return records
 
 
-def check_length(text: str, field: str) -> None:
+def check_key_length(text: str, field: str) -> None:
     """Refuse what a range index of the server cannot hold."""
     if len(text) > MAX_KEY_BYTES // 4 and len(text.encode(errors="replace")) > MAX_KEY_BYTES:
         raise InvalidInputError(f"{field} must have at most {MAX_KEY_BYTES} bytes in UTF-8; got {text[:40]!r}...")
