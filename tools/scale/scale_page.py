@@ -164,7 +164,7 @@ allowed 25 (609). A function is asked about each passage, and where the two ends
 the walk, all mentions are read.
 
 Batches (`phasegraph retrieve`, lists from names and words, 500 questions of 2Wiki on 100,000 passages of four real
-sets): 219 questions a second and core, 97 before, on the same loaded machine.
+sets): 142 to 219 questions a second and core, 74 to 97 before, as other work left room.
 
 Recall@5 of the walk / of the default of two, all compared and listed, on the open sets (lists of 50, MiniLM; each set
 has fewer than 50,000 passages, `listed` was asked for):
