@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from email import message_from_bytes
 from email.message import Message
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -95,10 +96,17 @@ def interpreter(version: str) -> str:
     raise Missing(f"there is no Python {version} on the path or among pyenv's")
 
 
+def pip(programs: Path) -> list[str | Path]:
+    """pip for an environment: ours where we have one, since to give it its own takes longer than to make the rest."""
+    if find_spec("pip") is None:
+        return [programs / "python", "-m", "pip"]
+    return [sys.executable, "-m", "pip", "--python", programs / "python"]
+
+
 def environment(python: str, folder: Path, packages: Sequence[str], constraints: Path | None = None) -> Path:
     """A new environment with these packages and what they require; its folder of programs."""
-    run([python, "-m", "venv", folder], folder.parent)
-    install = [folder / "bin" / "python", "-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check"]
+    run([python, "-m", "venv", *(["--without-pip"] if find_spec("pip") else []), folder], folder.parent)
+    install = [*pip(folder / "bin"), "install", "-q", "--no-compile", "--disable-pip-version-check"]
     try:
         run([*install, "-c", constraints or ROOT / "constraints.txt", *packages], folder.parent)
     except AssertionError as error:
@@ -155,7 +163,7 @@ def test_what_is_installed_is_what_was_built(installed: Path, built: dict[str, B
     assert said.count(repr(version)) == len(MODULES)
     assert str(ROOT) not in said
     assert run([installed / "phasegraph", "--version"], tmp_path) == f"phasegraph {version}\n"
-    assert "No broken requirements" in run([installed / "python", "-m", "pip", "check"], tmp_path)
+    assert "No broken requirements" in run([*pip(installed), "check"], tmp_path)
 
 
 def test_the_command_line_indexes_searches_and_measures(installed: Path, tmp_path: Path) -> None:
@@ -176,7 +184,7 @@ def test_the_core_needs_nothing_but_numpy_and_scipy(
         programs = environment(sys.executable, tmp_path / "core", [str(built["phasegraph"].wheel)])
     except Missing as missing:
         skip_or_fail(missing, "WHEELS")
-    names = run([programs / "python", "-m", "pip", "list", "--format=freeze"], tmp_path)
+    names = run([*pip(programs), "list", "--format=freeze"], tmp_path)
     assert {line.partition("==")[0] for line in names.splitlines()} <= {
         "numpy",
         "phasegraph",
@@ -300,7 +308,7 @@ def test_the_inspector_is_in_the_wheel_with_its_page(built: dict[str, Built], tm
                 assert len(got.read()) > 400_000
         finally:
             server.terminate()
-    run([programs / "python", "-m", "pip", "uninstall", "-q", "-y", "starlette"], tmp_path)
+    run([*pip(programs), "uninstall", "-q", "-y", "starlette"], tmp_path)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 1
     assert "pip install 'phasegraph[inspect]'" in done.stderr
