@@ -137,8 +137,8 @@ bundled passages serve.
 At the largest size building was measured before what this page is about came, which leaves it as it was but for saving,
 which takes longer by the walk's edges and puts them on disk. *In shards* is `phasegraph index --engine local --workers
 1`: one process from a file of JSON lines to the saved index, reading, checksums and saving included, which the figures
-above are without; equal to the bit. It was measured while a dozen other processes shared the two cores, which adds
-about a third to seconds of processor; at the largest size before its reduction was made to hold less.
+above are without; equal to the bit, as compared at 100,000. A dozen other processes shared the two cores when it was
+measured, which adds to seconds of processor; at the largest size its reduction held more then than it does now.
 
 ## Workers
 
