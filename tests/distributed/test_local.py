@@ -35,7 +35,7 @@ from phasegraph import InvalidInputError, PhasegraphError
 from phasegraph.distributed import EmbeddedNames, build_index
 from phasegraph.distributed.local import Processes
 from phasegraph.evaluation.datasets import read_vectors
-from phasegraph.graph import GraphIndex
+from phasegraph.graph import GraphIndex, NameSynonyms
 from phasegraph.graph.building import read_openie
 
 
@@ -98,6 +98,21 @@ def test_wrong_triples_are_named(text: str, message: str, tmp_path: Path, monkey
     file.write_text(text.replace("{a}", rows[0]["id"]).replace("{b}", rows[1]["id"]))
     with pytest.raises(InvalidInputError, match=message):
         build_index(written(rows, tmp_path / "corpus.jsonl"), tmp_path / "out", triples=file, shards=2, workers=1)
+
+
+@pytest.mark.parametrize("names", [["!?", "?!"], ["Nowhere Known"]])
+def test_names_of_no_entity_have_no_synonyms(names: list[str], tmp_path: Path) -> None:
+    rows = plain(20)
+    (tmp_path / "names.txt").write_text("\n".join(names))
+    np.save(tmp_path / "names.npy", np.ones((len(names), 4), np.float32))
+    corpus, given = (
+        written(rows, tmp_path / "corpus.jsonl"),
+        EmbeddedNames(tmp_path / "names.txt", tmp_path / "names.npy"),
+    )
+    assert build_index(corpus, tmp_path / "out", names=given, shards=2, workers=1).synonyms == 0
+    unit = np.full(4, 0.5, np.float32)
+    GraphIndex.build(rows, synonyms=NameSynonyms.of(dict.fromkeys(names, unit))).save(tmp_path / "one")
+    assert digests(tmp_path / "out") == digests(tmp_path / "one")
 
 
 def test_more_synonyms_than_memory_should_hold_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

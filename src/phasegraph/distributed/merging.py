@@ -332,10 +332,14 @@ class _Merge:
             table = tables[number].array()
             for counted, name in ((frequency, "mentions"), (homes, "homes")):
                 counted[table] += np.bincount(part.array(f"{name}_indices"), minlength=len(table)).astype(np.int32)
-        kept, rare = kept_entities(frequency, homes, self.passages, weights)
+        kept, rare = np.empty(entities, dtype=np.bool_), np.empty(entities, dtype=np.float32)
+        for first in range(0, entities, MOST_NAMES):
+            some = slice(first, first + MOST_NAMES)
+            kept[some], rare[some] = kept_entities(frequency[some], homes[some], self.passages, weights)
         made = _Rows(self.scratch)
-        inward: list[tuple[Spool, Spool, NDArray[Any]]] = []
-        degrees = np.diff(facts["facts_indptr"]).astype(np.int64) + np.diff(synonyms["synonyms_indptr"])
+        inward: list[tuple[Spool, ...]] = []
+        degrees = np.diff(facts["facts_indptr"])
+        degrees += np.diff(synonyms["synonyms_indptr"]).astype(degrees.dtype)
         for number, part in enumerate(self.parts):
             table, ends = tables[number].array(), part.array("mentions_indptr")
             columns = part.array("mentions_indices")
@@ -355,7 +359,8 @@ class _Merge:
             held = [Spool(self.scratch / f"inward-{kind}-{number:06d}", dtype) for kind, dtype in _INWARD]
             held[0].add(rows[order] + self.firsts[number])
             held[1].add(values[order])
-            inward.append((held[0], held[1], starts))
+            held[2].add(starts)
+            inward.append(tuple(held))
             degrees[table] += np.diff(starts)
         counts, others = self.fact_spools
         for first, last in _spans(degrees):
@@ -378,7 +383,7 @@ class _Merge:
             across.sort_indices()
             self._entity_rows(made, inward, tables, across, first, last)
         return {
-            **made.arrays(), "frequency": frequency, "anchored": (homes > 0).view(np.int8)
+            **made.arrays(entities + self.passages), "frequency": frequency, "anchored": (homes > 0).view(np.int8)
         }  # fmt: skip
 
     def _entity_rows(
@@ -389,11 +394,12 @@ class _Merge:
         for number, (rows, values, starts) in enumerate(inward):
             table = tables[number].array()
             start, stop = np.searchsorted(table, [first, last]).tolist()
-            one, other = int(starts[start]), int(starts[stop])
+            ends = starts.array(start, stop + 1)
+            one, other = int(ends[0]), int(ends[-1])
             pieces.append(
                 (
                     table[start:stop] - first,
-                    np.diff(starts[start : stop + 1]),
+                    np.diff(ends),
                     rows.array(one, other),
                     values.array(one, other),
                 )
@@ -415,7 +421,7 @@ class _Merge:
         return {"embeddings": self._whole("embeddings")} if "embeddings" in self.parts[0].entries else {}
 
 
-_INWARD = (("rows", np.int32), ("values", np.float32))
+_INWARD = (("rows", np.int32), ("values", np.float32), ("starts", np.int64))
 
 
 class _Rows:
@@ -423,25 +429,32 @@ class _Rows:
 
     def __init__(self, scratch: Path) -> None:
         self._data, self._indices = Spool(scratch / "walk_data", np.float32), Spool(scratch / "walk_indices", np.int32)
-        self._degrees: list[NDArray[Any]] = []
-        self._inverse: list[NDArray[Any]] = []
+        self._degrees, self._inverse = Spool(scratch / "walk_degrees", np.int32), Spool(scratch / "walk_inverse", float)
 
     def add(self, degrees: NDArray[Any], indices: NDArray[Any], weights: NDArray[Any]) -> None:
         """Rows of so many entries each."""
         ends = np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)])
-        self._inverse.append(WalkOperator(*prepared(ends, indices, weights)).inverse_out)
-        self._degrees.append(degrees.astype(np.int32))
+        self._inverse.add(WalkOperator(*prepared(ends, indices, weights)).inverse_out)
+        self._degrees.add(degrees)
         self._indices.add(indices)
         self._data.add(weights)
 
-    def arrays(self) -> dict[str, Any]:
+    def arrays(self, nodes: int) -> dict[str, Any]:
         """Those of a bundle."""
-        degrees = np.concatenate(self._degrees)
+        degrees = self._degrees.streamed()
+
+        def ends() -> Iterator[NDArray[Any]]:
+            last = np.zeros(1, dtype=np.int64)
+            yield last
+            for each in degrees.parts():
+                yield (found := last + np.cumsum(each, dtype=np.int64))
+                last = found[-1:]
+
         return {
             "walk_data": self._data.streamed(), "walk_indices": self._indices.streamed(),
-            "walk_indptr": np.concatenate([[0], np.cumsum(degrees, dtype=np.int64)]),
-            "walk_inverse_out": np.concatenate(self._inverse), "walk_out_degrees": degrees,
-            "walk_costs": np.maximum(degrees, 1),
+            "walk_indptr": StreamedArray(np.dtype(np.int64), (nodes + 1,), ends),
+            "walk_inverse_out": self._inverse.streamed(), "walk_out_degrees": degrees,
+            "walk_costs": StreamedArray(degrees.dtype, (nodes,), lambda: (np.maximum(n, 1) for n in degrees.parts())),
         }  # fmt: skip
 
 
@@ -452,8 +465,10 @@ def as_pointer(entries: int) -> Any:
 
 def _spans(weights: NDArray[Any]) -> Iterator[tuple[int, int]]:
     """Runs of rows that together weigh about ``MOST_NAMES``."""
-    group = np.cumsum(weights) // (4 * MOST_NAMES)
-    edges = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(weights)]
+    ends = np.cumsum(weights, dtype=np.int64)
+    limits = np.arange(4 * MOST_NAMES, ends[-1] if len(ends) else 0, 4 * MOST_NAMES)
+    edges = [0, *np.searchsorted(ends, limits).tolist(), len(weights)]
+    del ends
     for first, last in pairwise(edges):
         if first < last:
             yield first, last

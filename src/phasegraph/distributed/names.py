@@ -94,9 +94,8 @@ class NameBlocks:
         tasks = zip(self.pieces, blocks, strict=True)
         run(sort_names, [(piece, self.embeddings, span, total, to) for (piece, span), to in tasks], NAMES, "names")
         names = self._merged([Part.read(one, NAMES) for one in blocks], folder)
-        write_bundle(folder / "entities", ENTITIES, VERSION, {}, dict(entities) | {
-            f"names_{part}": entities[f"entities_{part}"] for part in ("text", "ends")
-        })  # fmt: skip
+        listed = {f"names_{part}": entities[f"entities_{part}"] for part in ("text", "ends")}
+        write_bundle(folder / "entities", ENTITIES, VERSION, {}, listed)
         rows = self._held([Part.read(folder / "entities", ENTITIES), names], folder)
         held = [(n, min(n + NAMES_PER_BLOCK, len(rows))) for n in range(0, len(rows), NAMES_PER_BLOCK)]
         key = digest_of(self.digest, str(self.threshold), *_sums(folder / "entities"))
