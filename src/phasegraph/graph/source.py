@@ -32,8 +32,10 @@ from phasegraph.graph.linking import (
     blended,
     both_seeds,
     covering,
+    entered,
     link,
     moments,
+    name_words,
     named_seeds,
     nearest_entities,
     published,
@@ -52,7 +54,6 @@ from phasegraph.graph.listed import (
     ListedSpaces,
     ListedTransitions,
     LocalTerms,
-    Looked,
     within,
 )
 from phasegraph.graph.pagerank import PageRankResult
@@ -490,8 +491,9 @@ class GraphSource(GraphWalker):
         stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
-        node_weights = np.ones(graph.size)
-        node_weights[:size] = gains = np.maximum(near, FLOOR)
+        node_weights, gains = np.ones(graph.size), np.maximum(near, FLOOR)
+        others = terms.scores_without(name_words(graph, named, lexical.tokenizer))
+        node_weights[:size] = entered(gains, others, float(others.max()), stated.named, settings)
         walked = self._walk(seeding, node_weights)
         mass = walked.mass[:size]
         logs = np.log(mass + self.walk.floor) + self.walk.closeness * np.log(gains)
@@ -546,7 +548,8 @@ class GraphSource(GraphWalker):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
         sampled = near.of_sample(self._spaces)
         rest = float(np.maximum(sampled.near, FLOOR).mean())
-        walked, gains = self._walk_by_lists(seeding, near, foremost, rest)
+        entering = near.heed(name_words(graph, named, lexical.tokenizer), stated.named, foremost)
+        walked, gains = self._walk_by_lists(seeding, near, foremost.rows, entering, rest)
         much = walked.nodes[walked.values > MUCH]
         met = np.union1d(gains.rows, much[much < size])
         own = foremost.and_of(near.of(met[~within(met, foremost.rows)]))
@@ -573,12 +576,12 @@ class GraphSource(GraphWalker):
         )
 
     def _walk_by_lists(
-        self, seeding: Seeding, near: ListedRelevance, foremost: Looked, rest: float
+        self, seeding: Seeding, near: ListedRelevance, rows: IntArray, gains: FloatArray, rest: float
     ) -> tuple[PageRankResult, ListedGains]:
         operator, spaces = self.graph.operator, self._spaces
         weights = spaces.borrow()
         transitions = ListedTransitions(operator, weights, near.gains, rest)
-        transitions.know(foremost.rows, np.maximum(foremost.near, FLOOR))
+        transitions.know(rows, gains)
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
         walked = run_push(transitions, operator.pool, seeds, self._push_settings, None)
         known = transitions.end()
