@@ -321,10 +321,11 @@ class GraphSource(GraphWalker):
     Notes
     -----
     With words, a passage's relevance is its cosine plus .2 of its share of the best BM25 score. Seeds are relevant
-    passages that have different words of the query, edges are weighed by the relevance of the passage they lead to,
-    and a score is the logarithm of ``(mass + floor) * relevance ** closeness``, mixed with plain relevance as far as
-    the walk points nowhere, plus what the passage adds to the query's words that the ones before it have; its
-    exponential is published. Ours, no published method (``docs/research/lexical-walk.md``).
+    passages that have different words of the query, edges are weighed by the relevance of the passage they lead to and
+    by what it has of the query's words besides its names, and a score is the logarithm of
+    ``(mass + floor) * relevance ** closeness``, mixed with plain relevance as far as the walk points nowhere, plus what
+    the passage adds to the query's words that the ones before it have; its exponential is published. Ours, no
+    published method (``docs/research/lexical-walk.md``).
 
     Without, a score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known
     (see `relevance`). Ranked are the passages that the walk reached, that have a word of the query, or whose cosine is
