@@ -657,7 +657,7 @@ class WordSettings:
         What it adds to a score's logarithm to have all words, by idf, that no passage before has.
     cover_pool, cover_picks : int, default 30, 10
         Among how many of the best, and for how many places.
-    relation : float, default 3
+    relation : float, default 1
         How much more readily the walk enters the passage that is best, by BM25, for those words of the query that are
         in none of the names it has; others in proportion. Less where no passage is about these names.
     """
@@ -672,7 +672,7 @@ class WordSettings:
     cover: float = 3.0
     cover_pool: int = 30
     cover_picks: int = 10
-    relation: float = 3.0
+    relation: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("weight", "seed_cover", "cover", "relation"):
@@ -707,7 +707,7 @@ def entered(gains: FloatArray, others: FloatArray, highest: float, named: float,
     the names that a passage is about.
 
     >>> entered(np.array([0.5, 0.5]), np.array([4.0, 0.0]), 4.0, 1.0, WordSettings()).tolist()
-    [2.0, 0.5]
+    [1.0, 0.5]
     """
     return gains * (1 + settings.relation * named * np.minimum(others / highest, 1.0)) if highest > 0 else gains
 
