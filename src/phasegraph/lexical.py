@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -228,12 +228,16 @@ class LexicalIndex:
         idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
         scores = np.zeros(size)
         rows = tuple(self.rows[one] for one in entries)
+        adds = []
         for word, weight, where, entry in zip(found, idf.tolist(), rows, entries, strict=True):
             counts = self.counts[entry]
-            scores[where] += asked[word] * weight * (counts / (counts + self._norms[where]))
+            adds.append(asked[word] * weight * (counts / (counts + self._norms[where])))
+            scores[where] += adds[-1]
         unseen = float(np.log1p((size + 0.5) / 0.5))
         known = dict(zip(found, idf.tolist(), strict=True))
-        return QueryTerms(scores, tuple(found), idf, rows, {word: known.get(word, unseen) for word in asked})
+        return QueryTerms(
+            scores, tuple(found), idf, rows, {word: known.get(word, unseen) for word in asked}, tuple(adds)
+        )
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
         """The query's words, and the passages that BM25 has foremost, found in the entries of its rarer words.
@@ -488,6 +492,8 @@ class QueryTerms:
         Of each, the passages that have it, ascending.
     all_idf : mapping of str to float
         idf of every word of the query; for one that no passage has, ``log(1 + (P + .5) / .5)``.
+    adds : tuple of array of float
+        Of each, what it adds to the scores of the passages that have it.
     """
 
     scores: FloatArray
@@ -495,11 +501,20 @@ class QueryTerms:
     idf: FloatArray
     rows: tuple[Int32Array, ...]
     all_idf: Mapping[str, float]
+    adds: tuple[FloatArray, ...]
 
     @property
     def shares(self) -> FloatArray:
         """(t,) shares of the words in their idf."""
         return self.idf / self.idf.sum() if len(self.idf) else self.idf
+
+    def scores_without(self, words: Collection[str]) -> FloatArray:
+        """(P,) BM25 of the query's other words."""
+        scores = np.zeros(len(self.scores))
+        for word, rows, added in zip(self.words, self.rows, self.adds, strict=True):
+            if word not in words:
+                scores[rows] += added
+        return scores
 
     def held_by(self, passages: IntArray) -> BoolArray:
         """(n, t) which of the passages has which of the words."""
@@ -537,6 +552,14 @@ class ListedTerms:
     all_idf: Mapping[str, float]
     found: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     best: float = 0.0
+
+    def without(self, words: Collection[str]) -> ListedTerms:
+        """The query's other words, and the same passages."""
+        kept = [place for place, word in enumerate(self.words) if word not in words]
+        return replace(
+            self, entries=tuple(self.entries[place] for place in kept), times=self.times[kept],
+            words=tuple(self.words[place] for place in kept), idf=self.idf[kept],
+        )  # fmt: skip
 
     def scores_of(self, passages: IntArray) -> FloatArray:
         """(n,) BM25 of these passages, as :meth:`LexicalIndex.look_up` gives it."""

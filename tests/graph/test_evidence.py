@@ -101,6 +101,35 @@ def test_the_score_is_what_the_definition_says():
     )
 
 
+@pytest.mark.parametrize("compare", ["all", "listed"])
+def test_the_walk_prefers_what_a_question_asks_about_its_names(compare):
+    """Two passages mention the name alike: the one that has the question's other word gets 1 + 3 x A of the other's."""
+    texts = {"b": "Ada was born here.", "c": "Ada was seen here.", "d": "Nobody else."}
+    passages = [{"id": "a", "title": "Ada", "text": "A name."}, *({"id": k, "text": t} for k, t in texts.items())]
+    graph = build_graph(passages, embeddings=np.full((4, 1), 1.0))
+    for relation in (0.0, 3.0, 5.0):
+        source = GraphSource(
+            graph, embedder=lambda query: [1.0], linking=LinkSettings(seed_passages=0),
+            walk=WalkSettings(tolerance=1e-12, compare=compare), words=WordSettings(weight=0, relation=relation),
+        )  # fmt: skip
+        found = source.search("Where was Ada born?", 10, {"vector": Ranking("vector", ["a"], [1.0])})
+        mass = found.payloads.walked.mass
+        assert 0 < found.words.named < 1
+        assert mass[1] / mass[2] == pytest.approx(1 + relation * found.words.named)
+    nobody = source.search("Where was somebody born?", 10, {"vector": Ranking("vector", ["a"], [1.0])})
+    assert nobody.words.named == 0, "without a name there is nothing that a word could say of it"
+
+
+def test_a_querys_other_words_are_scored_alike_in_all_passages_and_in_some():
+    index = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo bo"])
+    whole, some, rows = index.look_up("ada met bo"), index.look_up_listed("ada met bo", 10), np.array([3, 0, 2])
+    for names in ((), ("ada",), ("ada", "met", "bo"), ("cy",)):
+        kept = [word for word in ("ada", "met", "bo") if word not in names]
+        expected = index.look_up(" ".join(kept) or "nothing").scores
+        np.testing.assert_allclose(whole.scores_without(names), expected)
+        np.testing.assert_allclose(some.without(names).scores_of(rows), expected[rows])
+
+
 def test_a_walk_that_points_nowhere_is_plain_relevance():
     terms = LexicalIndex.of(["ada"] * 3 + ["bo"] * 37).look_up("ada")
     cosines, logs = np.linspace(0, 1, 40), np.zeros(40)
@@ -185,6 +214,7 @@ def test_words_in_japanese_find_their_passage():
     ("field", "value", "message"),
     [
         ("weight", -1.0, "WordSettings.weight"),
+        ("relation", -1.0, "WordSettings.relation"),
         ("unnamed", 1.5, "WordSettings.unnamed"),
         ("seed_pool", 0, "WordSettings.seed_pool"),
         ("diffuse", (13.0, 10.0), "two ascending numbers"),

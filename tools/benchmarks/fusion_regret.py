@@ -36,7 +36,7 @@ class Astray(GraphSource):
     seeds: list = field(default_factory=list)
     handed: list = field(default_factory=list)
 
-    def _with_facts(self, seeding, vector):
+    def _with_facts(self, seeding, vector, kept=None):
         self.seeds.append(seeding)
         return self.handed.pop(0) if self.handed else seeding
 

@@ -20,7 +20,7 @@ from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.pagerank.push import Transitions, ranges
 from phasegraph.graph.pagerank.workspace import compiled_kernels
 from phasegraph.graph.words import Gazetteer, find_names, normalise_name
-from phasegraph.lexical import cover
+from phasegraph.lexical import Tokenizer, cover, tokenizer_of
 from phasegraph.ranking import Ranking, by_fields, top_order
 
 _UNKNOWN_SCALE = 0.7
@@ -657,6 +657,9 @@ class WordSettings:
         What it adds to a score's logarithm to have all words, by idf, that no passage before has.
     cover_pool, cover_picks : int, default 30, 10
         Among how many of the best, and for how many places.
+    relation : float, default 1
+        How much more readily the walk enters the passage that is best, by BM25, for those words of the query that are
+        in none of the names it has; others in proportion. Less where no passage is about these names.
     """
 
     weight: float = 0.2
@@ -669,9 +672,10 @@ class WordSettings:
     cover: float = 3.0
     cover_pool: int = 30
     cover_picks: int = 10
+    relation: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("weight", "seed_cover", "cover"):
+        for name in ("weight", "seed_cover", "cover", "relation"):
             check_range(f"WordSettings.{name}", getattr(self, name))
         for name in ("unnamed", "dense_share"):
             check_range(f"WordSettings.{name}", getattr(self, name), 0, 1)
@@ -686,6 +690,26 @@ def relevance_by_words(cosines: FloatArray, terms: Terms, settings: WordSettings
     """(P,) cosines with what BM25 adds to them."""
     highest = float(terms.scores.max(initial=0.0))
     return cosines + settings.weight * terms.scores / highest if highest > 0 else cosines
+
+
+def name_words(graph: EntityGraph, named: Seeding, tokenizer: Tokenizer) -> frozenset[str]:
+    """The words of the names that a query has."""
+    names = (graph.entities[node - len(graph.passages)] for node in named.nodes.tolist())
+    tokenize = tokenizer_of(tokenizer)
+    return frozenset(word for name in names for word in tokenize(name))
+
+
+def entered(gains: FloatArray, others: FloatArray, highest: float, named: float, settings: WordSettings) -> FloatArray:
+    """(n,) gains of edges into passages, with what the query's words besides its names say for each of these.
+
+    What a question asks about its names ("born", "directed") stands in the passage that answers it, whoever that is
+    about: `others` (n,) are BM25 scores of these words alone, `highest` that of the best passage, `named` the mass of
+    the names that a passage is about.
+
+    >>> entered(np.array([0.5, 0.5]), np.array([4.0, 0.0]), 4.0, 1.0, WordSettings()).tolist()
+    [1.0, 0.5]
+    """
+    return gains * (1 + settings.relation * named * np.minimum(others / highest, 1.0)) if highest > 0 else gains
 
 
 def seeds_by_words(

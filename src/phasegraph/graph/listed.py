@@ -7,7 +7,7 @@ flows, and for an even sample, which stands for all others in means and deviatio
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,15 @@ import numpy as np
 from phasegraph._shared import lazy_property
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.linking import FLOOR, UNLISTED, RelevanceTransitions, WordSettings, similarities, unit_vector
+from phasegraph.graph.linking import (
+    FLOOR,
+    UNLISTED,
+    RelevanceTransitions,
+    WordSettings,
+    entered,
+    similarities,
+    unit_vector,
+)
 from phasegraph.graph.pagerank import PageRankResult, WalkOperator
 from phasegraph.graph.pagerank.push import ranges
 from phasegraph.lexical import ListedTerms, WordIn
@@ -96,9 +104,22 @@ class ListedRelevance:
         near = cosines + self.settings.weight * words / best if best > 0 else cosines
         return Looked(rows, cosines, words, held, near)
 
+    def heed(self, names: Collection[str], named: float, foremost: Looked) -> FloatArray:
+        """Let the walk prefer passages that have other words of the query than those of its names.
+
+        Returns the (n,) gains of the foremost passages, of which the best has what others are measured by.
+        """
+        self._others, self._named = self.terms.without(names), named
+        scores = self._others.scores_of(foremost.rows)
+        self._highest = float(scores.max(initial=0.0))
+        return self._entered(np.maximum(foremost.near, FLOOR), scores)
+
+    def _entered(self, gains: FloatArray, others: FloatArray) -> FloatArray:
+        return entered(gains, others, self._highest, self._named, self.settings)
+
     def gains(self, rows: IntArray) -> FloatArray:
-        """(n,) how readily the walk enters these passages, their words left aside, which BM25 does not list."""
-        return np.maximum(self.cosines(rows), FLOOR)
+        """(n,) how readily the walk enters these passages, whose relevance is their cosine: BM25 does not list them."""
+        return self._entered(np.maximum(self.cosines(rows), FLOOR), self._others.scores_of(rows))
 
 
 def within(rows: IntArray, some: IntArray) -> BoolArray:

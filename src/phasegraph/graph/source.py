@@ -32,8 +32,10 @@ from phasegraph.graph.linking import (
     blended,
     both_seeds,
     covering,
+    entered,
     link,
     moments,
+    name_words,
     named_seeds,
     nearest_entities,
     published,
@@ -52,7 +54,6 @@ from phasegraph.graph.listed import (
     ListedSpaces,
     ListedTransitions,
     LocalTerms,
-    Looked,
     within,
 )
 from phasegraph.graph.pagerank import PageRankResult
@@ -320,10 +321,11 @@ class GraphSource(GraphWalker):
     Notes
     -----
     With words, a passage's relevance is its cosine plus .2 of its share of the best BM25 score. Seeds are relevant
-    passages that have different words of the query, edges are weighed by the relevance of the passage they lead to,
-    and a score is the logarithm of ``(mass + floor) * relevance ** closeness``, mixed with plain relevance as far as
-    the walk points nowhere, plus what the passage adds to the query's words that the ones before it have; its
-    exponential is published. Ours, no published method (``docs/research/lexical-walk.md``).
+    passages that have different words of the query, edges are weighed by the relevance of the passage they lead to and
+    by what it has of the query's words besides its names, and a score is the logarithm of
+    ``(mass + floor) * relevance ** closeness``, mixed with plain relevance as far as the walk points nowhere, plus what
+    the passage adds to the query's words that the ones before it have; its exponential is published. Ours, no
+    published method (``docs/research/lexical-walk.md``).
 
     Without, a score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known
     (see `relevance`). Ranked are the passages that the walk reached, that have a word of the query, or whose cosine is
@@ -490,8 +492,9 @@ class GraphSource(GraphWalker):
         stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
         if not len(seeding):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
-        node_weights = np.ones(graph.size)
-        node_weights[:size] = gains = np.maximum(near, FLOOR)
+        node_weights, gains = np.ones(graph.size), np.maximum(near, FLOOR)
+        others = terms.scores_without(name_words(graph, named, lexical.tokenizer))
+        node_weights[:size] = entered(gains, others, float(others.max()), stated.named, settings)
         walked = self._walk(seeding, node_weights)
         mass = walked.mass[:size]
         logs = np.log(mass + self.walk.floor) + self.walk.closeness * np.log(gains)
@@ -546,7 +549,8 @@ class GraphSource(GraphWalker):
             return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
         sampled = near.of_sample(self._spaces)
         rest = float(np.maximum(sampled.near, FLOOR).mean())
-        walked, gains = self._walk_by_lists(seeding, near, foremost, rest)
+        entering = near.heed(name_words(graph, named, lexical.tokenizer), stated.named, foremost)
+        walked, gains = self._walk_by_lists(seeding, near, foremost.rows, entering, rest)
         much = walked.nodes[walked.values > MUCH]
         met = np.union1d(gains.rows, much[much < size])
         own = foremost.and_of(near.of(met[~within(met, foremost.rows)]))
@@ -573,12 +577,12 @@ class GraphSource(GraphWalker):
         )
 
     def _walk_by_lists(
-        self, seeding: Seeding, near: ListedRelevance, foremost: Looked, rest: float
+        self, seeding: Seeding, near: ListedRelevance, rows: IntArray, gains: FloatArray, rest: float
     ) -> tuple[PageRankResult, ListedGains]:
         operator, spaces = self.graph.operator, self._spaces
         weights = spaces.borrow()
         transitions = ListedTransitions(operator, weights, near.gains, rest)
-        transitions.know(foremost.rows, np.maximum(foremost.near, FLOOR))
+        transitions.know(rows, gains)
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
         walked = run_push(transitions, operator.pool, seeds, self._push_settings, None)
         known = transitions.end()
