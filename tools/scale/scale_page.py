@@ -185,6 +185,8 @@ entity's share of *all* passages decides, whether it is too common to have edges
 touches the entity, for the others when the log is merged. A name that stands in very many passages touches these:
 removing a passage whose title no other has means reading again every passage in which the title stands.
 
+At 1,000,000 passages, where new arrays took 11.3, 9.8 and 6.9 s and 3.8 GB, a log has not been measured yet.
+
 The log is merged, to the bit of a new index, by `GraphIndex.compact()`, by saving, and by a folder when 5 % of the
 passages have changed, or 10,000; and in memory, once for each change, for what it does not serve: searches that
 compare all passages, or within some of them, with embedded facts, or a look at the graph's arrays. Indexes with
