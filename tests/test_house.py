@@ -33,7 +33,8 @@ ORDER = [
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
     "graph": [
-        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "index", "linking",
+        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "deltas",
+        "index", "linking",
         "fact_filter", "listed", "source", "flat", "clusters", "summaries", "corpus", "chroma",
         "experimental", "models", "chunk_graph", "opening",
     ],

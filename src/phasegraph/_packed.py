@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress, pairwise, starmap
 from operator import eq, lt
 from typing import Any, SupportsIndex, overload
@@ -233,6 +233,56 @@ class NameRows(Mapping[str, int]):
 
     def __len__(self) -> int:
         return len(self.names)
+
+
+class ChangedRows(Mapping[str, int]):
+    """Rows of texts, some of which are gone, and of others that came, which stand behind them.
+
+    >>> dict(ChangedRows({"a": 0, "b": 1}, {"a"}, {"c": 2, "a": 3}))
+    {'b': 1, 'c': 2, 'a': 3}
+    """
+
+    def __init__(self, rows: Mapping[str, int], gone: Collection[str], came: Mapping[str, int]) -> None:
+        self._rows, self._gone, self._came = rows, gone, came
+
+    def __getitem__(self, text: str) -> int:
+        row = self._came.get(text)
+        if row is None:
+            if text in self._gone:
+                raise KeyError(text)
+            row = self._rows[text]
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (text for text in self._rows if text not in self._gone)
+        yield from self._came
+
+    def __len__(self) -> int:
+        return len(self._rows) - len(self._gone) + len(self._came)
+
+
+class ChangedNames(NameRows):
+    """The same for names: those that came are in no order, and found by bisection in one of their own."""
+
+    def __init__(self, names: Sequence[str], came: Mapping[str, int], gone: Collection[str]) -> None:
+        super().__init__(names)
+        self.gone, self._came = gone, came
+        self.parts = NameRows(names), NameRows(tuple(sorted(came)))
+
+    def __getitem__(self, name: str) -> int:
+        row = self._came.get(name)
+        if row is None:
+            if name in self.gone:
+                raise KeyError(name)
+            row = super().__getitem__(name)
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (name for name in self.names if name not in self.gone)
+        yield from self._came
+
+    def __len__(self) -> int:
+        return len(self.names) - len(self.gone) + len(self._came)
 
 
 def merged_names(old: Sequence[str], alive: BoolArray, new: Iterable[str]) -> tuple[Sequence[str], IntArray]:

@@ -7,7 +7,7 @@ import re
 import unicodedata
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
@@ -312,12 +312,19 @@ class LexicalIndex:
         >>> LexicalIndex.of(["Ada met Bo.", "Bo sang."]).passages_with(["bo", "sang"])
         array([1], dtype=int32)
         """
-        rows: Int32Array | None = None
-        for word in words:
-            term = self._places.get(word)
-            entries = self.rows[:0] if term is None else self.rows[self.starts[term] : self.starts[term + 1]]
-            rows = entries if rows is None else np.intersect1d(rows, entries, assume_unique=True)
-        return np.empty(0, dtype=np.int32) if rows is None else rows
+        found = [self._entry(word) for word in words]
+        held = sorted((self.rows[one] for one in found), key=len)
+        if not held or not len(held[0]):
+            return np.empty(0, dtype=np.int32)
+        rows = held[0]
+        for more in held[1:]:
+            rows = rows[more[np.minimum(np.searchsorted(more, rows), len(more) - 1)] == rows]
+        return rows
+
+    def _entry(self, word: str) -> slice:
+        """The entries of a word; none for one that there is not."""
+        term = self._places.get(word)
+        return slice(-1, -1) if term is None else slice(int(self.starts[term]), int(self.starts[term + 1]))
 
     @lazy_property
     def _places(self) -> NameRows:
@@ -605,6 +612,139 @@ class ListedTerms:
         """Which of the passages, which ascend, have a word, and how often."""
         there, place = common(sought, self.index.rows[entry])
         return there, self.index.counts[entry][place]
+
+
+class ChangedWords:
+    """The words of a collection from which passages left, and to which others came, as lists are made of them.
+
+    Parameters
+    ----------
+    old, new : LexicalIndex
+        Of the collection, and of the passages that came, whose rows stand behind its.
+    left : LexicalIndex
+        Of those that left.
+    gone : (g,) array of int
+        Their rows, ascending.
+
+    Examples
+    --------
+    >>> old, new = LexicalIndex.of(["Ada met Bo.", "Bo sang."]), LexicalIndex.of(["Cy sang."])
+    >>> words = ChangedWords(old, new, LexicalIndex.of(["Bo sang."]), np.array([1]))
+    >>> terms, again = words.look_up_listed("Who sang?", 9), LexicalIndex.of(["Ada met Bo.", "Cy sang."])
+    >>> terms.found.tolist(), terms.best == again.look_up("Who sang?").scores[1]
+    ([2], np.True_)
+    """
+
+    def __init__(self, old: LexicalIndex, new: LexicalIndex, left: LexicalIndex, gone: IntArray) -> None:
+        self.tokenizer, self._left, self._gone = old.tokenizer, left, gone
+        self.count = len(old.lengths) - len(gone) + len(new.lengths)
+        words = sum(sign * int(one.lengths.sum()) for sign, one in ((1, old), (-1, left), (1, new)))
+        self._parts = replace(old), replace(new)
+        for one in self._parts:
+            vars(one)["_mean_length"] = max(words / self.count, 1e-9)
+
+    def look_up_listed(self, query: str, most: int) -> ChangedTerms:
+        """As of :class:`LexicalIndex`; of a frequent word, passages that left may take places of its foremost."""
+        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
+        entries = {word: tuple(one._entry(word) for one in (*self._parts, self._left)) for word in asked}
+        sizes = {word: [one.stop - one.start for one in each] for word, each in entries.items()}
+        often = {word: old + new - left for word, (old, new, left) in sizes.items()}
+        found = tuple(word for word in asked if often[word] > 0)
+        frequency = np.array([often[word] for word in found], dtype=np.float64)
+        idf = np.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
+        unseen = float(np.log1p((self.count + 0.5) / 0.5))
+        known = dict(zip(found, idf.tolist(), strict=True))
+        all_idf = {word: known.get(word, unseen) for word in asked}
+        times = np.array([asked[word] for word in found], dtype=np.float64)
+        old, new = (
+            ListedTerms(one, tuple(entries[word][place] for word in found), times, found, idf, all_idf)
+            for place, one in enumerate(self._parts)
+        )
+        terms = ChangedTerms(old, new)
+        parts: list[IntArray] = []
+        count = 0
+        for place in np.argsort(frequency, kind="stable").tolist():
+            both = old.entries[place], new.entries[place]
+            if count + often[found[place]] <= _MOST_ENTRIES:
+                parts.append(self._rows(*(one.rows[each] for one, each in zip(self._parts, both, strict=True))))
+            elif count < most:
+                parts.append(self._heaviest(*both))
+            else:
+                break
+            count += len(parts[-1])
+        rows = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
+        scores = terms.scores_of(rows)
+        if len(rows) > most:
+            kept = np.sort(np.argpartition(-scores, most)[:most])
+            rows, scores = rows[kept], scores[kept]
+        return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+
+    def _rows(self, old: Any, new: Any) -> IntArray:
+        """Rows of both, without those that left."""
+        return np.concatenate([old[self._stay(old)], new.astype(np.int64) + len(self._parts[0].lengths)])
+
+    def _stay(self, rows: Any) -> BoolArray:
+        if not len(self._gone):
+            return np.ones(len(rows), dtype=np.bool_)
+        there: BoolArray = self._gone[np.minimum(np.searchsorted(self._gone, rows), len(self._gone) - 1)] != rows
+        return there
+
+    def _heaviest(self, *entries: slice) -> IntArray:
+        """Those of both in which a frequent word weighs most."""
+        heavy = [one._heaviest(entry) for one, entry in zip(self._parts, entries, strict=True)]
+        weights = []
+        for one, entry, rows in zip(self._parts, entries, heavy, strict=True):
+            counts = one.counts[entry.start + np.searchsorted(one.rows[entry], rows)]
+            weights.append(counts / (counts + one._norms_of(rows)))
+        found, weighed = self._rows(*heavy), np.concatenate([weights[0][self._stay(heavy[0])], weights[1]])
+        return np.sort(found[np.lexsort((found, -weighed))[:_HEAVIEST]])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangedTerms:
+    """The words of one query in such a collection: as :class:`ListedTerms`, of the rows of both."""
+
+    old: ListedTerms
+    new: ListedTerms
+    found: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    best: float = 0.0
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Those that the collection has."""
+        return self.old.words
+
+    @property
+    def idf(self) -> FloatArray:
+        """(t,) array of float."""
+        return self.old.idf
+
+    @property
+    def all_idf(self) -> Mapping[str, float]:
+        """Of every word of the query."""
+        return self.old.all_idf
+
+    def scores_of(self, passages: IntArray) -> FloatArray:
+        """(n,) BM25 of these passages."""
+        return self.read(passages)[0]
+
+    def held_by(self, passages: IntArray) -> BoolArray:
+        """(n, t) which of the passages has which of the words."""
+        return self.read(passages)[1]
+
+    def read(self, passages: IntArray, kept: dict[int, WordIn] | None = None) -> tuple[FloatArray, BoolArray]:
+        """Both of these passages; `kept` is as of :class:`ListedTerms`, for those of the collection."""
+        scores, held = np.zeros(len(passages)), np.zeros((len(passages), len(self.words)), dtype=np.bool_)
+        for terms, there, rows in self._divided(passages):
+            scores[there], held[there] = terms.read(rows, kept if terms is self.old else None)
+        return scores, held
+
+    def _divided(self, passages: IntArray) -> Iterator[tuple[ListedTerms, IntArray, IntArray]]:
+        count = len(self.old.index.lengths)
+        later = passages >= count
+        for terms, there, first in ((self.old, np.flatnonzero(~later), 0), (self.new, np.flatnonzero(later), count)):
+            if len(there):
+                yield terms, there, passages[there] - first
 
 
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:

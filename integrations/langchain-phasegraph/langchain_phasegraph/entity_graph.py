@@ -143,13 +143,13 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
     def kept_ids(self) -> Iterable[str]:
         """Ids of the documents that it keeps itself; none where they come from a store."""
         if isinstance(self.documents, phasegraph.graph.CorpusLookup):
-            passages: Iterable[str] = self.documents.corpus.index.graph.passages
+            passages: Iterable[str] = self.documents.corpus.index.records
             return passages
         return self._lookup.held if self._lookup.kind == "mapping" else ()
 
     def _find_missing_ids(self) -> None:
-        passages = getattr(getattr(self._source, "graph", None), "passages", ())
-        self._without_id = frozenset(filter(is_text_id, passages))
+        view = getattr(getattr(self._source, "graph", None), "view", None)
+        self._without_id = frozenset(filter(is_text_id, getattr(view, "passage_rows", ())))
 
     def _follow(self, checked: Self, name: str) -> None:
         if self._corpus is not None and name not in ("graph", "embeddings"):

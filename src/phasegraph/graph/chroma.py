@@ -154,7 +154,8 @@ def open_folder(
 
 def check_model(graph: EntityGraph, embedder: Embedder | None, name: str) -> None:
     """Refuse a model whose vectors are not as long as the passages': InvalidInputError. It embeds one word for it."""
-    if graph.embeddings is None or embedder is None:
+    vectors = graph.view.embeddings
+    if vectors is None or embedder is None:
         return
     try:
         found = np.asarray(embedder("passage"))
@@ -166,8 +167,8 @@ def check_model(graph: EntityGraph, embedder: Embedder | None, name: str) -> Non
             stacklevel=2,
         )
         return
-    if found.shape != graph.embeddings.shape[1:]:
+    if found.shape != vectors.shape[1:]:
         raise InvalidInputError(
-            f"{name} holds vectors of {graph.embeddings.shape[1]} numbers, and the embedding model makes vectors of "
+            f"{name} holds vectors of {vectors.shape[1]} numbers, and the embedding model makes vectors of "
             f"{found.size}: open it with the model that it was made with"
         )

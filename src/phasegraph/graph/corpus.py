@@ -42,7 +42,8 @@ STATE = "folder.json"
 _DOUBTFUL = "withdrawn-"
 MOST_CHANGED = 0.05
 """Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
-FEWEST_CHANGED = 1000
+FEWEST_CHANGED, MOST_LOGGED = 1000, 10_000
+"""So many are never too many, or always."""
 OPENING = 600.0
 """Seconds for which one who opens a folder waits until another's change of it is made."""
 _MOST_LOADS = 1000
@@ -268,15 +269,20 @@ class Folder:
         """Changes that were taken back, of which the store may have something."""
         return [one for one in (self.path / "changes").glob(f"{_DOUBTFUL}*") if (one / MANIFEST).is_file()]
 
-    def compact(self, index: GraphIndex) -> None:
-        """Take all changes into the bundle of the index, which has them, where they have become many."""
-        if self.pending <= max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)):
-            return
+    def compact(self, index: GraphIndex) -> GraphIndex:
+        """Take all changes into the bundle of the index, which has them, where they have become many.
+
+        Returns the index, merged where it was.
+        """
+        if self.pending <= min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED):
+            return index
+        index = index.compact()
         index.save(self.path / "graph", change=self.last)
         for directory in (self.path / "changes").glob("[0-9]*"):  # those that were begun and never complete, too
             if int(directory.name) <= self.last:
                 _forget(directory)
         self.pending = 0
+        return index
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -380,7 +386,7 @@ class Corpus:
 
     def _walk(self, index: GraphIndex) -> GraphSource:
         return GraphSource(
-            index.graph, embedder=self._embedder if index.graph.embeddings is not None else None
+            index.graph, embedder=self._embedder if index.graph.view.embeddings is not None else None
         ).prepare()
 
     @property
@@ -483,7 +489,9 @@ class Corpus:
                     self.index, self.graph = fresh, walk
                     try:
                         self._folder.applied()
-                        self._folder.compact(fresh)
+                        merged = self._folder.compact(fresh)
+                        if merged is not fresh:
+                            self.index, self.graph = merged, self._walk(merged)
                     except OSError as error:
                         warn(
                             f"{self._folder.path.name}: the change is made and kept, but changes could not be taken "
@@ -526,7 +534,7 @@ class Corpus:
 
     @staticmethod
     def _write(store: VectorStore, index: GraphIndex, ids: Sequence[str]) -> None:
-        vectors, rows = index.graph.embeddings, index.graph.passage_rows
+        vectors, rows = index.graph.view.embeddings, index.graph.view.passage_rows
         if ids:
             known = None if vectors is None else vectors[[rows[one] for one in ids]]
             store.write([index.records[one] for one in ids], known)

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from phasegraph._packed import NameRows, PackedTexts, TextRows, ascend, merged_names
 from phasegraph._shared import lazy_property
-from phasegraph._typing import Float32Array, Int32Array
+from phasegraph._typing import Float32Array, Int32Array, IntArray
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.pagerank import WalkOperator
@@ -297,6 +297,20 @@ class EntityGraph:
     def size(self) -> int:
         """How many nodes there are."""
         return len(self.passages) + len(self.entities)
+
+    @lazy_property
+    def count(self) -> int:
+        """How many passages there are."""
+        return len(self.passages)
+
+    def rows_at(self, places: IntArray) -> IntArray:
+        """Rows of the passages at these places among those there are."""
+        return places
+
+    @property
+    def view(self) -> EntityGraph:
+        """What a search by lists walks: this graph; of an index with a log, both without merging them."""
+        return self
 
     @lazy_property
     def adjacency(self) -> Csr:

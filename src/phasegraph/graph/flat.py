@@ -38,10 +38,10 @@ class _FlatSource:
         part = restrict_graph(self.graph, allowed)
         return NoPassages(self.name) if part is None else replace(self, graph=part)
 
-    def _ranked(self, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
+    def _ranked(self, graph: EntityGraph, scores: FloatArray, rows: Any, limit: int | None, reason: str) -> Ranking:
         """The best of these rows, with a score each."""
         limit = None if limit is None else check_count("limit", limit, minimum=1)
-        ids, best = best_passages(self.graph, rows, scores, limit)
+        ids, best = best_passages(graph, rows, scores, limit)
         return Ranking(self.name, ids, best, reason="" if ids else reason)
 
 
@@ -72,20 +72,21 @@ class LexicalSource(_FlatSource):
     name: str = "lexical"
 
     def __post_init__(self) -> None:
-        if self.graph.lexical is None:
+        if self.graph.view.lexical is None:
             raise InvalidInputError("graph must have the words of its passages; it was built without")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
         self.graph.check_files()
-        lexical: Any = self.graph.lexical
         none = "no passage has a word of the query"
-        if limit is not None and len(self.graph.passages) > COMPARED:
+        if limit is not None and self.graph.view.count > COMPARED:
+            lexical: Any = self.graph.view.lexical
             terms = lexical.look_up_listed(check_query(query), max(limit, WORDS_LISTED))
-            return self._ranked(terms.scores_of(terms.found), terms.found, limit, none)
+            return self._ranked(self.graph.view, terms.scores_of(terms.found), terms.found, limit, none)
+        lexical = self.graph.lexical
         scores = lexical.look_up(check_query(query)).scores
         held = np.flatnonzero(scores > 0)
-        return self._ranked(scores[held], held, limit, none)
+        return self._ranked(self.graph, scores[held], held, limit, none)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,13 +120,14 @@ class VectorSource(_FlatSource):
     def __post_init__(self) -> None:
         if not callable(self.embedder):
             raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
-        if self.graph.embeddings is None:
+        if self.graph.view.embeddings is None:
             raise InvalidInputError("graph must have embeddings; it was built without")
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; as in :meth:`phasegraph.sources.Source.search`."""
         self.graph.check_files()
-        held: Any = self.graph.embeddings
+        graph = self.graph.view
+        held: Any = graph.embeddings
         embed: Any = self.embedder
         vector: Float32Array = np.asarray(embed(check_query(query)), dtype=np.float32)
         if vector.shape != held.shape[1:]:
@@ -133,11 +135,14 @@ class VectorSource(_FlatSource):
         length = float(np.linalg.norm(vector))
         unit = vector / length if length else vector
         if self.nearest is None or limit is None:
-            return self._ranked((held @ unit).astype(np.float64), np.arange(len(held)), limit, "there is no passage")
-        rows = (self.graph.passage_rows.get(one, -1) for one in self.nearest(unit, limit))
-        found = np.unique(np.array([row for row in rows if row >= 0], dtype=np.int64))
+            rows = graph.rows_at(np.arange(graph.count))
+            scores = (held @ unit).astype(np.float64)
+            scores = scores if len(rows) == len(scores) else scores[rows]
+            return self._ranked(graph, scores, rows, limit, "there is no passage")
+        near = (graph.passage_rows.get(one, -1) for one in self.nearest(unit, limit))
+        found = np.unique(np.array([row for row in near if row >= 0], dtype=np.int64))
         scores = np.einsum("ij,j->i", held[found], unit).astype(np.float64)  # row by row: the same in any order
-        return self._ranked(scores, found, limit, "there is no passage")
+        return self._ranked(graph, scores, found, limit, "there is no passage")
 
     def within(self, allowed: Collection[str]) -> Any:
         """The same source for one who may see only these passages: all of them are compared."""

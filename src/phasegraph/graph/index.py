@@ -14,10 +14,11 @@ import numpy as np
 
 from phasegraph._packed import NameRows
 from phasegraph._shared import lazy_property
-from phasegraph._typing import IntArray
+from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import Triples, by_passage, passage_field, read_passages, texts_of
+from phasegraph.graph.deltas import ChangeLog, LoggedGraph
 from phasegraph.graph.entity_graph import (
     HOME_TITLE,
     EdgeWeights,
@@ -45,6 +46,8 @@ from phasegraph.ranking import by_fields
 from phasegraph.serialization import MISFITS, Verify, check_mapped, mapped_in, open_bundle, write_bundle
 
 Row = tuple[str, str, str]
+LOGGED = 50_000
+"""Passages above which a change goes into a log, and is not made in new arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +65,8 @@ class GraphIndex:
         Which passages have which words, as names are made of them; counted when the first change needs it.
     synonyms : NameSynonyms, optional
         Embedded names of the entities, from which the graph's synonym edges follow.
+    log : ChangeLog, optional
+        What came and left since the arrays were made, where they are not to be made anew for it; see :meth:`compact`.
 
     Notes
     -----
@@ -83,8 +88,10 @@ class GraphIndex:
     graph: EntityGraph = field(repr=False)
     words: LexicalIndex | None = field(default=None, repr=False)
     synonyms: NameSynonyms | None = field(default=None, repr=False)
+    log: ChangeLog | None = field(default=None, repr=False)
 
-    __reduce__ = by_fields
+    def __reduce__(self) -> tuple[Any, ...]:
+        return by_fields(self.compact())
 
     @classmethod
     def build(
@@ -112,7 +119,7 @@ class GraphIndex:
         given = by_passage(triples, known)
         held = _recorded(progress(rows), listed, extract, given)
         graph = graph_from_extractions(
-            list(held), chain.from_iterable(map(_extractions, held.values())),
+            list(held), chain.from_iterable(one.extractions for one in held.values()),
             embeddings=embeddings, weights=weights, texts=texts_of(rows), tokenizer=tokenizer,
         )  # fmt: skip
         if synonyms is not None:
@@ -125,6 +132,8 @@ class GraphIndex:
         """The words of the passages, as names are made of them."""
         if self.words is not None:
             return self.words
+        if self.log is not None:
+            return self._merged.name_words
         return LexicalIndex.of((one.text for one in self.records.values()), word_texts)
 
     @property
@@ -197,39 +206,99 @@ class GraphIndex:
         given = by_passage(triples, came)
         if self.synonyms is None and name_embeddings is not None:
             raise InvalidInputError("name_embeddings= is for an index with synonyms; this one has none")
+        if len(gone) == len(self.records) and not new:
+            raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
+        known = self._known()
+        again, extract = self._read_again(known, gone, new)
+        fresh = _recorded(new, listed, extract, given)
+        reread = {one.id: replace(one, found=extract(one.id, one.title, one.text)) for one in again}
+        vectors = self._new_vectors(embeddings, len(new))
+        if isinstance(known, ChangeLog):
+            return self._logged(known.changed(gone, fresh, reread, vectors))
+        return self._arrayed(gone, fresh, reread, vectors, name_embeddings)
+
+    def _arrayed(
+        self,
+        gone: Collection[str],
+        came: Mapping[str, PassageRecord],
+        again: Mapping[str, PassageRecord],
+        embeddings: Float32Array | None,
+        name_embeddings: NameVectors | None = None,
+    ) -> GraphIndex:
+        """The index with a change, in new arrays; `again` are passages that were read again."""
         stays = np.ones(len(self.graph.passages), dtype=np.bool_)
         stays[[self.graph.passage_rows[name] for name in gone]] = False
         kept = np.flatnonzero(stays)
-        if not len(kept) and not new:
-            raise InvalidInputError("an index keeps at least one passage: not all of them can be removed")
-        vectors = self._vectors(kept, embeddings, len(new))
-        ids_now = [*compress(self.graph.passages, stays.tolist()), *came]
-        again, extract = self._read_again(gone, new)
-        after = _recorded(new, listed, extract, given)
-        after |= {one.id: replace(one, found=extract(one.id, one.title, one.text)) for one in again}
+        vectors = self.graph.embeddings
+        if vectors is not None:
+            vectors = vectors if len(kept) == len(vectors) else vectors[kept]
+            vectors = vectors if embeddings is None else np.concatenate([vectors, embeddings])
+        before = [self.records[name] for name in (*again, *gone)]
+        after = {**came, **again}
         graph = replace_passages(
             self.graph if self.synonyms is None else replace(self.graph, synonyms=None),
-            ids_now,
-            before={one.id: _extractions(one) for one in [*again, *(self.records[name] for name in gone)]},
-            after={name: _extractions(one) for name, one in after.items()},
+            [*compress(self.graph.passages, stays.tolist()), *came],
+            before={one.id: one.extractions for one in before},
+            after={name: one.extractions for name, one in after.items()},
             embeddings=vectors,
-            texts=dict(zip(came, texts_of(new), strict=True)),
+            texts=dict(zip(came, texts_of((one.id, one.title, one.text) for one in came.values()), strict=True)),
         )
         synonyms = self.synonyms
         if synonyms is not None:
             synonyms = synonyms.knowing(graph.entities, name_embeddings)
             graph = replace(graph, synonyms=synonyms.edges(graph.entities, graph=self.graph, earlier=self.synonyms))
         words = self.name_words.replaced(
-            np.concatenate([kept, np.full(len(new), -1)]),
-            {len(kept) + place: text for place, (_, _, text) in enumerate(new)},
+            np.concatenate([kept, np.full(len(came), -1)]),
+            {len(kept) + place: one.text for place, one in enumerate(came.values())},
         )
         return GraphIndex(self.records.replaced(graph.passage_rows, after), self.gazetteer, graph, words, synonyms)
+
+    def _known(self) -> ChangeLog | _Titles:
+        """What a change asks about the passages there are: the log that it goes into, or arrays."""
+        if self.log is not None:
+            return self.log
+        if len(self.records) <= LOGGED or self.synonyms is not None or self.graph.lexical is None:
+            return _Titles(self)
+        return ChangeLog.of(self.graph, self.records, self.name_words)
+
+    def _logged(self, log: ChangeLog) -> GraphIndex:
+        """The index with this log."""
+        base = vars(self).get("_base", self)
+        records = base.records.replaced(log.rows, {**log.came, **log.again})
+        made = GraphIndex(records, self.gazetteer, LoggedGraph.of(log, lambda: made._merged.graph), log=log)
+        vars(made)["_base"] = base
+        return made
+
+    def compact(self) -> GraphIndex:
+        """The index without a log: changes are merged into arrays of its own, to the bit those of a new index.
+
+        A change of an index of more than 50,000 passages, without embedded names, costs time in what it touches, and
+        goes into a log, which searches by lists walk with the arrays. What the log does not serve (searches that
+        compare all passages, or within some of them; a look at the arrays; saving) merges it first, once for each
+        change; so does a folder when the log gets long.
+
+        >>> index = GraphIndex.build([{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
+        >>> index.compact() is index
+        True
+        """
+        return self if self.log is None else self._merged
+
+    @lazy_property
+    def _merged(self) -> GraphIndex:
+        log, base = self.log, vars(self).get("_base")
+        if log is None or base is None:
+            return self
+        made: GraphIndex = base._arrayed(log.gone, log.came, log.again, log.vectors if log.came else None)
+        return made
 
     def save(self, directory: str | os.PathLike[str], *, change: int = 0) -> None:
         """Save graph, passages and records in one step; :func:`~phasegraph.graph.load_graph` reads the graph of it.
 
-        `change` is the number of the last change it holds, where changes are numbered.
+        `change` is the number of the last change it holds, where changes are numbered. A log is merged before.
         """
+        if self.log is not None:
+            self.compact().save(directory, change=change)
+            return
         self._check_files()
         body, arrays = graph_parts(self.graph)
         arrays |= self.records.packed() | packed_words("name_words", "name_word", self.name_words)
@@ -275,43 +344,41 @@ class GraphIndex:
         counted = [] if words is None else [words.starts, words.rows, words.counts, words.lengths]
         check_mapped(mapped_in([*counted, vectors]))
 
-    def _read_again(self, gone: Collection[str], came: Sequence[Row]) -> tuple[list[PassageRecord], RuleExtractor]:
+    def _read_again(
+        self, known: ChangeLog | _Titles, gone: Collection[str], came: Sequence[Row]
+    ) -> tuple[list[PassageRecord], RuleExtractor]:
         """Passages that stay and are read again, as names came or went in them, and what reads them and the new."""
-        titles = _Titles(self)
         fresh = {form for _, title, _ in came for form in title_names(title)}
         lost = {form for name in gone for form in title_names(self.records[name].title)}
-        went = {form for form in lost - fresh if not titles.give(form, without=gone)}
+        went = {form for form in lost - fresh if not known.give(form, without=gone)}
         wanted = Gazetteer(
-            (went | {form for form in fresh if not titles.give(form)}) - self.gazetteer,
+            (went | {form for form in fresh if not known.give(form)}) - self.gazetteer,
             matcher="python",
             normalised=True,
         )
-        rows = {row for name in wanted.names for row in self.name_words.passages_with(set(name.split())).tolist()}
-        held = (self.records[self.graph.passages[row]] for row in sorted(rows))
-        again = [one for one in held if one.id not in gone and wanted.stands_in(word_texts(one.text))]
+        there = dict.fromkeys(one for name in sorted(wanted.names) for one in known.with_words(set(name.split())))
+        held = (self.records[name] for name in there if name not in gone)
+        again = [one for one in held if wanted.stands_in(word_texts(one.text))]
         texts = [*(one.text for one in again), *(text for _, _, text in came)]
-        known = titles.standing_in(texts)
-        return again, RuleExtractor({*self.gazetteer, *known, *fresh} - (went - self.gazetteer))
+        titles = known.standing_in(texts)
+        return again, RuleExtractor({*self.gazetteer, *titles, *fresh} - (went - self.gazetteer))
 
-    def _vectors(self, kept: IntArray, embeddings: Any, count: int) -> Any:
-        """Embeddings of the passages that stay and of the `count` new ones; None for an index without."""
-        old = self.graph.embeddings
+    def _new_vectors(self, embeddings: Any, count: int) -> Float32Array | None:
+        """Embeddings of the `count` passages that come; None for an index without, or where none comes."""
+        old = self.graph.view.embeddings
         if count and (old is None) != (embeddings is None):
             said = "has none" if old is None else "has them"
             raise InvalidInputError(f"embeddings= must be given exactly where the index has embeddings; it {said}")
-        if old is None:
+        if old is None or not count:
             return None
-        stay = old if len(kept) == len(old) else old[kept]
-        if not count:
-            return stay
         new = np.asarray(embeddings)
         if new.shape != (count, old.shape[1]):
             raise InvalidInputError(f"embeddings must have shape {(count, old.shape[1])}; got {new.shape}")
-        return np.concatenate([stay, checked_embeddings("embeddings", new, count)])
+        return checked_embeddings("embeddings", new, count)
 
 
 class _Titles:
-    """Which names the titles of an index give: read from the homes, so that no passage is."""
+    """What a change asks about the passages of an index: read from its arrays, so that no passage is."""
 
     def __init__(self, index: GraphIndex) -> None:
         self._index = index
@@ -333,6 +400,11 @@ class _Titles:
         return {
             name for name in {one for text in texts for one in names.standing_in(word_texts(text))} if self.give(name)
         }
+
+    def with_words(self, words: Collection[str]) -> list[str]:
+        """Ids of the passages that have all of these words."""
+        passages = self._index.graph.passages
+        return [passages[row] for row in self._index.name_words.passages_with(words).tolist()]
 
     def _gives(self, column: int, name: str, without: Collection[str]) -> bool:
         ends = np.array([column, column + 1], dtype=self._columns.dtype)  # of another type, all would be converted
@@ -357,7 +429,3 @@ def _recorded(
         found = extract(name, title, text)
         held[name] = PassageRecord(name, title, text, found, given.get(name, ()), metadata or {})
     return held
-
-
-def _extractions(record: PassageRecord) -> tuple[Extraction, ...]:
-    return (record.found, *record.given)

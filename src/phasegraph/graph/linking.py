@@ -180,7 +180,7 @@ def rarity(frequency: Int32Array, passages: int) -> Float32Array:
 def named_seeds(graph: EntityGraph, query: str, settings: LinkSettings) -> Seeding:
     """The entities that the query names, in its order, those that are rare and have a passage of their own heaviest."""
     entities = query_entities(graph, query)
-    shares = rarity(graph.frequency[entities], len(graph.passages)).astype(np.float64) ** settings.specificity_power
+    shares = rarity(graph.frequency[entities], graph.count).astype(np.float64) ** settings.specificity_power
     shares = np.where(graph.anchored[entities], shares, settings.unanchored * shares)
     return Seeding(entities + len(graph.passages), settings.name_mass * shares / max(1.0, float(shares.sum())))
 

@@ -181,6 +181,11 @@ class ListedTransitions(RelevanceTransitions):
         self._known: list[IntArray] = []
         self._found = np.zeros(int(1 / MUCH) + 2, dtype=np.int32)  # all mass together is 1
 
+    @property
+    def size(self) -> int:
+        """How many nodes there are."""
+        return self.graph.size
+
     def know(self, rows: IntArray, gains: FloatArray) -> None:
         """Take these for the gains of passages."""
         self.node_weights[rows] = gains
@@ -290,8 +295,8 @@ class ListedSpaces:
     @lazy_property
     def sample(self) -> IntArray:
         """Rows of passages, evenly spread; all where there are few."""
-        count = len(self.graph.passages)
-        return np.arange(count) if count <= SAMPLED else np.arange(SAMPLED) * count // SAMPLED
+        count = self.graph.count
+        return self.graph.rows_at(np.arange(count) if count <= SAMPLED else np.arange(SAMPLED) * count // SAMPLED)
 
     @lazy_property
     def vectors(self) -> Any:

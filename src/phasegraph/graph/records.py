@@ -44,6 +44,11 @@ class PassageRecord:
     given: tuple[Extraction, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def extractions(self) -> tuple[Extraction, ...]:
+        """All that is known of it."""
+        return (self.found, *self.given)
+
     def line(self) -> bytes:
         """The record as a line of JSON.
 

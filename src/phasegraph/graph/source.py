@@ -56,7 +56,7 @@ from phasegraph.graph.listed import (
     LocalTerms,
     within,
 )
-from phasegraph.graph.pagerank import PageRankResult
+from phasegraph.graph.pagerank import PageRankResult, WalkOperator
 from phasegraph.graph.pagerank.push import PushSettings, StaticTransitions, as_seeds, ranges, run_push
 from phasegraph.graph.pagerank.solve import push_settings
 from phasegraph.graph.pagerank.workspace import Kernel, check_kernel
@@ -384,15 +384,17 @@ class GraphSource(GraphWalker):
         Without it the first search takes longer, by the graph's size and with numba by some seconds; answers are the
         same.
         """
-        graph = self.graph
+        graph = self._walked
         graph.check_files()
         query_entities(graph, graph.passages[0])
-        if self.reset is None:
-            self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
         if self.words is not None and graph.lexical is not None:
             graph.lexical.look_up_listed(graph.passages[0], WORDS_LISTED)
-            if len(graph.passages) <= COMPARED:
-                graph.lexical.look_up(graph.passages[0])
+        if graph is not self.graph:
+            return self
+        if self.reset is None:
+            self._seeding(graph.passages[0], Ranking(self.name, graph.passages[:1], np.ones(1)), None)
+        if self.words is not None and graph.lexical is not None and len(graph.passages) <= COMPARED:
+            graph.lexical.look_up(graph.passages[0])
         first = Seeding(np.zeros(1, dtype=np.intp), np.ones(1))
         if not self._has_words:
             self._walk(first, None)
@@ -405,8 +407,13 @@ class GraphSource(GraphWalker):
     @property
     def _has_words(self) -> bool:
         """Whether the query's words count."""
-        known = self.words is not None and self.graph.lexical is not None
+        known = self.words is not None and self._walked.lexical is not None
         return known and self.reset is None and self.walk.relevance
+
+    @property
+    def _walked(self) -> EntityGraph:
+        """The graph that a search by lists walks; embedded facts name rows of the merged one."""
+        return self.graph.view if self.facts is None else self.graph
 
     def within(self, allowed: Allowed) -> RestrictedGraphSource:
         """The same source for one who may see only the `allowed` passages; see :class:`RestrictedGraphSource`."""
@@ -443,9 +450,11 @@ class GraphSource(GraphWalker):
         self, query: str, ranking: Ranking | None, vector: Any, limit: int | None, kept: KeptFacts | None
     ) -> Ranking:
         """The walk from the query's seeds, and from those of the facts that were kept."""
-        if self._has_words and self.words is not None and self.graph.lexical is not None:
-            by = self._by_lists if self._listed(ranking, vector, limit) else self._by_words
-            return by(query, ranking, vector, limit, self.graph.lexical, self.words, kept)
+        if self._has_words and self.words is not None:
+            listed = self._listed(ranking, vector, limit)
+            by = self._by_lists if listed else self._by_words
+            lexical: Any = (self._walked if listed else self.graph).lexical
+            return by(query, ranking, vector, limit, lexical, self.words, kept)
         seeding = self._seeding(query, ranking, vector, kept)
         size = len(self.graph.passages)
         if not len(seeding):
@@ -513,12 +522,13 @@ class GraphSource(GraphWalker):
         """Whether only listed passages are compared with the query."""
         if self.walk.compare != "auto":
             return self.walk.compare == "listed"
-        seeded = ranking is not None or vector is None or self.graph.embeddings is None
-        return len(self.graph.passages) > COMPARED and limit is not None and seeded
+        graph = self._walked
+        seeded = ranking is not None or vector is None or graph.embeddings is None
+        return graph.count > COMPARED and limit is not None and seeded
 
     @lazy_property
     def _spaces(self) -> ListedSpaces:
-        return ListedSpaces(self.graph)
+        return ListedSpaces(self._walked)
 
     def _by_lists(
         self,
@@ -531,7 +541,8 @@ class GraphSource(GraphWalker):
         kept: KeptFacts | None,
     ) -> Ranking:
         """As :meth:`_by_words`, of the passages that are listed, reached and sampled in place of all."""
-        graph, size, link_by = self.graph, len(self.graph.passages), self.linking
+        graph, link_by = self._walked, self.linking
+        size, count = len(graph.passages), graph.count
         terms, named = lexical.look_up_listed(query, WORDS_LISTED), named_seeds(graph, query, link_by)
         near = ListedRelevance(graph, ranking, vector, terms, settings)
         foremost = near.of(np.union1d(near.listed, terms.found))
@@ -546,7 +557,7 @@ class GraphSource(GraphWalker):
         share = float(named.masses[graph.anchored[named.nodes - size]].sum())
         stated = QueryWords(terms.all_idf, min(share, 1.0), lexical.tokenizer)
         if not len(seeding):
-            return Ranking(self.name, (), np.empty(0), size=size, reason=seeding.reason, words=stated)
+            return Ranking(self.name, (), np.empty(0), size=count, reason=seeding.reason, words=stated)
         sampled = near.of_sample(self._spaces)
         rest = float(np.maximum(sampled.near, FLOOR).mean())
         entering = near.heed(name_words(graph, named, lexical.tokenizer), stated.named, foremost)
@@ -558,7 +569,7 @@ class GraphSource(GraphWalker):
         looked = own.and_of(sampled.at(~within(sampled.rows, own.rows)))
         rows = looked.rows
         standing = np.ones(len(rows))
-        standing[len(own.rows) :] = (size - len(own.rows)) / max(len(rows) - len(own.rows), 1)
+        standing[len(own.rows) :] = (count - len(own.rows)) / max(len(rows) - len(own.rows), 1)
         masses = self._spaces.masses(walked, rows)
         logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(looked.near, FLOOR))
         local = LocalTerms(terms, looked)
@@ -573,18 +584,22 @@ class GraphSource(GraphWalker):
         paths = WalkPaths(graph, walked, seeding, gains, ids, self.walk.follow_probability, terms)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(
-            self.name, ids, published(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
-        )
+            self.name, ids, published(values), background=behind, size=count, payloads=paths, reason=reason,
+            words=stated,
+        )  # fmt: skip
 
     def _walk_by_lists(
         self, seeding: Seeding, near: ListedRelevance, rows: IntArray, gains: FloatArray, rest: float
     ) -> tuple[PageRankResult, ListedGains]:
-        operator, spaces = self.graph.operator, self._spaces
+        operator, spaces = self._walked.operator, self._spaces
         weights = spaces.borrow()
         transitions = ListedTransitions(operator, weights, near.gains, rest)
         transitions.know(rows, gains)
         seeds = as_seeds((seeding.nodes, seeding.masses), operator.size)
-        walked = run_push(transitions, operator.pool, seeds, self._push_settings, None)
+        settings = self._push_settings
+        if settings.compiled and not isinstance(operator, WalkOperator):
+            settings = replace(settings, compiled=False)
+        walked = run_push(transitions, operator.pool, seeds, settings, None)
         known = transitions.end()
         spaces.give_back(weights)
         return walked, known

@@ -9,7 +9,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Literal
 
-from phasegraph._packed import NameRows
+from phasegraph._packed import ChangedNames, NameRows
 from phasegraph._shared import LOADING, lazy_property
 from phasegraph._text import composed
 from phasegraph._validation import check_names, check_rows
@@ -213,6 +213,8 @@ class Gazetteer:
         """Every start at which a name matches, with the lengths, longest first."""
         if not self.names:
             return iter(())
+        if isinstance(self.names, ChangedNames):
+            return self._by_parts(texts, self.names)
         if isinstance(self.names, NameRows):
             return self._by_bisection(texts, self.names)
         return self._by_automaton(texts) if self.matcher == "automaton" else self._by_prefix(texts)
@@ -228,6 +230,16 @@ class Gazetteer:
                 if whole:
                     lengths.insert(0, length)
             if lengths:
+                yield start, lengths
+
+    def _by_parts(self, texts: Sequence[str], names: ChangedNames) -> Iterator[tuple[int, list[int]]]:
+        found: dict[int, list[int]] = {}
+        for part in map(Gazetteer.of_rows, names.parts):
+            for start, lengths in part._candidates(texts):
+                found.setdefault(start, []).extend(lengths)
+        for start in sorted(found):
+            there = (length for length in found[start] if " ".join(texts[start : start + length]) not in names.gone)
+            if lengths := sorted(there, reverse=True):
                 yield start, lengths
 
     def _by_prefix(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:

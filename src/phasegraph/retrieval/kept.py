@@ -38,7 +38,7 @@ class KeptPassages:
         """Add passages that are checked first; `embedded` makes their vectors, where the corpus has any."""
         corpus, vectors = self._changing(), None
         corpus.check(passages)
-        if corpus.index.graph.embeddings is not None:
+        if corpus.index.graph.view.embeddings is not None:
             if getattr(self, "_embeds", None) is None:
                 raise InvalidInputError(
                     "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to "

@@ -57,7 +57,7 @@ class View:
         pipeline: FusionPipeline | None = None,
         timeout: float | None = 10.0,
     ) -> None:
-        if embed is not None and index.graph.embeddings is None:
+        if embed is not None and index.graph.view.embeddings is None:
             raise InvalidInputError("an embedder is of use with an index that has embeddings; this one has none")
         self._records: Mapping[str, PassageRecord] = index.records
         self._ids: Collection[str] = index.records
@@ -65,7 +65,7 @@ class View:
             self._ids = frozenset(name for name, one in index.records.items() if lets_through(only, one.metadata))
         corpus = Corpus(index, None if embed is None else _once(embed))
         sources: dict[str, Any] = {"graph": corpus.graph}
-        if index.graph.lexical is not None:
+        if index.graph.view.lexical is not None:
             sources["lexical"] = corpus.lexical
         if embed is not None:
             sources["vector"] = corpus.vector

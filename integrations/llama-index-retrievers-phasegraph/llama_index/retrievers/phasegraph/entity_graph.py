@@ -377,7 +377,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     def kept_ids(self) -> Iterable[str]:
         """Ids of the nodes that it keeps itself; none where they come from a store."""
         if isinstance(self._lookup.held, phasegraph.graph.CorpusLookup):
-            passages: Iterable[str] = self._lookup.held.corpus.index.graph.passages
+            passages: Iterable[str] = self._lookup.held.corpus.index.records
             return passages
         return self._lookup.held if self._lookup.kind == "mapping" else ()
 
