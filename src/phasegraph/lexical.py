@@ -724,6 +724,10 @@ class ChangedTerms:
         """Of every word of the query."""
         return self.old.all_idf
 
+    def without(self, words: Collection[str]) -> ChangedTerms:
+        """The query's other words, and the same passages."""
+        return replace(self, old=self.old.without(words), new=self.new.without(words))
+
     def scores_of(self, passages: IntArray) -> FloatArray:
         """(n,) BM25 of these passages."""
         return self.read(passages)[0]

@@ -81,6 +81,11 @@ class PartialGraph:
         """How many nodes there are."""
         return len(self.passages) + len(self.entities)
 
+    @property
+    def count(self) -> int:
+        """How many passages there are."""
+        return len(self.passages)
+
     @lazy_property
     def operator(self) -> PartialOperator:
         """The edges, prepared for walks."""
