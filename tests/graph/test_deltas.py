@@ -312,3 +312,23 @@ def test_a_file_that_is_cut_off_is_said_and_not_looked_into(tmp_path: Path) -> N
         source.search(QUESTIONS[0], 5, {})
     with pytest.raises(IntegrityError, match="cut off"):
         index.remove([world.passages[0]["id"]])
+
+
+@pytest.mark.parametrize("part", ["walk_indices", "entities_text", "passages_order", "name_word_rows", "lexical_rows"])
+def test_no_file_of_a_large_index_is_looked_into_when_it_is_cut_off(tmp_path: Path, part: str) -> None:
+    """Whatever searches and changes read, and merging, which would take over what is gone as zeros."""
+    from phasegraph import IntegrityError
+
+    world = World(5, 60)
+    world.index().save(tmp_path)
+    index = changed(world, GraphIndex.load(tmp_path), 3)
+    assert index.log is not None
+    os.truncate(next(tmp_path.glob(f"{part}.*.npy")), 64)
+    for look in (
+        index.compact,
+        lambda: index.save(tmp_path / "again"),
+        lambda: index.remove([world.passages[0]["id"]]),
+        lambda: GraphSource(index.graph).search(QUESTIONS[0], 5, {}),
+    ):
+        with pytest.raises(IntegrityError, match="cut off"):
+            look()

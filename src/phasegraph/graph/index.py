@@ -288,6 +288,7 @@ class GraphIndex:
         log, base = self.log, vars(self).get("_base")
         if log is None or base is None:
             return self
+        base._check_files()
         made: GraphIndex = base._arrayed(log.gone, log.came, log.again, log.vectors if log.came else None)
         return made
 

@@ -128,7 +128,9 @@ def graph_from_parts(
             "passages": passages, "entities": entities, **matrices, "weights": EdgeWeights(**weights),
             "embeddings": embeddings, "lexical": _words_of(body, arrays, sound),
         }  # fmt: skip
-        graph = stored_graph(made, arrays.values()) if sound else EntityGraph(**made)
+        if not sound:
+            made |= {one: getattr(EntityGraph(**made), one) for one in (*_MATRICES, "embeddings")}  # checked
+        graph = stored_graph(made, arrays.values())
         _take_over(graph, arrays, sound)
         return graph
     except MISFITS as error:
