@@ -825,15 +825,15 @@ class FrameworkSuite:
         def vector(query: str) -> Any:
             return [(document, 0.9 - row / 10) for row, document in enumerate(given)]
 
-        retriever = self.retriever(vector=vector, graph=self.graph(films))
-        self.both(retriever, ABOUT)
+        retriever, about = self.retriever(vector=vector, graph=self.graph(films)), "Who directed Vertigo?"
+        self.both(retriever, about)
         with pytest.warns(PhasegraphWarning, match="source 'vector' counts for nothing .*HitFields"):
-            self.ask(retriever, ABOUT)
-        self.both(retriever, ABOUT)
+            self.ask(retriever, about)
+        self.both(retriever, about)
         given = films
         with pytest.warns(PhasegraphWarning, match="source 'vector' counts again"):
-            self.ask(retriever, ABOUT)
-        self.both(retriever, ABOUT)
+            self.ask(retriever, about)
+        self.both(retriever, about)
 
     def test_calibrating_with_too_few_questions_says_how_many_are_needed_and_fits_nothing(self) -> None:
         retriever = self.retriever(vector=self.fruit)
