@@ -204,7 +204,10 @@ def write_bundle(
     with one_writer(target):
         before = {one.name for one in target.glob("*.npy")}
         try:
-            entries = {name: _write_array(target, name, array) for name, array in sorted(arrays.items())}
+            entries, written = {}, {}
+            for name, array in sorted(arrays.items()):
+                entries[name] = _write_array(target, name, array)
+                written[name] = _times((target / str(entries[name]["file"])).stat())
             write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
         except Exception:  # an interrupt may come when the manifest names them already
             for begun in target.glob("*.npy"):  # a disk may be full of them
@@ -217,29 +220,32 @@ def write_bundle(
                 stale.unlink(missing_ok=True)
         (target / CHECKED).unlink(missing_ok=True)
         if readers:
-            _note_written(target, entries, readers)
+            _note_written(target, entries, written, readers)
 
 
-def _note_written(target: Path, entries: Mapping[str, Mapping[str, object]], readers: Sequence[str]) -> None:
+def _note_written(
+    target: Path, entries: Mapping[str, Mapping[str, object]], written: Mapping[str, list[int]], readers: Sequence[str]
+) -> None:
     """Note what was just written as checked, where the clock of its files tells a later change from the writing.
 
+    Nothing is noted where one is no longer the file that was `written`: saving a large index takes minutes.
     Looks at the files only when that clock has gone on since the last of them was written, which takes some
     milliseconds: whatever changes one from then on gets another time.
     """
     with ExitStack() as opened, suppress(OSError, IntegrityError):
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
-        written = max((os.fstat(handle.fileno()).st_ctime_ns for handle in handles.values()), default=0)
-        if os.name == "nt" or not written % _COARSE:
+        last = max((times[-1] for times in written.values()), default=0)
+        if os.name == "nt" or not last % _COARSE:
             return
         for _ in range(_MOST_TICKS):
             replace_file(target / CHECKED, b"{}")
-            if (target / CHECKED).stat().st_ctime_ns > written:
+            if (target / CHECKED).stat().st_ctime_ns > last:
                 break
             time.sleep(_TICK)
         else:
             return  # the clock was set back
         state, _ = _state((target / MANIFEST).read_bytes(), handles)
-        if all(size == entries[name]["bytes"] for name, (_, size, _, _) in state["files"].items()):
+        if state["files"] == written:
             replace_file(target / CHECKED, json.dumps({**state, "readers": list(readers)}).encode())
 
 
@@ -388,9 +394,14 @@ def _state(manifest: bytes, handles: Mapping[str, BufferedReader]) -> tuple[dict
     latest = max((max(one.st_ctime, one.st_mtime) for one in files.values()), default=0.0)
     state: dict[str, Any] = {
         "manifest": hashlib.sha256(manifest).hexdigest(),
-        "files": {name: [one.st_ino, one.st_size, one.st_mtime_ns, one.st_ctime_ns] for name, one in files.items()},
+        "files": {name: _times(one) for name, one in files.items()},
     }
     return state, os.name != "nt" and latest + _SETTLED < time.time()
+
+
+def _times(about: os.stat_result) -> list[int]:
+    """What tells one state of a file from another."""
+    return [about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns]
 
 
 def _remembered(target: Path, reader: str) -> object:

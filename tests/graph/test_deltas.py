@@ -298,6 +298,23 @@ def test_a_folder_opens_with_its_log_and_merges_it_when_it_gets_long(
     assert len(load_graph(tmp_path / "kept" / "graph").passages) == 40
 
 
+def test_a_corpus_in_memory_merges_its_log_when_it_gets_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every change would take longer than the one before."""
+    monkeypatch.setattr("phasegraph.graph.corpus.FEWEST_CHANGED", 12)
+    world = World(4, 40)
+    corpus = Corpus(world.index(), lambda _: np.ones(8))
+    merged = []
+    for _ in range(5):
+        gone = world.leave(2)
+        fresh, _ = world.come(2)
+        corpus.replace(gone, [{**one, "metadata": {}} for one in fresh], vectors(fresh))
+        merged.append(corpus.index.log is None)
+        assert corpus.graph.graph is corpus.index.graph
+        assert list(corpus.index.records) == [one["id"] for one in world.passages]
+    assert True in merged
+    assert False in merged
+
+
 def test_a_file_that_is_cut_off_is_said_and_not_looked_into(tmp_path: Path) -> None:
     from phasegraph import IntegrityError
 

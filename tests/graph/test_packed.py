@@ -208,6 +208,25 @@ def test_what_was_just_saved_is_not_read_again_to_open_it(tmp_path: Path, monkey
     assert load_graph(tmp_path).entities == index.graph.entities
 
 
+def test_a_file_that_changes_while_the_others_are_written_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from phasegraph import serialization
+
+    plain = serialization.write_document
+
+    def later(path: Path, *content: Any) -> None:
+        plain(path, *content)
+        file = next(path.parent.glob("mentions_data.*"))
+        time.sleep(0.02)  # the clock of the file system goes on
+        file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
+
+    monkeypatch.setattr("phasegraph.serialization.write_document", later)
+    _index().save(tmp_path)
+    with pytest.raises(IntegrityError, match="checksum"):
+        GraphIndex.load(tmp_path)
+
+
 def test_a_clock_that_cannot_tell_a_change_from_the_writing_notes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

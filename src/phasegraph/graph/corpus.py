@@ -274,7 +274,7 @@ class Folder:
 
         Returns the index, merged where it was.
         """
-        if self.pending <= min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED):
+        if self.pending <= _most_changed(index):
             return index
         index = index.compact()
         index.save(self.path / "graph", change=self.last)
@@ -329,6 +329,11 @@ class Folder:
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
         write_document(self.path / STATE, KIND, VERSION, {"applied": applied, "settings": dict(settings)})
+
+
+def _most_changed(index: GraphIndex) -> float:
+    """Passages in changes up to which they are not many."""
+    return min(max(FEWEST_CHANGED, MOST_CHANGED * len(index.records)), MOST_LOGGED)
 
 
 def _number(value: object) -> int:
@@ -478,6 +483,10 @@ class Corpus:
             if self._folder is None:
                 self._follow(change, fresh)
                 self.index, self.graph = fresh, walk
+                log = fresh.log  # every change goes through all of it
+                if log is not None and len(log.gone) + len(log.came) + len(log.again) > _most_changed(fresh):
+                    self.index = fresh.compact()
+                    self.graph = self._walk(self.index)
             else:
                 with self._folder.changing():
                     self._folder.append(change)

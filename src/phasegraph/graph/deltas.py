@@ -181,7 +181,10 @@ class ChangeLog:
                 dict(enumerate(texts_of([(one.id, one.title, one.text) for one in old]), len(self.left.lengths))),
             ),
             counted,
-            {name: self.lost.get(name) or _counted(self.records[name])[2] for name in (*self.gone, *leave, *read)},
+            {
+                name: self.lost[name] if name in self.lost else _counted(self.records[name])[2]
+                for name in (*self.gone, *leave, *read)
+            },
             self._known,
         )  # fmt: skip
 
