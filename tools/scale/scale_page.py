@@ -135,8 +135,7 @@ bundled passages serve.
 
 {built}
 
-At the largest size building was measured before what this page is about came, which leaves it as it was but for saving,
-which takes longer by the walk's edges and puts them on disk. *In shards* is `phasegraph index --engine local --workers
+Building is without saving, which took 0.84, 11.5 and 110 s of processor besides, the walk's edges included. *In shards* is `phasegraph index --engine local --workers
 1`: one process from a file of JSON lines to the saved index, reading, checksums and saving included, which the figures
 above are without; equal to the bit, as compared at 100,000. A dozen other processes shared the two cores when it was
 measured, which adds to seconds of processor; at the largest size its reduction held more then than it does now.
@@ -190,11 +189,12 @@ takes them from lists (`"listed"`):
 What is left that grows is memory: the walk reads as many edges, from farther apart. Without a dense list, or without
 a limit, the default compares all: nothing else finds what only the meaning says.
 
-The times above are from before passages that much is about to flow to were found inside the compiled rounds, and what
-is known of a passage kept within a search. Before and after, run in turn on a machine with much other work, answers
-equal to the bit, ms of processor p50 / p95: at 10,000 passages 7.03 / 8.92 and 5.74 / 6.89, at 100,000 12.75 / 15.96
-and 7.18 / 8.85; at 300,000 (80 questions) 11.2 / 13.8 and 7.3 / 9.5, where 10,000 took 4.8 / 5.8 beside it. A million
-passages were not measured again.
+The rows of `default` are the last of three runs. The p95 at 1,000,000 over that at 10,000 was 1.35 (9.87 and 7.31 ms),
+2.42 (14.1 and 5.83; another program worked on large arrays beside it, and mapped pages came and went) and 1.76 (13.0
+and 7.39). `all` and `listed` are from before passages that much is about to flow to were found inside the compiled
+rounds, and what is known of a passage kept within a search. Before and after that, run in turn, answers equal to the
+bit, ms of processor p50 / p95: at 10,000 passages 7.03 / 8.92 and 5.74 / 6.89, at 100,000 12.75 / 15.96 and 7.18 /
+8.85.
 
 A filter by ids reads what is allowed, what that mentions and the entries of a query's words: at 100,000 passages, 100
 of them allowed, 7 ms of processor for a new filter (689 before, when it passed over all passages and words), 1,000
@@ -232,7 +232,8 @@ entity's share of *all* passages decides, whether it is too common to have edges
 touches the entity, for the others when the log is merged. A name that stands in very many passages touches these:
 removing a passage whose title no other has means reading again every passage in which the title stands.
 
-At 1,000,000 passages, where new arrays took 11.3, 9.8 and 6.9 s and 3.8 GB, a log has not been measured yet.
+At 1,000,000 passages new arrays took 11.3, 9.8 and 6.9 s and 3.8 GB. Merging takes the time and memory of new arrays
+still: 6 GB at the peak there.
 
 The log is merged, to the bit of a new index, by `GraphIndex.compact()`, by saving, and by a folder when 5 % of the
 passages have changed, or 10,000; and in memory, once for each change, for what it does not serve: searches that
