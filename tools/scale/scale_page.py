@@ -135,7 +135,8 @@ bundled passages serve.
 
 {built}
 
-Building is without saving, which took 0.84, 11.5 and 110 s of processor besides, the walk's edges included. *In shards* is `phasegraph index --engine local --workers
+Building is without saving, which took 0.84, 11.5 and 110 s of processor besides, the walk's edges
+included. *In shards* is `phasegraph index --engine local --workers
 1`: one process from a file of JSON lines to the saved index, reading, checksums and saving included, which the figures
 above are without; equal to the bit, as compared at 100,000. A dozen other processes shared the two cores when it was
 measured, which adds to seconds of processor; at the largest size its reduction held more then than it does now.
