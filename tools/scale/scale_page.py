@@ -206,7 +206,8 @@ Batches (`phasegraph retrieve`, lists from names and words, 500 questions of 2Wi
 sets): 142 to 219 questions a second and core, 74 to 97 before, as other work left room.
 
 Recall@5 of the walk / of the default of two, all compared and listed, on the open sets (lists of 50, MiniLM; each set
-has fewer than 50,000 passages, `listed` was asked for):
+has fewer than 50,000 passages, `listed` was asked for), before the walk heeded what a question asks about its names
+(`WordSettings(relation=0)`):
 
 | | all | listed |
 |---|---|---|

@@ -421,8 +421,7 @@ class GraphSource(GraphWalker):
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
-        if type(query) is not str or not query or query.isspace():
-            query = check_query(query)
+        query = check_query(query)
         if limit is not None and (type(limit) is not int or limit < 1):
             limit = check_count("limit", limit, minimum=1)
         if self.graph.mapped:

@@ -633,8 +633,7 @@ class Gatherer:
         runner: TaskRunner | None,
     ) -> GatherState:
         longest = self.max_query_length
-        if type(query) is not str or not query or query.isspace() or (longest is not None and len(query) > longest):
-            check_query(query, longest)
+        check_query(query, longest)
         if seconds is not None:
             check_seconds("seconds", seconds)
         if not isinstance(sources, Mapping):
