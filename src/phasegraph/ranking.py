@@ -136,7 +136,9 @@ class Background:
         if self.transform == "identity":
             values = scores - self.location
         else:
-            values = np.log(np.maximum(scores + self.floor, _TINY))
+            values = scores + self.floor
+            np.maximum(values, _TINY, out=values)
+            np.log(values, out=values)
             values -= self.location
         values /= self.scale
         return values
@@ -165,11 +167,11 @@ class QueryWords:
             check_range("QueryWords.named", self.named, 0, 1)
 
 
-_KINDS: Mapping[str, tuple[tuple[type, ...], Any, str]] = {  # what is seen at once, and what is allowed
-    "reason": ((str,), str, "text"),
-    "background": ((type(None), Background), Background | None, "Background or None"),
-    "words": ((type(None), QueryWords), QueryWords | None, "QueryWords or None"),
-    "payloads": ((dict,), Mapping, "a mapping"),
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "reason": (str, "text"),
+    "background": (Background | None, "Background or None"),
+    "words": (QueryWords | None, "QueryWords or None"),
+    "payloads": (Mapping, "a mapping"),
 }
 
 
@@ -233,38 +235,46 @@ class Ranking:
     row_of: Callable[..., int | None] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self._check_header()
         source, ids = self.source, self.ids
-        if not isinstance(source, str) or not source.strip():
-            raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {source!r}")
         if isinstance(ids, str | bytes):
             raise InvalidTypeError(f"Ranking.ids must be a sequence of strings; source {source!r} gave one string")
-        if type(self.dropped) is not int or self.dropped < 0:
-            check_count("Ranking.dropped", self.dropped)
-        if self.size is not None and (type(self.size) is not int or self.size < 0):
-            check_count("Ranking.size", self.size)
-        for name, (plain, kind, wanted) in _KINDS.items():
-            given = getattr(self, name)
-            if type(given) not in plain and not isinstance(given, kind):
-                raise InvalidTypeError(
-                    f"Ranking.{name} must be {wanted}; source {source!r} gave {type(given).__name__}"
-                )
-        if type(self.rank_only) is not bool or type(self.distances) is not bool:
-            check_flag("Ranking.rank_only", self.rank_only)
-            check_flag("Ranking.distances", self.distances)
         scores = _numbers(source, "scores", self.scores)
         if scores.ndim != 1 or len(scores) != len(ids):
             raise InvalidInputError(f"Ranking.scores must have one value per id; got {scores.shape} for {len(ids)} ids")
-        if not all_true(np.isfinite(scores)):
-            raise InvalidInputError(f"Ranking.scores must be finite; source {source!r} gave NaN or infinity")
         raw = scores if self.raw is None else _numbers(source, "raw", self.raw)
         if raw.shape != scores.shape:
             raise InvalidInputError(f"Ranking.raw must have shape {scores.shape}; got {raw.shape}")
+        falls = _falls(scores)
+        if not falls and not all_true(np.isfinite(scores)):
+            raise InvalidInputError(f"Ranking.scores must be finite; source {source!r} gave NaN or infinity")
         ids = tuple(ids)
         if not _all_text(ids):
             wrong = next((one for one in ids if not isinstance(one, str)), "")
             raise InvalidTypeError(f"Ranking.ids must be strings that are not empty; source {source!r} gave {wrong!r}")
+        self._settle(ids, scores, raw, falls)
+
+    def _check_header(self) -> None:
+        """Refuse what is wrong in the fields that are of the list as a whole."""
+        source = self.source
+        if not isinstance(source, str) or not source.strip():
+            raise InvalidTypeError(f"Ranking.source must be a name that is not blank; got {source!r}")
+        check_count("Ranking.dropped", self.dropped)
+        if self.size is not None:
+            check_count("Ranking.size", self.size)
+        for name, (kind, wanted) in _KINDS.items():
+            given = getattr(self, name)
+            if not isinstance(given, kind):
+                raise InvalidTypeError(
+                    f"Ranking.{name} must be {wanted}; source {source!r} gave {type(given).__name__}"
+                )
+        check_flag("Ranking.rank_only", self.rank_only)
+        check_flag("Ranking.distances", self.distances)
+
+    def _settle(self, ids: tuple[str, ...], scores: FloatArray, raw: FloatArray, falls: bool) -> None:
+        """Take checked hits, in the canonical order; `falls`: every score is below the one before."""
         positions = _positions(ids)
-        if len(positions) != len(ids) or not _is_ordered(ids, scores):
+        if len(positions) != len(ids) or not (falls or _is_ordered(ids, scores)):
             ids, scores, raw = _canonical(ids, scores, raw)
             positions = _positions(ids)
         scores.setflags(write=False)
@@ -334,20 +344,47 @@ class Ranking:
             raise InvalidInputError(
                 f"scores must have one entry per id; source {source!r} gave {len(scores)} for {len(ids)} ids"
             )
-        count = len(ids)
-        header: dict[str, Any] = {"background": background, "size": size, "payloads": payloads, "reason": reason}
+        count, rank_only, distances = len(ids), False, False
         text = None if _all_text(ids) else np.array([isinstance(one, str) and one != "" for one in ids], dtype=bool)
         if scores is None or (count and not isinstance(scores, np.ndarray) and all(one is None for one in scores)):
             named = ids if text is None else list(compress(ids, text))
-            unique = tuple(dict.fromkeys(named))
-            falling, unknown = np.arange(-1.0, -len(unique) - 1.0, -1.0), np.full(len(unique), np.nan)
-            return cls(source, unique, falling, unknown, rank_only=True, dropped=count - len(named), **header)
-        values = as_floats(scores)
-        usable = np.isfinite(values) if text is None else np.isfinite(values) & text
-        if not all_true(usable):
-            ids, values = list(compress(ids, usable)), values[usable]
-        signed = values if higher_is_better else -values
-        return cls(source, ids, signed, values, dropped=count - len(ids), distances=not higher_is_better, **header)
+            rank_only, dropped, kept = True, count - len(named), tuple(named)
+            if len(set(kept)) < len(kept):
+                kept = tuple(dict.fromkeys(kept))
+            signed, values, falls = _places(len(kept)), _unknown(len(kept)), True
+        else:
+            values, distances = as_floats(scores), not higher_is_better
+            signed = -values if distances else values
+            falls = text is None and _falls(signed)
+            if not falls:
+                usable = np.isfinite(values) if text is None else np.isfinite(values) & text
+                if not all_true(usable):
+                    ids, values, signed = list(compress(ids, usable)), values[usable], signed[usable]
+            kept, dropped = tuple(ids), count - len(ids)
+        made, put = object.__new__(cls), object.__setattr__
+        put(made, "source", source)
+        put(made, "rank_only", rank_only)
+        put(made, "background", background)
+        put(made, "size", size)
+        put(made, "payloads", payloads)
+        put(made, "dropped", dropped)
+        put(made, "reason", reason)
+        put(made, "words", None)
+        put(made, "distances", distances)
+        made._check_header()
+        made._settle(kept, signed, values, falls)
+        return made
+
+
+@kept_while_short
+def _places(count: int) -> FloatArray:
+    """Minus the ranks: the scores of a list of which only the order is known."""
+    return np.arange(-1.0, -count - 1.0, -1.0)
+
+
+@kept_while_short
+def _unknown(count: int) -> FloatArray:
+    return np.full(count, np.nan)
 
 
 def _all_text(ids: Sequence[object]) -> bool:
@@ -371,10 +408,15 @@ def _numbers(source: str, name: str, values: object) -> FloatArray:
         raise InvalidTypeError(f"Ranking.{name} must be numbers; source {source!r} gave something else") from error
 
 
+def _falls(scores: FloatArray) -> bool:
+    """Whether every score is finite and below the one before."""
+    if not len(scores):
+        return True
+    return math.isfinite(scores[0]) and math.isfinite(scores[-1]) and all_true(scores[:-1] > scores[1:])
+
+
 def _is_ordered(ids: tuple[str, ...], scores: FloatArray) -> bool:
     better, next_ones = scores[:-1], scores[1:]
-    if all_true(better > next_ones):
-        return True
     ties = np.flatnonzero(better == next_ones)
     return all_true(better >= next_ones) and all(ids[row] < ids[row + 1] for row in ties.tolist())
 
@@ -604,7 +646,7 @@ def pool(rankings: Sequence[Ranking]) -> Candidates:
             rows[lacking] = np.arange(first, first + len(added))
     for array in positions:
         array.setflags(write=False)
-    return Candidates((*largest.ids, *added) if added else tuple(largest.ids), names, present, tuple(positions))
+    return Candidates(tuple(largest.ids) + tuple(added), names, present, tuple(positions))
 
 
 @kept_while_short

@@ -92,7 +92,7 @@ def test_the_payload_of_the_heaviest_source_with_a_text_is_kept_and_other_texts_
     ]
     result = FusionPipeline(weights={"a": 1, "b": 3, "c": 2}).decide(rankings)
     hits = dict(zip(result.ids, select_hits(result, str), strict=True))
-    assert (hits["x"].source, hits["x"].payload, hits["x"].others) == ("c", "text c", ["a"])
-    assert (hits["y"].source, hits["y"].others) == ("b", [])
+    assert (hits["x"].source, hits["x"].payload, hits["x"].others) == ("c", "text c", ("a",))
+    assert (hits["y"].source, hits["y"].others) == ("b", ())
     (warned,) = with_text_warnings(result, list(map(hits.get, result.ids))).warnings
     assert warned == "id 'x' has another text in a than in c, which was kept"

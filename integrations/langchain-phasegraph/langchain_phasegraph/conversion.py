@@ -186,10 +186,7 @@ def documents_of(
 
 def copy_of(document: Document, identifier: str, extra: Mapping[str, Any]) -> Document:
     """A shallow copy under an id, with further metadata."""
-    metadata = {**document.metadata, **extra}
-    if type(document) is Document:
-        return Document(document.page_content, id=identifier, metadata=metadata)
-    return document.model_copy(update={"metadata": metadata, "id": identifier})
+    return document.model_copy(update={"metadata": {**document.metadata, **extra}, "id": identifier})
 
 
 def document_of(record: phasegraph.graph.PassageRecord) -> Document:

@@ -1029,16 +1029,16 @@ class SelectedHit:
         Whose payload it is: of the heaviest source that returned it with a text, ties by name.
     payload : object
         None where no source holds one.
-    others : list of str
+    others : tuple of str
         Sources that returned another text under the same id.
-    told : list of (str, callable)
+    told : tuple of (str, callable)
         Source and what tells how it found it.
     """
 
     source: str = ""
     payload: Any = None
-    others: list[str] = field(default_factory=list)
-    told: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
+    others: tuple[str, ...] = ()
+    told: tuple[tuple[str, Callable[[], object]], ...] = ()
 
     @property
     def evidence(self) -> dict[str, object]:
@@ -1061,21 +1061,27 @@ def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
-    hits, kept = [SelectedHit() for _ in ids], [""] * len(ids)
+    hits: list[SelectedHit | None] = [None] * len(ids)
     for one in columns:
-        evidence = getattr(one.payloads, "evidence", None)
         for row, payload in enumerate(hits_of(one.payloads, ids)):
-            hit = hits[row]
-            if evidence and ids[row] in evidence:
-                hit.told.append((one.source, partial(evidence.__getitem__, ids[row])))
             if payload is None:
                 continue
-            own = text(payload)
-            if hit.payload is None or not kept[row]:
-                hit.source, hit.payload, kept[row] = one.source, payload, own
-            elif own and payload is not hit.payload and not (own.endswith(kept[row]) or kept[row].endswith(own)):
-                hit.others.append(one.source)
-    return hits
+            hit = hits[row]
+            if hit is None:
+                hits[row] = SelectedHit(one.source, payload)
+            elif payload is not hit.payload:
+                kept, own = text(hit.payload), text(payload)
+                if not kept:
+                    hit.source, hit.payload = one.source, payload
+                elif own and not (own.endswith(kept) or kept.endswith(own)):
+                    hit.others = (*hit.others, one.source)
+    found = [SelectedHit() if hit is None else hit for hit in hits]
+    for one in columns:
+        evidence: Mapping[str, object] = getattr(one.payloads, "evidence", {})
+        for identifier, hit in zip(ids, found, strict=True) if evidence else ():
+            if identifier in evidence:
+                hit.told = (*hit.told, (one.source, partial(evidence.__getitem__, identifier)))
+    return found
 
 
 def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
