@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from math import lgamma
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.lexical import HitWords, read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
-from phasegraph.ranking import Ranking, as_floats, cap_ranking
+from phasegraph.ranking import Ranking, all_true, as_floats, cap_ranking
 from phasegraph.retrieval.identity import Deletions, Identities, LookUps, Payloads
 from phasegraph.retrieval.source_config import FieldOf, HitFields
 from phasegraph.sources.gatherer import cut_note
@@ -59,12 +59,12 @@ def infer_direction(scores: Sequence[object], /) -> bool | None:
     >>> infer_direction([0.9, 0.5, 0.5]), infer_direction([0.002, 0.586, 3.96]), infer_direction([1.0, 1.0])
     (True, False, None)
     """
-    steps = np.diff(_finite(scores))
-    if not (steps != 0).any():
+    values = _finite(scores)
+    if not len(values) or values[0] == values[-1]:
         return None
-    if (steps <= 0).all():
-        return True
-    return False if (steps >= 0).all() else None
+    falls = bool(values[0] > values[-1])
+    before, after = (values[:-1], values[1:]) if falls else (values[1:], values[:-1])
+    return falls if all_true(before >= after) else None
 
 
 def known_direction(store: object, /) -> bool | None:
@@ -163,7 +163,7 @@ class Direction:
             return self._declared, self._doubt(self._declared, scores)
         if self._known is not None:
             return self._known, _note(self._known, "known for this store")
-        found = infer_direction(scores)
+        found = None if self._is_sure_of(scores) else infer_direction(scores)
         if found is not None:
             self._learn(found, scores)
         if not self._lead:
@@ -187,8 +187,15 @@ class Direction:
         self._learn(infer_direction(scores) is True, scores)
         return self._lead > 0
 
+    def _is_sure_of(self, scores: Sequence[object]) -> bool:
+        """Whether nothing is left to learn from them: all evidence that counts is there, and they run that way, too."""
+        if abs(self._lead) < _SURE or len(scores) < 2:
+            return False
+        first, last = (scores[0], scores[-1]) if self._lead > 0 else (scores[-1], scores[0])
+        return isinstance(first, float) and isinstance(last, float) and math.inf > first > last > -math.inf
+
     def _learn(self, higher: bool, scores: Sequence[object]) -> None:
-        weight = lgamma(len(np.unique(_finite(scores))) + 1)
+        weight = math.lgamma(len(np.unique(_finite(scores))) + 1)
         self._lead = min(max(self._lead + (weight if higher else -weight), -_SURE), _SURE)
 
     def _say_turned(self, higher: bool) -> None:
@@ -219,8 +226,9 @@ class Direction:
 
 def _finite(scores: Sequence[object]) -> FloatArray:
     """The usable scores in the order they came."""
-    values = as_floats(list(scores))
-    return values[np.isfinite(values)]
+    values = as_floats(scores)
+    usable = np.isfinite(values)
+    return values if all_true(usable) else values[usable]
 
 
 def _differ(scores: Sequence[object]) -> bool:

@@ -6,6 +6,7 @@ import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from operator import is_
 from typing import Any, NamedTuple, Self, cast
 
@@ -27,7 +28,10 @@ from llama_index.core.vector_stores.types import (
     VectorStoreQueryMode,
     VectorStoreQueryResult,
 )
+from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import active_instrument_tags, instrument_tags
+from llama_index_instrumentation.event_handlers import NullEventHandler
+from llama_index_instrumentation.span_handlers import NullSpanHandler
 
 from llama_index.retrievers.phasegraph.conversion import (
     Lookup,
@@ -655,6 +659,36 @@ class _Bound:
         return {**active_instrument_tags.get(), TAG: self.source.name}
 
 
+_NULL = {NullEventHandler, NullSpanHandler}
+
+
+@cache
+def _only_searches(kind: type) -> bool:
+    """Whether its ``retrieve`` and ``aretrieve`` are the framework's own: a search that listeners hear of."""
+    found = [next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None) for name in _ASKING]
+    return found == [vars(BaseRetriever)[name] for name in _ASKING]
+
+
+_ASKING = ("retrieve", "aretrieve")
+
+
+def is_unheard(retriever: Any) -> bool:
+    """Whether nobody would hear of a call of its ``retrieve``, by events, spans or callbacks.
+
+    Then it is searched without what the call prepares for them, which is most of what a quick search costs.
+    """
+    if not _only_searches(type(retriever)) or not vars(retriever).keys().isdisjoint(_ASKING):
+        return False
+    if getattr(getattr(retriever, "callback_manager", None), "handlers", True):
+        return False
+    dispatcher: Any = get_dispatcher(BaseRetriever.__module__)
+    while dispatcher is not None:
+        if not {*map(type, dispatcher.event_handlers), *map(type, dispatcher.span_handlers)} <= _NULL:
+            return False
+        dispatcher = dispatcher.parent if dispatcher.propagate else None
+    return True
+
+
 class _Blocking(_Bound):
     __slots__ = ()
 
@@ -664,8 +698,12 @@ class _Blocking(_Bound):
             ranking = self.core_ranking(source.retriever.search(query, limit, upstream))
         else:
             asked = prepared(source.retriever, limit, upstream, source.seen)
+            bundle = own_bundle(self.bundle, query)
             with instrument_tags(self.tags()):
-                hits = asked.retrieve(own_bundle(self.bundle, query))
+                if is_unheard(asked):
+                    hits = asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
+                else:
+                    hits = asked.retrieve(bundle)
             ranking = self.read(asked, hits, limit)
         if source.resolve is not None and len(ranking):
             return self.resolved(ranking, source.resolve(ranking.ids))
@@ -684,8 +722,12 @@ class _Awaiting(_Bound):
             ranking = self.core_ranking(await source.retriever.asearch(query, limit, upstream))
         else:
             asked = prepared(source.retriever, limit, upstream, source.seen)
+            bundle = own_bundle(self.bundle, query)
             with instrument_tags(self.tags()):
-                hits = await asked.aretrieve(own_bundle(self.bundle, query))
+                if is_unheard(asked):
+                    hits = await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
+                else:
+                    hits = await asked.aretrieve(bundle)
             ranking = self.read(asked, hits, limit)
         if source.resolve is not None and len(ranking):
             found = source.resolve(ranking.ids)
