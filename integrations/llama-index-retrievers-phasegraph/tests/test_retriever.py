@@ -6,14 +6,17 @@ import inspect
 import pickle
 import threading
 import time
+from typing import ClassVar
 
 import llama_index.core.instrumentation as instrument
 import numpy as np
 import pytest
 from llama_index.core import VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.instrumentation.span_handlers import SimpleSpanHandler
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever, RouterRetriever, VectorIndexRetriever
@@ -31,8 +34,11 @@ from llama_index.retrievers.phasegraph import (
     SourceSpec,
     text_model,
 )
+from llama_index.retrievers.phasegraph.retriever_sources import Seen as Known
+from llama_index.retrievers.phasegraph.retriever_sources import is_unheard, prepared
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import build_graph
+from phasegraph.retrieval import Nearest, Recent
 
 EIGHT = {f"p{i}": 1.0 - i / 10 for i in range(8)}
 BACK = {f"p{i}": float(i) for i in range(7, -1, -1)}
@@ -75,6 +81,55 @@ def test_every_child_emits_its_start_and_end_once_under_its_name(events):
 async def test_async_emits_the_same(events):
     await two().aretrieve("who?")
     assert len(retrievals(events)) == 6
+
+
+class Spans(SimpleSpanHandler):
+    """Every span that was entered."""
+
+    def new_span(self, id_, bound_args, instance=None, parent_span_id=None, tags=None, **kwargs):
+        self.names.append(id_.partition("-")[0])
+        return super().new_span(id_, bound_args, instance, parent_span_id, tags, **kwargs)
+
+    names: ClassVar[list[str]] = []
+
+
+def test_who_listens_hears_of_every_child_and_changes_no_answer():
+    child = simple().as_retriever(similarity_top_k=5)
+    ours = CalibratedFusionRetriever(retrievers={"vector": child, "other": listed(**BACK)})
+    asked = prepared(child, 5, {}, Known(Nearest(), Recent()))
+    unheard = [(hit.node.node_id, hit.score) for hit in ours.retrieve("who?")]
+    assert is_unheard(asked)
+    heard, dispatcher = Seen(found=[]), instrument.get_dispatcher(BaseRetriever.__module__)
+    spans, debug = Spans(), LlamaDebugHandler(print_trace_on_end=False)
+    for add, remove in (
+        (lambda: dispatcher.add_event_handler(heard), lambda: dispatcher.event_handlers.remove(heard)),
+        (lambda: dispatcher.add_span_handler(spans), lambda: dispatcher.span_handlers.remove(spans)),
+        (lambda: child.callback_manager.add_handler(debug), lambda: child.callback_manager.remove_handler(debug)),
+    ):
+        add()
+        try:
+            assert not is_unheard(asked)
+            assert [(hit.node.node_id, hit.score) for hit in ours.retrieve("who?")] == unheard
+        finally:
+            remove()
+    assert len(retrievals(heard.found)) == 6
+    assert spans.names.count("VectorIndexRetriever.retrieve") == 1
+    assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 3  # the manager of the settings is that of all three
+    assert is_unheard(asked)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+async def test_a_child_that_says_itself_how_it_is_asked_is_asked_so(awaited):
+    class Own(Listed):
+        def retrieve(self, str_or_query_bundle):
+            return [one for one in super().retrieve(str_or_query_bundle) if one.node_id != "p0"]
+
+        async def aretrieve(self, str_or_query_bundle):
+            return self.retrieve(str_or_query_bundle)
+
+    ours = CalibratedFusionRetriever(retrievers={"own": Own(hits(**EIGHT))})
+    found = await ours.aretrieve("who?") if awaited else ours.retrieve("who?")
+    assert sorted(ids_of(found)) == sorted(set(EIGHT) - {"p0"})
 
 
 def test_callbacks_of_the_framework_see_the_returned_nodes():
