@@ -13,9 +13,9 @@ MODULES = [
     "phasegraph", "phasegraph.ranking", "phasegraph.calibration", "phasegraph.fusion",
     "phasegraph.fusion.experimental", "phasegraph.fusion.weighting", "phasegraph.priors", "phasegraph.acceptance",
     "phasegraph.selection", "phasegraph.serialization", "phasegraph.pipeline", "phasegraph.sources",
-    "phasegraph.graph", "phasegraph.graph.pagerank", "phasegraph.evaluation", "phasegraph.fusion.rules",
+    "phasegraph.graph", "phasegraph.pagerank", "phasegraph.evaluation", "phasegraph.fusion.rules",
     "phasegraph.calibration.per_list", "phasegraph.acceptance.certified", "phasegraph.acceptance.fitting",
-    "phasegraph.acceptance.judged", "phasegraph.graph.pagerank.workspace",
+    "phasegraph.acceptance.judged", "phasegraph.pagerank.workspace",
     "phasegraph.evaluation.experiment",
     "phasegraph.evaluation.significance", "phasegraph.evaluation.report",
 ]  # fmt: skip
@@ -45,7 +45,7 @@ ONLY = {
     ],
     "phasegraph.acceptance.certified": ["betting", "hoeffding_bentkus"],
     "phasegraph.acceptance.fitting": ["area_under_curve"],
-    "phasegraph.graph.pagerank.workspace": ["PushWorkspace"],
+    "phasegraph.pagerank.workspace": ["PushWorkspace"],
     "phasegraph.acceptance.judged": ["check_orientation", "check_orientations", "query_losses"],
 }
 HELPERS = {"phasegraph.evaluation.experiment.pipeline_system"}

@@ -27,13 +27,13 @@ ORDER = [
     "_typing", "_shared", "_text", "errors", "_packed", "_files",
     "_validation", "markup", "ranking", "lexical", "calibration", "fusion", "priors", "confidence", "acceptance",
     "selection",
-    "serialization", "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "graph", "neo4j",
-    "evaluation", "distributed", "tuning", "testing", "serving", "inspecting", "cli",
+    "serialization", "result", "rescoring", "pipeline", "tracing", "sources", "retrieval", "pagerank", "graph",
+    "neo4j", "evaluation", "distributed", "tuning", "testing", "serving", "inspecting", "cli",
 ]  # fmt: skip
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
     "graph": [
-        "pagerank", "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "deltas",
+        "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "deltas",
         "index", "linking",
         "fact_filter", "listed", "source", "flat", "clusters", "summaries", "corpus", "chroma",
         "experimental", "models", "chunk_graph", "opening",

@@ -10,7 +10,7 @@ from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.datasets import Facts, load_dataset, load_facts, normalised
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
 from phasegraph.evaluation.source_runs import ExperimentInput, fact_seeds, hippo_adjacency, search_sources
-from phasegraph.graph.pagerank import personalized_pagerank
+from phasegraph.pagerank import personalized_pagerank
 
 # Entities A, B, C, D over passages p0 to p4; facts A-B, A-C, A-D, B-C.
 MENTIONS = sparse.csr_array(

@@ -40,7 +40,7 @@ def _large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("phasegraph.graph.index.LOGGED", 0)
     for module in ("source", "flat"):
         monkeypatch.setattr(f"phasegraph.graph.{module}.COMPARED", -1)
-    monkeypatch.setattr("phasegraph.graph.pagerank.push.DENSE_SHARE", 1e9)
+    monkeypatch.setattr("phasegraph.pagerank.push.DENSE_SHARE", 1e9)
     monkeypatch.setattr("phasegraph.graph.storage.PACKED_BYTES", 0)
     monkeypatch.setattr("phasegraph.serialization.MAPPED_BYTES", 64)
 

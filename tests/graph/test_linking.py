@@ -22,7 +22,7 @@ from phasegraph.graph.linking import (
     reset_by_name,
     similarities,
 )
-from phasegraph.graph.pagerank import WalkOperator
+from phasegraph.pagerank import WalkOperator
 
 GRAPH = build_graph(
     [

@@ -23,8 +23,8 @@ from phasegraph.graph import (
 )
 from phasegraph.graph.linking import WordSettings, moments
 from phasegraph.graph.listed import ListedRelevance, ListedSpaces
-from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.lexical import LexicalIndex
+from phasegraph.pagerank import PageRankResult
 
 SLICE = Path(__file__).parents[2] / "data" / "musique-openie"
 LISTED = WalkSettings(compare="listed")

@@ -33,9 +33,9 @@ from phasegraph.graph import (
     save_graph,
 )
 from phasegraph.graph.linking import FactIndex
-from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.graph.source import PathNode, WalkPath
 from phasegraph.graph.words import split_words
+from phasegraph.pagerank import WalkOperator, personalized_pagerank
 
 QUERY = "Who met Bo?"
 PASSAGES = [

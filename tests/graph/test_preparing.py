@@ -72,7 +72,7 @@ def test_nothing_is_compiled_by_the_first_search():
     code = """
 from phasegraph import Ranking
 from phasegraph.graph import GraphSource, build_graph
-from phasegraph.graph.pagerank import _numba_kernels as kernels
+from phasegraph.pagerank import _numba_kernels as kernels
 from phasegraph.graph.source import prepare
 passages = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang to Cy."}]
 source = GraphSource(build_graph(passages))

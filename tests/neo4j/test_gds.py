@@ -13,7 +13,6 @@ from corpus import questions, records
 
 from phasegraph.errors import StoreError
 from phasegraph.graph import GraphSource, WalkSettings
-from phasegraph.graph.pagerank import personalized_pagerank
 from phasegraph.neo4j import (
     GraphRecords,
     Neo4jConnection,
@@ -25,6 +24,7 @@ from phasegraph.neo4j import (
     write_graph,
 )
 from phasegraph.neo4j.gds import DIGITS, Projection, has_gds, project, seed_sets, walk_projection
+from phasegraph.pagerank import personalized_pagerank
 
 SLICE = 150
 SMALL = [

@@ -164,6 +164,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/priors",
                 "phasegraph/rescoring",
                 "phasegraph/selection",
+                "phasegraph/pagerank",
                 "phasegraph/graph",
                 "phasegraph/retrieval/nearest",
                 "phasegraph/retrieval/plain_hits",

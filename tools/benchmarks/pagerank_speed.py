@@ -18,8 +18,8 @@ import numpy as np
 from scipy import sparse
 from synthetic import adjacency, entity_passage_graph, entity_seeds
 
-from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank, personalized_pagerank_batch
-from phasegraph.graph.pagerank.solve import RANKING_TOLERANCE, SCORE_TOLERANCE
+from phasegraph.pagerank import WalkOperator, personalized_pagerank, personalized_pagerank_batch
+from phasegraph.pagerank.solve import RANKING_TOLERANCE, SCORE_TOLERANCE
 
 PUSHES = {
     f"push {kernel} {tolerance:g}": {"method": "push", "kernel": kernel, "tolerance": tolerance}

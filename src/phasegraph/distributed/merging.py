@@ -22,11 +22,11 @@ from phasegraph._typing import IntArray
 from phasegraph.distributed.shards import GAZETTEER, READ, STAGED, BuildSettings, Staged, arrow, digest_of, name_key
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, kept_entities
-from phasegraph.graph.pagerank import WalkOperator
-from phasegraph.graph.pagerank.operator import prepared
-from phasegraph.graph.pagerank.push import ranges
 from phasegraph.graph.storage import KIND, VERSION, packed
 from phasegraph.graph.words import MAX_WORDS
+from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.operator import prepared
+from phasegraph.pagerank.push import ranges
 from phasegraph.serialization import MANIFEST, StreamedArray, read_document, write_bundle
 
 MOST_NAMES = 1_000_000

@@ -25,9 +25,9 @@ from phasegraph.graph.experimental.semflow import (
     truncated_min_max,
 )
 from phasegraph.graph.linking import RESETS
-from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.graph.source import GraphSource
 from phasegraph.lexical import TOKENIZERS
+from phasegraph.pagerank import WalkOperator, personalized_pagerank
 from phasegraph.ranking import Ranking, top_order
 
 RECIPE, FOLLOW = RESETS["hipporag2"], 0.5

@@ -31,13 +31,13 @@ from phasegraph.graph.entity_graph import (
     kept_entities,
     rarity_weights,
 )
-from phasegraph.graph.pagerank import WalkOperator
-from phasegraph.graph.pagerank.push import ranges
-from phasegraph.graph.pagerank.workspace import WorkspacePool
 from phasegraph.graph.records import PassageRecord, PassageRecords
 from phasegraph.graph.rules import title_names
 from phasegraph.graph.words import Gazetteer, word_texts
 from phasegraph.lexical import ChangedWords, LexicalIndex
+from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.push import ranges
+from phasegraph.pagerank.workspace import WorkspacePool
 
 Facts = Counter[tuple[str, str]]
 Counted = tuple[Mapping[str, int], Mapping[str, int], Facts]

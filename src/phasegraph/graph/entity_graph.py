@@ -21,9 +21,9 @@ from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, Int32Array, IntArray
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.graph.words import normalise_name
 from phasegraph.lexical import LexicalIndex, Tokenizer
+from phasegraph.pagerank import WalkOperator
 from phasegraph.ranking import by_fields
 from phasegraph.serialization import check_mapped, mapped_in
 

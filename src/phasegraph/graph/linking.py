@@ -16,11 +16,11 @@ from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, 
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings
-from phasegraph.graph.pagerank import WalkOperator
-from phasegraph.graph.pagerank.push import Transitions, ranges
-from phasegraph.graph.pagerank.workspace import compiled_kernels
 from phasegraph.graph.words import Gazetteer, find_names, normalise_name
 from phasegraph.lexical import Tokenizer, cover, tokenizer_of
+from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.push import Transitions, ranges
+from phasegraph.pagerank.workspace import compiled_kernels
 from phasegraph.ranking import Ranking, by_fields, top_order
 
 _UNKNOWN_SCALE = 0.7

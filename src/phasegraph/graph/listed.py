@@ -25,9 +25,9 @@ from phasegraph.graph.linking import (
     similarities,
     unit_vector,
 )
-from phasegraph.graph.pagerank import PageRankResult, WalkOperator
-from phasegraph.graph.pagerank.push import ranges
 from phasegraph.lexical import ListedTerms, WordIn
+from phasegraph.pagerank import PageRankResult, WalkOperator
+from phasegraph.pagerank.push import ranges
 from phasegraph.ranking import Ranking
 
 COMPARED = 50_000

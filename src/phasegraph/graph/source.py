@@ -56,11 +56,11 @@ from phasegraph.graph.listed import (
     LocalTerms,
     within,
 )
-from phasegraph.graph.pagerank import PageRankResult, WalkOperator
-from phasegraph.graph.pagerank.push import PushSettings, StaticTransitions, as_seeds, ranges, run_push
-from phasegraph.graph.pagerank.solve import push_settings
-from phasegraph.graph.pagerank.workspace import Kernel, check_kernel
 from phasegraph.lexical import LexicalIndex, ListedTerms, QueryTerms
+from phasegraph.pagerank import PageRankResult, WalkOperator
+from phasegraph.pagerank.push import PushSettings, StaticTransitions, as_seeds, ranges, run_push
+from phasegraph.pagerank.solve import push_settings
+from phasegraph.pagerank.workspace import Kernel, check_kernel
 from phasegraph.ranking import Background, QueryWords, Ranking, by_fields, top_order
 from phasegraph.sources.protocol import Upstream
 

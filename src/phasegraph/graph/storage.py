@@ -14,8 +14,8 @@ from scipy import sparse
 from phasegraph._packed import PackedTexts, ascend, ascending_order
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
-from phasegraph.graph.pagerank import WalkOperator
 from phasegraph.lexical import TOKENIZERS, LexicalIndex, Tokenizer, tokenizer_of
+from phasegraph.pagerank import WalkOperator
 from phasegraph.serialization import MISFITS, Bundle, Verify, open_bundle, write_bundle
 
 KIND, VERSION = "entity-graph", 1

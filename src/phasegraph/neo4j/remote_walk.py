@@ -15,14 +15,14 @@ from phasegraph._validation import check_count, check_range
 from phasegraph.errors import StoreError
 from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, rarity_weights
 from phasegraph.graph.linking import Seeding, relevance
-from phasegraph.graph.pagerank import PageRankResult
-from phasegraph.graph.pagerank.push import as_seeds, run_push
-from phasegraph.graph.pagerank.solve import push_settings
-from phasegraph.graph.pagerank.workspace import Kernel
 from phasegraph.graph.words import MAX_WORDS, normalise_name, split_words
 from phasegraph.neo4j.connection import Neo4jConnection, Row
 from phasegraph.neo4j.edge_cache import LEAST_TOLERANCE, Codes, KeptEdges, KnownEdges, PartialGraph, merged
 from phasegraph.neo4j.gds import most_common
+from phasegraph.pagerank import PageRankResult
+from phasegraph.pagerank.push import as_seeds, run_push
+from phasegraph.pagerank.solve import push_settings
+from phasegraph.pagerank.workspace import Kernel
 from phasegraph.ranking import Ranking
 
 Stamp: TypeAlias = tuple[str, int]

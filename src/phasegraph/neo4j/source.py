@@ -15,7 +15,6 @@ from phasegraph._validation import check_choice, check_count, check_flag, check_
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights
 from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
-from phasegraph.graph.pagerank import PageRankResult
 from phasegraph.graph.source import (
     Allowed,
     GraphSource,
@@ -43,6 +42,7 @@ from phasegraph.neo4j.remote_walk import (
 )
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
 from phasegraph.neo4j.writing import list_corpora
+from phasegraph.pagerank import PageRankResult
 from phasegraph.ranking import Ranking, top_order
 from phasegraph.sources.protocol import Source, Upstream
 

@@ -20,12 +20,12 @@ from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, check_kind
 from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
-from phasegraph.graph.pagerank.operator import WalkOperator
-from phasegraph.graph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges, run_push
-from phasegraph.graph.pagerank.solve import personalized_pagerank, push_settings
-from phasegraph.graph.pagerank.workspace import Kernel, PushWorkspace, WorkspacePool, compiled_kernels
 from phasegraph.graph.source import GraphWalker, best_passages, check_source_name
 from phasegraph.graph.synonyms import finite_rows
+from phasegraph.pagerank.operator import WalkOperator
+from phasegraph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges, run_push
+from phasegraph.pagerank.solve import personalized_pagerank, push_settings
+from phasegraph.pagerank.workspace import Kernel, PushWorkspace, WorkspacePool, compiled_kernels
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
 
@@ -512,7 +512,7 @@ class SemanticFlow:
         """Walk with the weights of one query.
 
         `relevance` is that of the E entities, see :meth:`relevance`; `reset` and `follow_probability` (default: the
-        parameters') as for :func:`~phasegraph.graph.pagerank.personalized_pagerank`, like the rest. The method "push"
+        parameters') as for :func:`~phasegraph.pagerank.personalized_pagerank`, like the rest. The method "push"
         works out the weights of the nodes it pushes and of no others; "power" is the reference: all weights, then the
         iteration.
         """

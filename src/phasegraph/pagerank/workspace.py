@@ -45,7 +45,7 @@ def compiled_kernels() -> ModuleType:
 def _load_kernels() -> ModuleType | None:
     with LOADING:
         try:
-            from phasegraph.graph.pagerank import _numba_kernels as compiled
+            from phasegraph.pagerank import _numba_kernels as compiled
         except ImportError:
             return None
         return compiled

@@ -1,6 +1,6 @@
-"""The rounds of a push, compiled by numba; imported through :func:`.kernels.compiled_kernels` only.
+"""The rounds of a push, compiled by numba; imported through :func:`.workspace.compiled_kernels` only.
 
-They do, number for number and in the same order, what the rounds in :mod:`phasegraph.graph.pagerank.push` do
+They do, number for number and in the same order, what the rounds in :mod:`phasegraph.pagerank.push` do
 with numpy, so that values and counters are the same to the bit. Lists are written without branches: an entry
 that does not count is overwritten by the next, for which each list has one place more than there are nodes.
 Columns of the state: mass left, mass gained, last round in which mass arrived. Places are unsigned where they are

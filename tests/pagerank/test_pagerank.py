@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank, personalized_pagerank_batch
-from phasegraph.graph.pagerank.workspace import PushWorkspace
+from phasegraph.pagerank import WalkOperator, personalized_pagerank, personalized_pagerank_batch
+from phasegraph.pagerank.workspace import PushWorkspace
 
 EXACT = {"power": {}, "exact push": {"tolerance": 1e-13}, "polished push": {"tolerance": 1e-5, "polish": 60}}
 

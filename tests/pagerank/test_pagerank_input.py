@@ -10,8 +10,8 @@ from scipy import sparse
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, NotConvergedError
 from phasegraph.graph.experimental.semflow import FlowParameters
-from phasegraph.graph.pagerank import WalkOperator, personalized_pagerank
-from phasegraph.graph.pagerank.workspace import PushWorkspace, _load_kernels
+from phasegraph.pagerank import WalkOperator, personalized_pagerank
+from phasegraph.pagerank.workspace import PushWorkspace, _load_kernels
 
 RING = sparse.csr_array((np.ones(4), ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
 PAIR = sparse.csr_array([[0.0, 1.0], [1.0, 0.0]])
@@ -108,8 +108,8 @@ def test_a_push_that_did_not_settle_leaves_its_workspace_clean():
 
 def test_without_numba_the_numpy_kernel_answers_and_the_compiled_one_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "phasegraph.graph.pagerank._numba_kernels", raising=False)
-    monkeypatch.delattr("phasegraph.graph.pagerank._numba_kernels", raising=False)
+    monkeypatch.delitem(sys.modules, "phasegraph.pagerank._numba_kernels", raising=False)
+    monkeypatch.delattr("phasegraph.pagerank._numba_kernels", raising=False)
     _load_kernels.cache_clear()
     try:
         walk = personalized_pagerank(PAIR, ([0], [1.0]), follow_probability=0.5, method="push")

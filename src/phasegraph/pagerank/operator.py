@@ -11,7 +11,7 @@ from scipy import sparse
 from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, Int32Array
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.pagerank.workspace import WorkspacePool
+from phasegraph.pagerank.workspace import WorkspacePool
 
 Precision = Literal["float64", "float32"]
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from phasegraph._shared import lazy_property
 from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, NotConvergedError
-from phasegraph.graph.pagerank.operator import WalkOperator
-from phasegraph.graph.pagerank.workspace import PushWorkspace, State, WorkspacePool, compiled_kernels
+from phasegraph.pagerank.operator import WalkOperator
+from phasegraph.pagerank.workspace import PushWorkspace, State, WorkspacePool, compiled_kernels
 
 Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 DENSE_SHARE = 0.25
@@ -266,7 +266,7 @@ class PageRankResult:
 
 @dataclass(frozen=True, slots=True)
 class PushSettings:
-    """How a push goes: see :func:`phasegraph.graph.pagerank.personalized_pagerank`."""
+    """How a push goes: see :func:`phasegraph.pagerank.personalized_pagerank`."""
 
     follow: float
     threshold: float

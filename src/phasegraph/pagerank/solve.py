@@ -11,8 +11,8 @@ import numpy as np
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count, check_flag, check_range
 from phasegraph.errors import InvalidInputError, NotConvergedError
-from phasegraph.graph.pagerank.operator import Precision, WalkOperator
-from phasegraph.graph.pagerank.push import (
+from phasegraph.pagerank.operator import Precision, WalkOperator
+from phasegraph.pagerank.push import (
     PageRankResult,
     PushSettings,
     Reset,
@@ -21,7 +21,7 @@ from phasegraph.graph.pagerank.push import (
     as_seeds,
     run_push,
 )
-from phasegraph.graph.pagerank.workspace import Kernel, PushWorkspace, use_compiled
+from phasegraph.pagerank.workspace import Kernel, PushWorkspace, use_compiled
 
 
 def power(
