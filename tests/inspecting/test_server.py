@@ -14,8 +14,7 @@ from starlette.testclient import TestClient
 from inspecting.conftest import EVIL, HOSTILE, QUESTION
 from phasegraph import FusionPipeline, InvalidInputError, MissingDependencyError
 from phasegraph.inspecting import server
-from phasegraph.inspecting.page import embedded_json, offline_page
-from phasegraph.inspecting.server import exported, make_app
+from phasegraph.inspecting.server import embedded_json, exported, make_app, offline_page
 from phasegraph.serialization import decode_document
 
 JSON = {"content-type": "application/json"}

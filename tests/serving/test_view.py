@@ -12,8 +12,8 @@ from tests.serving.conftest import PLACES, corpus, embed
 
 from phasegraph import InvalidInputError, InvalidTypeError
 from phasegraph.graph import GraphIndex
-from phasegraph.serving.tenants import check_filter, lets_through, read_tenants
-from phasegraph.serving.view import View
+from phasegraph.serving.view import View, check_filter, lets_through
+from phasegraph.serving.web import read_tenants
 
 QUESTION = "Who met the keeper in Oslo?"
 

@@ -12,14 +12,13 @@ import typer
 
 from phasegraph.cli.output import Embedder, IndexFolder, load_embedder
 from phasegraph.errors import InvalidInputError, MissingDependencyError
-from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.opening import opened
+from phasegraph.graph.index import GraphIndex
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
 from phasegraph.serving.agents import NEEDED, mcp_server
-from phasegraph.serving.tenants import check_filter, check_token, read_tenants
-from phasegraph.serving.view import View
-from phasegraph.serving.web import LOOPBACK, listening, web_app
+from phasegraph.serving.view import View, check_filter
+from phasegraph.serving.web import LOOPBACK, check_token, listening, read_tenants, web_app
 
 
 def serve(

@@ -23,13 +23,46 @@ from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 from phasegraph.retrieval.reading import LONGEST_TEXT
-from phasegraph.serving.tenants import Filter, lets_through
 from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.workers import Late, awithin
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
 """Limits of a request: passages of an answer, ids asked for at once, characters of a query."""
 _FOREVER = 1e6
+
+Filter = Mapping[str, Any]
+
+
+def check_filter(name: str, value: object) -> Filter:
+    """A filter: metadata keys to the value a passage must have, or to a list of values of which it must have one."""
+    if not isinstance(value, Mapping) or not value:
+        raise InvalidInputError(f"{name} must map metadata keys to values, and hold one at least; got {value!r:.80}")
+    for key, wanted in value.items():
+        options = wanted if isinstance(wanted, list) else [wanted]
+        plain = all(isinstance(one, str | int | float) and one == one for one in options)
+        if not isinstance(key, str) or not options or not plain:
+            raise InvalidInputError(
+                f"{name}[{key!r}] must be a text, a number, true or false, or a list of these; got {wanted!r:.80}"
+            )
+    return value
+
+
+def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
+    """Whether a filter lets a passage through; one that lacks a key never is.
+
+    >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
+    (True, False)
+    >>> lets_through({"level": 1}, {"level": True})
+    False
+    """
+
+    def same(one: object, other: object) -> bool:
+        return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+    return all(
+        key in metadata and any(same(metadata[key], one) for one in (wanted if isinstance(wanted, list) else [wanted]))
+        for key, wanted in only.items()
+    )
 
 
 class View:

@@ -10,11 +10,12 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
 from phasegraph.serving.agents import FIELDS, NEEDED, streamable_app, unknown_fields
-from phasegraph.serving.view import View
+from phasegraph.serving.view import Filter, View, check_filter
 
 LARGEST_BODY = 256 * 1024
 SLOWEST_BODY = 10.0
@@ -26,6 +27,42 @@ _log = logging.getLogger("phasegraph")
 
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
+
+
+def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
+    """The tenants of a file: by name the token that shows who asks, and what he may see.
+
+    The file is JSON: ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not of this form, a token is short or not the only one of its kind, or a filter is empty.
+    """
+    try:
+        state = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{path}: it cannot be read as JSON: {type(error).__name__}") from error
+    if not isinstance(state, dict) or not state:
+        raise InvalidInputError(f'{path}: it must hold {{"name": {{"token": "...", "filter": {{...}}}}, ...}}')
+    tenants: dict[str, tuple[str, Filter]] = {}
+    for name, one in state.items():
+        if not isinstance(one, dict) or set(one) != {"token", "filter"}:
+            raise InvalidInputError(f"{path}: {name!r} must have a token and a filter, and nothing else")
+        tenants[name] = (check_token(f"{path}: the token of {name!r}", one["token"]), check_filter(name, one["filter"]))
+    if len({token for token, _ in tenants.values()}) < len(tenants):
+        raise InvalidInputError(f"{path}: every tenant must have a token of its own")
+    return tenants
+
+
+def check_token(name: str, token: object) -> str:
+    """A token: at least 16 visible ASCII characters. It is never repeated in a message."""
+    if not isinstance(token, str) or len(token) < 16 or not all("!" <= one <= "~" for one in token):
+        raise InvalidInputError(
+            f"{name} must be at least 16 visible ASCII characters; python -c "
+            "'import secrets; print(secrets.token_urlsafe())' makes one"
+        )
+    return token
 
 
 class Gate:
