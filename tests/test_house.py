@@ -33,10 +33,9 @@ ORDER = [
 # The same inside rooms with more than a handful of thoughts.
 INSIDE = {
     "graph": [
-        "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "deltas",
-        "index", "linking",
-        "fact_filter", "listed", "source", "flat", "clusters", "summaries", "corpus", "chroma",
-        "experimental", "models", "chunk_graph", "opening",
+        "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "deltas", "index", "linking",
+        "listed", "source", "flat", "clusters", "summaries", "experimental", "models", "chunk_graph", "corpus",
+        "chroma",
     ],
     "neo4j": [
         "errors", "transactions", "connection", "schema", "records", "gds", "reading", "writing", "edge_cache",

@@ -195,7 +195,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("phasegraph/neo4j", "phasegraph/sources/gatherer", "phasegraph/ranking"), "candidates"),
         **dict.fromkeys(("phasegraph/result", "phasegraph/retrieval/provenance"), "evidence"),
         **dict.fromkeys(("phasegraph/pipeline", "phasegraph/serialization"), "files"),
-        **dict.fromkeys(("phasegraph/retrieval/kept", "phasegraph/retrieval/recent"), "caches"),
+        "phasegraph/retrieval/kept": "caches",
         **dict.fromkeys(
             ("phasegraph/retrieval/identity", "phasegraph/retrieval/reading"),
             "reports",
@@ -275,7 +275,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "phasegraph/graph/source",
                 "phasegraph/sources/gatherer",
                 "phasegraph/neo4j/source",
-                "phasegraph/retrieval/recent",
+                "phasegraph/retrieval/kept",
                 "phasegraph/neo4j/connection",
             ),
             "caches",

@@ -13,8 +13,8 @@ from phasegraph.cli.output import Embedder, IndexFolder, check_outputs, console,
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
+from phasegraph.graph.corpus import opened
 from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.opening import opened
 from phasegraph.inspecting.inspector import OTHER, OWN, Inspector
 from phasegraph.inspecting.server import LOOPBACK, exported, serve
 from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline

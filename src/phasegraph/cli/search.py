@@ -27,8 +27,8 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
 from phasegraph.graph.building import texts_of
+from phasegraph.graph.corpus import opened
 from phasegraph.graph.linking import unit_vector
-from phasegraph.graph.opening import opened
 from phasegraph.graph.records import PassageRecord
 from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
 from phasegraph.pipeline import FusionPipeline

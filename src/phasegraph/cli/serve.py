@@ -12,7 +12,7 @@ import typer
 
 from phasegraph.cli.output import Embedder, IndexFolder, load_embedder
 from phasegraph.errors import InvalidInputError, MissingDependencyError
-from phasegraph.graph.opening import opened
+from phasegraph.graph.corpus import opened
 from phasegraph.graph.index import GraphIndex
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE

@@ -25,8 +25,8 @@ from phasegraph.distributed.shards import arrow, digest_of, made_here, rows_of
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.runs import check_columns
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.corpus import opened
 from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.opening import opened
 from phasegraph.graph.source import GraphSource
 from phasegraph.lexical import LexicalIndex, counted_hits, read_hits
 from phasegraph.pipeline import FusionPipeline

@@ -19,10 +19,9 @@ from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, 
 from phasegraph.graph.entity_graph import check_kind as check_kind
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
-from phasegraph.graph.fact_filter import FactFilter
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.linking import FactIndex, LinkSettings
+from phasegraph.graph.linking import FactFilter, FactIndex, LinkSettings
 from phasegraph.graph.models import filter_facts_with, summarise_with
 from phasegraph.graph.records import PassageRecord as PassageRecord
 from phasegraph.graph.records import check_plain as check_plain

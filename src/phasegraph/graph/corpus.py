@@ -25,6 +25,8 @@ from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, StoreError, warn
 from phasegraph.graph.building import Triples, by_passage, read_passages
+from phasegraph.graph.chunk_graph import KIND as CHUNKS
+from phasegraph.graph.chunk_graph import ChunkGraph
 from phasegraph.graph.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
@@ -33,12 +35,21 @@ from phasegraph.graph.source import Embedder, GraphSource
 from phasegraph.graph.storage import KIND as INDEX
 from phasegraph.graph.storage import packed, unpacked
 from phasegraph.ranking import Ranking
-from phasegraph.retrieval.recent import Recent
-from phasegraph.serialization import MANIFEST, MISFITS, read_bundle, read_document, write_bundle, write_document
+from phasegraph.retrieval.kept import Recent
+from phasegraph.serialization import (
+    MANIFEST,
+    MISFITS,
+    bundle_kind,
+    read_bundle,
+    read_document,
+    write_bundle,
+    write_document,
+)
 from phasegraph.sources.protocol import Upstream
 
 KIND, CHANGE, VERSION = "passage-folder", "passage-change", 1
-STATE = "folder.json"
+STATE, INSIDE = "folder.json", "graph"
+"""Where a folder holds what it was made with, and its index."""
 _DOUBTFUL = "withdrawn-"
 MOST_CHANGED = 0.05
 """Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
@@ -177,11 +188,11 @@ class Folder:
         with folder.held():
             check_new(folder.path)  # another process may have been first
             try:
-                index.save(folder.path / "graph")
+                index.save(folder.path / INSIDE)
                 folder._write_state(0, settings)
             except BaseException as error:
                 (folder.path / STATE).unlink(missing_ok=True)
-                shutil.rmtree(folder.path / "graph", ignore_errors=True)
+                shutil.rmtree(folder.path / INSIDE, ignore_errors=True)
                 if isinstance(error, OSError):
                     raise StoreError(f"{folder.path.name}: the folder could not be written: {error}") from error
                 raise
@@ -215,7 +226,7 @@ class Folder:
     def _load(self) -> tuple[GraphIndex, frozenset[str]]:
         applied = _number(self._state().get("applied"))
         base = self._base()
-        index, self.last, self.pending = GraphIndex.load(self.path / "graph"), base, 0
+        index, self.last, self.pending = GraphIndex.load(self.path / INSIDE), base, 0
         if self._base() != base:
             raise IntegrityError("the index was replaced while it was read")
         behind = frozenset(name for one in self._doubtful() for name in Change.read(one).touched)
@@ -277,7 +288,7 @@ class Folder:
         if self.pending <= _most_changed(index):
             return index
         index = index.compact()
-        index.save(self.path / "graph", change=self.last)
+        index.save(self.path / INSIDE, change=self.last)
         for directory in (self.path / "changes").glob("[0-9]*"):  # those that were begun and never complete, too
             if int(directory.name) <= self.last:
                 _forget(directory)
@@ -313,9 +324,9 @@ class Folder:
 
     def _base(self) -> int:
         """The last change in the index's bundle."""
-        manifest = self.path / "graph" / MANIFEST
+        manifest = self.path / INSIDE / MANIFEST
         if not manifest.is_file():
-            raise IntegrityError(f"{self.path.name}: graph/{MANIFEST} is missing")
+            raise IntegrityError(f"{self.path.name}: {INSIDE}/{MANIFEST} is missing")
         content = read_document(manifest, INDEX, VERSION).get("content")
         return _number(content.get("change")) if isinstance(content, dict) else 0
 
@@ -352,6 +363,29 @@ def check_new(path: Path) -> None:
         raise InvalidInputError(
             f"path must be a folder that is new or empty; {str(path)!r} holds files (load() opens one that was made)"
         )
+
+
+def opened(folder: Path) -> GraphIndex | ChunkGraph:
+    """The index in a folder, or in the one where a saved retriever keeps it, all changes since included.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is none, or it is damaged, or saved without its passages.
+    """
+    if (folder / STATE).is_file():
+        return Folder(folder).load()[0]
+    places = (folder, folder / INSIDE)
+    for place in places:
+        if (kind := bundle_kind(place)) in (INDEX, CHUNKS):
+            return GraphIndex.load(place) if kind == INDEX else ChunkGraph.load(place)
+    for place in places:
+        if (place / MANIFEST).is_file():
+            return GraphIndex.load(place)  # which says what is wrong with it
+    raise InvalidInputError(
+        f"{folder}: there is no index in it, nor in its folder {INSIDE!r}; phasegraph index CORPUS.jsonl --out FOLDER "
+        "makes one"
+    )
 
 
 class Corpus:

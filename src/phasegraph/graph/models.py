@@ -10,7 +10,7 @@ from typing import Any
 from phasegraph._validation import check_count
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.experimental.llm_extraction import TextModel, values_in
-from phasegraph.graph.fact_filter import Fact
+from phasegraph.graph.linking import Fact
 from phasegraph.ranking import by_fields
 
 _MATERIAL = (

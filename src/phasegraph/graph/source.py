@@ -17,13 +17,15 @@ from phasegraph._typing import FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import Csr, EntityGraph, check_kind
-from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
 from phasegraph.graph.linking import (
     FLOOR,
     NO_FACTS,
     NO_SPREAD,
     RESETS,
+    FactFilter,
     FactIndex,
+    KeepFacts,
+    KeptFacts,
     LinkSettings,
     LocalIds,
     RelevanceTransitions,
@@ -33,6 +35,7 @@ from phasegraph.graph.linking import (
     both_seeds,
     covering,
     entered,
+    kept_facts,
     link,
     moments,
     name_words,

@@ -30,7 +30,7 @@ from phasegraph.retrieval.identity import (
     named_by_text,
     resolve_id,
 )
-from phasegraph.retrieval.kept import KeptPassages
+from phasegraph.retrieval.kept import KeptPassages, Recent, version_of
 from phasegraph.retrieval.nearest import Nearest, SelectedIndex
 from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
@@ -47,7 +47,6 @@ from phasegraph.retrieval.reading import (
     with_passages,
     within_filter,
 )
-from phasegraph.retrieval.recent import Recent, version_of
 from phasegraph.retrieval.rewriting import hyde, modality_hyde, multi_query, step_back
 from phasegraph.retrieval.routing import (
     chat_router,

@@ -1,9 +1,11 @@
-"""What retrievers over a corpus of their own share: how its passages come and go."""
+"""What retrievers over a corpus of their own share: how its passages come and go, and what is kept of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from time import monotonic
 from typing import Any
+from weakref import ref
 
 from phasegraph.errors import InvalidInputError
 from phasegraph.sources.workers import in_thread
@@ -59,3 +61,58 @@ class KeptPassages:
                 "store, or by load changes its own"
             )
         return corpus
+
+
+def version_of(source: object) -> Hashable:
+    """What tells whether a source's graph is another one than before; a graph is not kept alive by it."""
+    graph = getattr(source, "graph", None)
+    try:
+        return None if graph is None else ref(graph)
+    except TypeError:
+        return id(graph)
+
+
+class Recent:
+    """The last values that were made, by key; a copy starts empty. Safe for any number of threads.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        How long a value serves; None is for good.
+    most : int, default 8
+        How many are kept, >= 1.
+
+    Examples
+    --------
+    >>> recent = Recent()
+    >>> recent.get("a", lambda: 1), recent.get("a", lambda: 2)
+    (1, 1)
+    """
+
+    __slots__ = ("_held", "most", "seconds")
+
+    def __init__(self, seconds: float | None = None, most: int = 8) -> None:
+        self.seconds, self.most = seconds, most
+        self._held: dict[Hashable, tuple[float, Any]] = {}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Recent, (self.seconds, self.most)
+
+    def __deepcopy__(self, memo: object) -> Recent:
+        return Recent(self.seconds, self.most)
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The value of `key`, made where there is none that still serves."""
+        held, now = self._held.get(key), monotonic()
+        if held is not None and (self.seconds is None or now - held[0] < self.seconds):
+            return held[1]
+        value = make()
+        self._held.pop(key, None)
+        for oldest in list(self._held)[: 1 - self.most or None]:  # a list at once: other threads change it meanwhile
+            self._held.pop(oldest, None)
+        self._held[key] = now, value
+        return value
+
+    def forget(self, key: Hashable) -> None:
+        """Make the value of `key` anew the next time."""
+        self._held.pop(key, None)

@@ -18,8 +18,18 @@ from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, check_kind
-from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
-from phasegraph.graph.linking import NO_FACTS, FactIndex, ResetRecipe, fact_reset, fact_scores, unit_vector
+from phasegraph.graph.linking import (
+    NO_FACTS,
+    FactFilter,
+    FactIndex,
+    KeepFacts,
+    KeptFacts,
+    ResetRecipe,
+    fact_reset,
+    fact_scores,
+    kept_facts,
+    unit_vector,
+)
 from phasegraph.graph.source import GraphWalker, best_passages, check_source_name
 from phasegraph.graph.synonyms import finite_rows
 from phasegraph.pagerank.operator import WalkOperator
