@@ -407,13 +407,13 @@ class GraphSource(GraphWalker):
             self._walk(first, np.ones(graph.size))
         return self
 
-    @property
+    @lazy_property
     def _has_words(self) -> bool:
         """Whether the query's words count."""
         known = self.words is not None and self._walked.lexical is not None
         return known and self.reset is None and self.walk.relevance
 
-    @property
+    @lazy_property
     def _walked(self) -> EntityGraph:
         """The graph that a search by lists walks; embedded facts name rows of the merged one."""
         return self.graph.view if self.facts is None else self.graph
