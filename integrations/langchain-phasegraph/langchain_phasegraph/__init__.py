@@ -3,10 +3,11 @@
 import importlib.metadata
 import typing
 
+from langchain_phasegraph.corpus import extractions_of
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.lists import fuse_lists
-from langchain_phasegraph.llm import extractions_of, text_model
 from langchain_phasegraph.retriever import PhaseGraphRetriever
+from langchain_phasegraph.stages import text_model
 from phasegraph.retrieval import (
     Corrective,
     Execution,

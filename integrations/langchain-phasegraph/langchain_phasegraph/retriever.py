@@ -25,7 +25,15 @@ from langchain_phasegraph.base import (
     told_within,
 )
 from langchain_phasegraph.conversion import ACCESS, ScoredDocuments, document_of, documents_of, metadata_of, text_of
-from langchain_phasegraph.corpus import KeptDocuments, built, folder_settings, held_by_id, opened
+from langchain_phasegraph.corpus import (
+    KeptDocuments,
+    StoreVectors,
+    built,
+    contents_of,
+    folder_settings,
+    held_by_id,
+    opened,
+)
 from langchain_phasegraph.entity_graph import EntityGraphRetriever
 from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, with_filter
 from langchain_phasegraph.sources import RetrieverSource
@@ -326,7 +334,6 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         InvalidInputError
             If the store is of another class, or empty.
         """
-        from langchain_phasegraph.contents import StoreVectors, contents_of
         from phasegraph.graph import check_kind
 
         check_kind("vectorstore", vectorstore, VectorStore)

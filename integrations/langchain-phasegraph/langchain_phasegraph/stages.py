@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.cross_encoders import BaseCrossEncoder
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.language_models import BaseLanguageModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel, BaseLLM
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from langchain_phasegraph.llm import text_model
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import Passage, StageAdapter, is_number
 
@@ -32,6 +31,56 @@ def inherited(config: RunnableConfig) -> Iterator[None]:
         yield
     finally:
         var_child_runnable_config.reset(token)
+
+
+def text_model(model: BaseLanguageModel[Any]) -> Callable[[str], str]:
+    """A LangChain language model as a function from prompt to text, for the core's model-based extractor.
+
+    Parameters
+    ----------
+    model : BaseLanguageModel
+        A chat model or a text model.
+
+    Returns
+    -------
+    callable
+        ``prompt -> text``.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it is not a language model.
+
+    Examples
+    --------
+    >>> from langchain_core.language_models import FakeListChatModel
+    >>> text_model(FakeListChatModel(responses=["[]"]))("Which entities?")
+    '[]'
+    """
+    if not isinstance(model, BaseLanguageModel):
+        raise InvalidTypeError(f"model must be a LangChain language model; got {type(model).__name__}")
+
+    return TextModel(model)
+
+
+class TextModel:
+    """A language model as a function; with a coroutine method ``acall`` where its class has one of its own."""
+
+    def __init__(self, model: BaseLanguageModel[Any]) -> None:
+        self.model = model
+        bases = (BaseChatModel, BaseLLM)
+        if not any(isinstance(model, base) and type(model)._agenerate is base._agenerate for base in bases):
+            self.acall = self._acall
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TextModel, (self.model,)
+
+    def __call__(self, prompt: str) -> str:
+        """Its answer."""
+        return str(_plain(self.model.invoke(prompt)))
+
+    async def _acall(self, prompt: str) -> str:
+        return str(_plain(await self.model.ainvoke(prompt)))
 
 
 def _plain(answer: Any) -> Any:

@@ -5,9 +5,9 @@ import typing
 
 from llama_index.retrievers.phasegraph.base import CalibratedFusionRetriever
 from llama_index.retrievers.phasegraph.conversion import text_model
+from llama_index.retrievers.phasegraph.corpus import PropertyGraphRecords, read_property_graph
 from llama_index.retrievers.phasegraph.entity_graph import EntityGraphRetriever
 from llama_index.retrievers.phasegraph.postprocessor import PhaseGraphPostprocessor
-from llama_index.retrievers.phasegraph.property_graph import PropertyGraphRecords, read_property_graph
 from llama_index.retrievers.phasegraph.stages import selector_router
 from phasegraph.retrieval import (
     Corrective,
