@@ -157,3 +157,13 @@ def test_an_update_splits_no_text_again_that_no_changed_name_stands_in(monkeypat
     split.clear()
     later.remove(["p7"])
     assert set(split) == {"Name6 met Name7."}
+
+
+def test_a_title_that_the_text_begins_with_is_counted_once() -> None:
+    index = GraphIndex.build([
+        {"id": "a", "title": "Ada", "text": "Ada\nShe met Bo."}, {"id": "b", "title": "Bo", "text": "He sang."},
+        {"id": "c", "title": "", "text": "Bo alone."},
+    ])  # fmt: skip
+    assert [one.content for one in index.records.values()] == ["Ada\nShe met Bo.", "Bo\nHe sang.", "Bo alone."]
+    assert index.graph.lexical is not None
+    assert index.graph.lexical.lengths.tolist() == [4, 3, 2]

@@ -13,7 +13,9 @@ from starlette.testclient import TestClient
 
 from inspecting.conftest import EVIL, HOSTILE, QUESTION
 from phasegraph import FusionPipeline, InvalidInputError, MissingDependencyError
+from phasegraph.graph import GraphIndex
 from phasegraph.inspecting import server
+from phasegraph.inspecting.inspector import Inspector
 from phasegraph.inspecting.server import embedded_json, exported, make_app, offline_page
 from phasegraph.serialization import decode_document
 
@@ -256,3 +258,13 @@ def test_without_starlette_the_command_says_what_to_install(inspector, monkeypat
     monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'phasegraph\[inspect\]'"):
         make_app(inspector)
+
+
+def test_a_title_that_the_text_begins_with_counts_once_for_the_words_of_a_question() -> None:
+    rows = [{"id": "a", "title": "Ada", "text": "Sang in Rome."}, {"id": "b", "title": "Bo", "text": "Ada, Ada sang."}]
+    plain, titled = (
+        Inspector(GraphIndex.build([one | {"text": before.format(**one) + one["text"]} for one in rows]), "index")
+        for before in ("", "{title}\n")
+    )
+    assert plain.ask("Ada?").context.words.order == ("b", "a")
+    assert titled.ask("Ada?").context.words == plain.ask("Ada?").context.words

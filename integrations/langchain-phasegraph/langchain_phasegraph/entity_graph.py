@@ -329,9 +329,8 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
     def _find(self, query: str, k: int | None, upstream: Upstream | None, narrower: Any) -> list[Document]:
         """Documents with what was asked for in their metadata; for a retriever of ours bare, with the ranking."""
-        wanted = self.k if k is None else k
+        wanted = self.k if k is None else check_count("k", k)
         if upstream is None:
-            wanted = check_count("k", wanted)
             check_query(query, self.max_query_length)
         if wanted == 0:
             return []

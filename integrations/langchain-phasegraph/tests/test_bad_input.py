@@ -3,9 +3,10 @@
 import uuid
 
 import pytest
+from langchain_core.documents import Document
 from langchain_stores import listed
 
-from langchain_phasegraph import PhaseGraphRetriever, SourceSpec
+from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, SourceSpec
 from phasegraph import InvalidInputError, InvalidTypeError
 
 ONE = {"vector": listed("a")}
@@ -24,6 +25,13 @@ def test_a_retriever_inside_itself_is_an_error_when_it_is_built():
 def test_a_bad_k_at_the_call_is_an_error(k):
     with pytest.raises(InvalidInputError, match="k must"):
         PhaseGraphRetriever(**ONE).invoke("q", k=k)
+
+
+@pytest.mark.parametrize("upstream", [None, {}])
+def test_a_bad_k_is_named_by_the_graph_retriever_with_and_without_rankings_to_start_from(upstream):
+    retriever = EntityGraphRetriever.from_documents([Document("Ada met Bo.", id="a")])
+    with pytest.raises(InvalidInputError, match=r"^k must"):
+        retriever.invoke("Who met Bo?", k=-1, upstream=upstream)
 
 
 async def test_an_unknown_keyword_at_the_call_is_an_error_that_says_what_was_probably_meant():

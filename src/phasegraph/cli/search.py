@@ -26,7 +26,6 @@ from phasegraph.cli.output import (
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
-from phasegraph.graph.building import texts_of
 from phasegraph.graph.corpus import opened
 from phasegraph.graph.linking import unit_vector
 from phasegraph.graph.records import PassageRecord
@@ -68,12 +67,8 @@ def answered(
         ChunkGraphSource(graph, embedder=embed) if isinstance(graph, ChunkGraph) else GraphSource(graph, embedder=embed)
     )
     rankings.append(source.search(question, DEFAULT_LIMIT, {one.source: one for one in rankings}))
-    words = read_hits(question, rankings, lambda name: _content(records.get(name)))
+    words = read_hits(question, rankings, lambda name: records[name].content if name in records else "")
     return FusionPipeline().decide(rankings, Context(query=question, now=time(), words=words), k=k)
-
-
-def _content(record: PassageRecord | None) -> str:
-    return "" if record is None else texts_of([(record.id, record.title, record.text)])[0]
 
 
 def snippet_of(text: str, words: Collection[str]) -> tuple[str, list[tuple[int, int]]]:

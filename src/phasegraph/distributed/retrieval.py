@@ -122,7 +122,7 @@ class Answering:
 
     def _content(self, name: str) -> str:
         record = self.index.records.get(name)
-        return "" if record is None else f"{record.title}\n{record.text}"
+        return "" if record is None else record.content
 
 
 def question_of(row: Mapping[str, Any]) -> tuple[str, str]:

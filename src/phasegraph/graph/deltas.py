@@ -178,7 +178,7 @@ class ChangeLog:
             self.name_words.replaced(kept, {row: one.text for row, one in enumerate(fresh, len(stay))}),
             self.left.replaced(
                 np.array(before, dtype=np.int64),
-                dict(enumerate(texts_of([(one.id, one.title, one.text) for one in old]), len(self.left.lengths))),
+                {row: one.content for row, one in enumerate(old, len(self.left.lengths))},
             ),
             counted,
             {

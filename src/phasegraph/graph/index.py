@@ -241,7 +241,7 @@ class GraphIndex:
             before={one.id: one.extractions for one in before},
             after={name: one.extractions for name, one in after.items()},
             embeddings=vectors,
-            texts=dict(zip(came, texts_of((one.id, one.title, one.text) for one in came.values()), strict=True)),
+            texts={name: one.content for name, one in came.items()},
         )
         synonyms = self.synonyms
         if synonyms is not None:

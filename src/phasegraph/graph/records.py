@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
+from phasegraph.graph.building import texts_of
 from phasegraph.graph.entity_graph import Extraction
 from phasegraph.graph.storage import offsets
 from phasegraph.serialization import MISFITS, check_mapped, mapped_in
@@ -48,6 +49,11 @@ class PassageRecord:
     def extractions(self) -> tuple[Extraction, ...]:
         """All that is known of it."""
         return (self.found, *self.given)
+
+    @property
+    def content(self) -> str:
+        """Title and text in one, as the graph counts its words."""
+        return texts_of([(self.id, self.title, self.text)])[0]
 
     def line(self) -> bytes:
         """The record as a line of JSON.

@@ -425,7 +425,7 @@ class GraphSource(GraphWalker):
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
         """Rank passages for `query`; parameters and result as in :meth:`phasegraph.sources.Source.search`."""
         query = check_query(query)
-        if limit is not None and (type(limit) is not int or limit < 1):
+        if limit is not None:
             limit = check_count("limit", limit, minimum=1)
         if self.graph.mapped:
             self.graph.check_files()

@@ -185,8 +185,8 @@ class Inspector:
         return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
 
     def _content(self, name: str) -> str:
-        title, text = self.read(name)
-        return f"{title}\n{text}"
+        record = self.index.records.get(name)
+        return "" if record is None else record.content
 
     def read(self, name: str) -> tuple[str, str]:
         """Title and text of a passage, "" where there is none."""

@@ -176,7 +176,7 @@ class View:
 
     def _read(self, name: str) -> str:
         record = self._records[name]
-        return f"{record.title}\n{record.text[:LONGEST_TEXT]}"
+        return record.content[:LONGEST_TEXT]
 
     def _passage(self, name: str) -> dict[str, Any]:
         record = self._records[name]
