@@ -34,7 +34,7 @@ ORDER = [
 INSIDE = {
     "graph": [
         "words", "entity_graph", "rules", "building", "storage", "synonyms", "records", "deltas", "index", "linking",
-        "listed", "source", "flat", "clusters", "summaries", "experimental", "models", "chunk_graph", "corpus",
+        "listed", "source", "flat", "clusters", "experimental", "models", "summaries", "chunk_graph", "corpus",
         "chroma",
     ],
     "neo4j": [

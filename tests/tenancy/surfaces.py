@@ -268,6 +268,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
                 "llama_index/retrievers/phasegraph/entity_graph",
                 "llama_index/retrievers/phasegraph/filters",
                 "llama_index/retrievers/phasegraph/retriever_sources",
+                "phasegraph/graph/chunk_graph",
                 "phasegraph/graph/corpus",
                 "phasegraph/graph/source",
                 "phasegraph/sources/gatherer",

@@ -21,6 +21,7 @@ from phasegraph.graph.entity_graph import (
     Triple,
     check_kind,
     graph_from_extractions,
+    grouped,
 )
 from phasegraph.graph.rules import RuleExtractor
 from phasegraph.graph.words import normalise_name
@@ -136,14 +137,8 @@ def as_extractions(triples: Triples) -> list[Extraction]:
 
 def by_passage(triples: Triples | None, known: Mapping[str, object]) -> dict[str, tuple[Extraction, ...]]:
     """Records handed over, by the passage they belong to; `known` holds the ids there are."""
-    out: dict[str, tuple[Extraction, ...]] = {}
-    for record in as_extractions(triples) if triples is not None else ():
-        if record.passage_id not in known:
-            raise InvalidInputError(
-                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
-            )
-        out[record.passage_id] = (*out.get(record.passage_id, ()), record)
-    return out
+    given = () if triples is None else as_extractions(triples)
+    return {name: tuple(each) for name, each in grouped(given, known).items()}
 
 
 def in_normal_form(record: Extraction) -> Extraction:

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._shared import lazy_property
-from phasegraph._typing import Float32Array
+from phasegraph._typing import Float32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
 from phasegraph.graph.building import read_passages
@@ -33,18 +33,20 @@ from phasegraph.graph.entity_graph import (
 )
 from phasegraph.graph.linking import LinkSettings, unit_vector
 from phasegraph.graph.source import (
+    MOST_PARTS,
     Allowed,
     GraphSource,
     GraphWalker,
     WalkPath,
     WalkPaths,
     WalkSettings,
-    allowed_ids,
+    allowed_rows,
     best_passages,
 )
 from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
 from phasegraph.graph.synonyms import synonym_pairs
 from phasegraph.ranking import Ranking, by_fields
+from phasegraph.retrieval.kept import Recent
 from phasegraph.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
 from phasegraph.sources.protocol import CallableSource, Source, Upstream
 
@@ -165,7 +167,6 @@ def matrix(pairs: Pairs, size: int) -> Csr:
 
 
 KINDS = ("sequential", "semantic", "reference", "identifier")
-_MOST_PARTS = 16
 KIND, VERSION = "chunk-graph", 1
 
 
@@ -263,7 +264,7 @@ class ChunkGraph:
     def kinds(self, one: str, other: str) -> tuple[str, ...]:
         """What joins two chunks, the heaviest first; empty where nothing does."""
         self.check_files()
-        rows = self.walkable.passage_rows
+        rows = self.passage_rows
         unknown = next((name for name in (one, other) if name not in rows), None)
         if unknown is not None:
             raise InvalidInputError(f"chunk {unknown!r} is not in the graph")
@@ -308,28 +309,28 @@ class ChunkGraph:
         The same value for the same chunks, while few other parts were asked for.
         """
         self.check_files()
-        test = allowed if callable(allowed) else allowed_ids(allowed).__contains__
-        seen = np.array([bool(test(name)) for name in self.passages], dtype=bool)
-        if seen.all():
-            return self
-        if not seen.any():
+        rows = allowed_rows(self, allowed)
+        if not len(rows):
             return None
-        key = np.packbits(seen).tobytes()
-        part = self._parts.get(key)
-        if part is None:
-            for oldest in list(self._parts)[: 1 - _MOST_PARTS]:  # a list at once: other threads change it meanwhile
-                self._parts.pop(oldest, None)
-            rows = np.flatnonzero(seen)
-            links = {kind: link[rows][:, rows] for kind, link in self.links.items()}
-            ids = tuple(self.passages[row] for row in rows.tolist())
-            vectors = None if self.embeddings is None else self.embeddings[rows]
-            part = ChunkGraph(ids, {kind: link for kind, link in links.items() if link.nnz}, vectors)
-            self._parts[key] = part
+        if len(rows) == len(self.passages):
+            return self
+        part: ChunkGraph = self._parts.get(rows.tobytes(), lambda: self._part(rows))
         return part
 
     @lazy_property
-    def _parts(self) -> dict[bytes, ChunkGraph]:
-        return {}
+    def _parts(self) -> Recent:
+        return Recent(most=MOST_PARTS)
+
+    def _part(self, rows: IntArray) -> ChunkGraph:
+        links = {kind: link[rows][:, rows] for kind, link in self.links.items()}
+        ids = tuple(self.passages[row] for row in rows.tolist())
+        vectors = None if self.embeddings is None else self.embeddings[rows]
+        return ChunkGraph(ids, {kind: link for kind, link in links.items() if link.nnz}, vectors)
+
+    @property
+    def passage_rows(self) -> Mapping[str, int]:
+        """The row of each chunk."""
+        return self.walkable.passage_rows
 
     @lazy_property
     def walkable(self) -> EntityGraph:

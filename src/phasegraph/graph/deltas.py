@@ -487,10 +487,7 @@ class _Changes:
         there = np.unique(np.concatenate([rows[rows < self._passages], common.rows]))
         there = there[~np.isin(there, self._touched)]
         for one in (self._of_base(there), after):
-            _, rare = kept_entities(
-                self.frequency.take(one.columns), self.anchored.take(one.columns), self._count, base.weights
-            )
-            parts.append((one.rows, one.columns + first, rare))
+            parts.append((one.rows, one.columns + first, self._edges_of(one.columns)[1]))
         nodes, targets, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
         held = weights > 0
         nodes, targets, weights = nodes[held], targets[held], weights[held].astype(np.float32)
@@ -522,17 +519,15 @@ class _Changes:
         """Edges from these entities to passages: those of the base but to the passages that changed, and theirs."""
         old = columns[columns < self._entities]
         targets, place, weights = _edges(self._base.operator, old + self._passages)
-        stay = (targets < self._passages) & ~np.isin(targets, self._touched) & self._is_kept(old)[place]
-        new = after.weights(self._base.weights, self._is_kept(after.columns))
+        stay = (targets < self._passages) & ~np.isin(targets, self._touched) & self._edges_of(old)[0][place]
+        new = after.weights(self._base.weights, self._edges_of(after.columns)[0])
         nodes = np.concatenate([old[place[stay]], after.columns]) + first
         return nodes, np.concatenate([targets[stay], after.rows]), np.concatenate([weights[stay], new])
 
-    def _is_kept(self, columns: IntArray) -> BoolArray:
-        kept, _ = kept_entities(
-            self.frequency.take(columns), self.anchored.take(columns), self._count, self._base.weights
-        )
-        found: BoolArray = kept
-        return found
+    def _edges_of(self, columns: IntArray) -> tuple[BoolArray, Float32Array]:
+        """Which of these entities have edges, and the weight of those to each."""
+        often, home = self.frequency.take(columns), self.anchored.take(columns)
+        return kept_entities(often, home, self._count, self._base.weights)
 
     def _inward(self, common: _Entries, first: int) -> tuple[Any, Any, Any]:
         """Edges to the base's passages from entities that were too common for them."""

@@ -473,14 +473,7 @@ def graph_from_extractions(
     if len(rows) != len(ids):
         twice = next(name for row, name in enumerate(ids) if rows[name] != row)
         raise InvalidInputError(f"passage ids must be unique; {twice!r} is given more than once")
-    records: dict[str, list[Extraction]] = {}
-    for record in extractions:
-        if record.passage_id not in rows:
-            raise InvalidInputError(
-                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
-            )
-        records.setdefault(record.passage_id, []).append(record)
-    mentioned, at_home, facts = count_records(ids, records)
+    mentioned, at_home, facts = count_records(ids, grouped(extractions, rows))
     entities = tuple(sorted(set(chain.from_iterable(mentioned))))
     place = {name: row for row, name in enumerate(entities)}
     shape, square = (len(ids), len(entities)), (len(entities), len(entities))
@@ -495,6 +488,18 @@ def graph_from_extractions(
         embeddings,
         None if texts is None else LexicalIndex.of(texts, tokenizer),
     )
+
+
+def grouped(extractions: Iterable[Extraction], known: Mapping[str, object]) -> dict[str, list[Extraction]]:
+    """Records by the passage they belong to; `known` holds the ids there are."""
+    found: dict[str, list[Extraction]] = {}
+    for record in extractions:
+        if record.passage_id not in known:
+            raise InvalidInputError(
+                f"{record.passage_id!r} is not in the corpus: an extraction names it as its passage"
+            )
+        found.setdefault(record.passage_id, []).append(record)
+    return found
 
 
 def _synonym_edges(synonyms: Synonyms | None, entities: tuple[str, ...], place: Mapping[str, int]) -> Csr | None:

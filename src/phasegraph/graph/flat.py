@@ -12,6 +12,7 @@ from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_count, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.linking import unit_vector
 from phasegraph.graph.listed import COMPARED, WORDS_LISTED
 from phasegraph.graph.source import Embedder, best_passages, restrict_graph
 from phasegraph.ranking import Ranking, by_fields
@@ -129,11 +130,7 @@ class VectorSource(_FlatSource):
         graph = self.graph.view
         held: Any = graph.embeddings
         embed: Any = self.embedder
-        vector: Float32Array = np.asarray(embed(check_query(query)), dtype=np.float32)
-        if vector.shape != held.shape[1:]:
-            raise InvalidInputError(f"the query's embedding must have shape {held.shape[1:]}; got {vector.shape}")
-        length = float(np.linalg.norm(vector))
-        unit = vector / length if length else vector
+        unit = unit_vector(embed(check_query(query)), held.shape[1])
         if self.nearest is None or limit is None:
             rows = graph.rows_at(np.arange(graph.count))
             scores = (held @ unit).astype(np.float64)

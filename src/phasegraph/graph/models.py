@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from phasegraph._validation import check_count
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.experimental.llm_extraction import TextModel, values_in
+from phasegraph.graph.experimental.llm_extraction import TextModel, quoted, values_in
 from phasegraph.graph.linking import Fact
 from phasegraph.ranking import by_fields
 
@@ -42,7 +41,7 @@ class _SummaryModel:
 
     def __call__(self, texts: Sequence[str]) -> Any:
         each = max(1, self.characters // max(len(texts), 1))
-        return self.model(self.prompt.format(texts=_quoted([text[:each] for text in texts])))
+        return self.model(self.prompt.format(texts=quoted([text[:each] for text in texts])))
 
 
 def summarise_with(model: TextModel, *, prompt: str = SUMMARY_PROMPT, characters: int = 14_000) -> Callable[..., Any]:
@@ -83,7 +82,7 @@ class _FactModel:
 
     def __call__(self, query: str, facts: Sequence[Fact]) -> Any:
         numbered = {str(number): " | ".join(fact) for number, fact in enumerate(facts, start=1)}
-        answer = self.model(self.prompt.format(query=_quoted(query), facts=_quoted(numbered)))
+        answer = self.model(self.prompt.format(query=quoted(query), facts=quoted(numbered)))
         return _read_facts(answer, facts) if isinstance(answer, str) else self._later(answer, facts)
 
     async def _later(self, answer: Any, facts: Sequence[Fact]) -> list[Fact]:
@@ -130,10 +129,6 @@ def _check(model: object, prompt: object, fields: Sequence[str]) -> None:
         ) from error
     if said.count("\0") < len(fields):
         raise InvalidInputError(f"prompt must hold {', '.join(f'{{{one}}}' for one in fields)}")
-
-
-def _quoted(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
 
 
 def _read_facts(answer: object, facts: Sequence[Fact]) -> list[Fact]:

@@ -65,6 +65,7 @@ from phasegraph.pagerank.push import PushSettings, StaticTransitions, as_seeds, 
 from phasegraph.pagerank.solve import push_settings
 from phasegraph.pagerank.workspace import Kernel, check_kernel
 from phasegraph.ranking import Background, QueryWords, Ranking, by_fields, top_order
+from phasegraph.retrieval.kept import Recent
 from phasegraph.sources.protocol import Upstream
 
 
@@ -690,8 +691,8 @@ def not_a_graph(given: object, /) -> str:
 
 
 Allowed: TypeAlias = Callable[[str], object] | Collection[str]
-_MOST_KEPT, _FEW = 16, 8
-_kept: WeakKeyDictionary[EntityGraph, dict[bytes, EntityGraph]] = WeakKeyDictionary()
+MOST_PARTS, _FEW = 16, 8
+_kept: WeakKeyDictionary[EntityGraph, Recent] = WeakKeyDictionary()
 _kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
 
 
@@ -779,21 +780,16 @@ def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
     ('ada', 'bo')
     """
     graph.check_files()
-    rows = _allowed_rows(graph, allowed)
+    rows = allowed_rows(graph, allowed)
     if not len(rows):
         return None
     if len(rows) == len(graph.passages):
         return graph
-    kept, key = _kept.setdefault(graph, {}), rows.tobytes()
-    part = kept.get(key)
-    if part is None:
-        for oldest in list(kept)[: 1 - _MOST_KEPT]:  # a list at once: other threads change it meanwhile
-            kept.pop(oldest, None)
-        part = kept[key] = _part(graph, rows)
+    part: EntityGraph = _kept.setdefault(graph, Recent(most=MOST_PARTS)).get(rows.tobytes(), lambda: _part(graph, rows))
     return part
 
 
-def _allowed_rows(graph: EntityGraph, allowed: Allowed) -> IntArray:
+def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
     """Rows of the passages that are allowed, ascending: of few ids, those are looked up, and no other passage is."""
     if callable(allowed):
         return np.flatnonzero([bool(allowed(name)) for name in graph.passages])

@@ -21,7 +21,7 @@ from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_choice, check_count, check_query, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
-from phasegraph.graph.building import passage_field, read_passages
+from phasegraph.graph.building import passage_field, read_passages, texts_of
 from phasegraph.graph.clusters import (
     Clustering,
     ClusterSettings,
@@ -30,6 +30,7 @@ from phasegraph.graph.clusters import (
     unpacked_clusterings,
 )
 from phasegraph.graph.entity_graph import check_kind, checked_embeddings
+from phasegraph.graph.experimental.llm_extraction import AnswerCache
 from phasegraph.graph.flat import NoPassages
 from phasegraph.graph.linking import unit_vector
 from phasegraph.graph.source import Embedder, allowed_ids, check_source_name
@@ -38,7 +39,7 @@ from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking, by_fields, top_order
 from phasegraph.retrieval import with_progress
 from phasegraph.retrieval.identity import SUMMARY_PREFIX
-from phasegraph.serialization import MISFITS, read_bundle, read_document, write_bundle, write_document
+from phasegraph.serialization import MISFITS, read_bundle, write_bundle
 from phasegraph.sources.protocol import Upstream
 from phasegraph.sources.workers import as_they_come
 
@@ -48,7 +49,7 @@ Resolve: TypeAlias = Literal["leaves", "summaries"]
 _Slot: TypeAlias = tuple[str, int, int]
 """A document (or "" for the whole collection), a level, a cluster: the same as passages come and go."""
 _KIND, _VERSION = "summary-tree", 1
-_TEXT_KIND, _TEXT_VERSION = "summary", 1
+_TEXT_KIND = "summary"
 _COLLECTION = ""
 _GROWN = 1.0
 """Passages that came after the clusters were fitted, as a share of those they were fitted to: beyond, it is warned."""
@@ -470,8 +471,7 @@ def _leaves(
             if not isinstance(found, str) or not found:
                 raise InvalidTypeError(f"{document} of passage {rows[row][0]!r} must name its document; got {found!r}")
             documents[row] = found
-    texts = [f"{title}\n{text}" if title.strip() else text for _, title, text in rows]
-    return [name for name, _, _ in rows], texts, documents, vectors
+    return [name for name, _, _ in rows], texts_of(rows), documents, vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -481,7 +481,7 @@ class _Writer:
     summarise: Summarise
     name: str
     embed: EmbedTexts | None
-    cache: Path | None
+    cache: AnswerCache
     workers: int
     progress: bool | None
 
@@ -496,36 +496,21 @@ class _Writer:
         called = getattr(summarise, "__qualname__", type(summarise).__qualname__) if name is None else name
         if not isinstance(called, str) or not called.strip():
             raise InvalidTypeError(f"summariser must be text that is not blank; got {name!r}")
-        folder = None if cache is None else Path(cache)
-        if folder is not None and folder.exists() and not folder.is_dir():
-            raise InvalidInputError(f"cache must be a folder; {folder} is a file")
-        return cls(summarise, called, embed, folder, check_count("workers", workers, minimum=1), progress)
-
-    def _file(self, key: str) -> Path | None:
-        return None if self.cache is None else self.cache / key[:2] / f"{key}.json"
-
-    def kept(self, key: str) -> str | None:
-        """The text that was written before; None where there is none, or its file is damaged."""
-        file = self._file(key)
-        if file is None or not file.is_file():
-            return None
-        try:
-            text = read_document(file, _TEXT_KIND, _TEXT_VERSION).get("text")
-        except IntegrityError:
-            return None
-        return text if isinstance(text, str) else None
+        kept = AnswerCache(cache, _TEXT_KIND)
+        return cls(summarise, called, embed, kept, check_count("workers", workers, minimum=1), progress)
 
     def written(self, wanted: Mapping[str, list[str]]) -> dict[str, str]:
         """Texts by key, from the cache or anew, at most `workers` under way."""
-        found = {key: text for key in wanted if (text := self.kept(key)) is not None}
+        found = {key: text for key in wanted if isinstance(text := self.cache.get(key).get("text"), str)}
         asked = [key for key in wanted if key not in found]
         try:
             texts = as_they_come(lambda key: self._one(key, wanted[key]), asked, self.workers)
             found |= with_progress(texts, self.progress, label="summarise", unit="summary", total=len(asked))
         except Exception as error:
+            folder = self.cache.folder
             error.add_note(
                 f"{len(found)} of {len(wanted)} summaries of this level are written"
-                + ("" if self.cache is None else f" and kept in {self.cache}: build again, and it goes on from there")
+                + (f" and kept in {folder}: build again, and it goes on from there" if folder else "")
             )
             raise
         return found
@@ -535,10 +520,7 @@ class _Writer:
         text = asyncio.run(_awaited(answer)) if inspect.isawaitable(answer) else answer
         if not isinstance(text, str) or not text.strip():
             raise InvalidInputError(f"summarise must give text that is not blank; got {text!r:.80}")
-        file = self._file(key)
-        if file is not None:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            write_document(file, _TEXT_KIND, _TEXT_VERSION, {"text": text})
+        self.cache.put(key, {"text": text})
         return text
 
 
