@@ -195,14 +195,6 @@ def load_embedder(text: str | None) -> Embed | None:
     """How to ask the embedding model that ``module:object`` names for the embedding of a question."""
     if text is None:
         return None
-    given = load_object(text)
-    for method in ("embed_query", "get_query_embedding"):
-        found: Embed | None = getattr(given, method, None)
-        if callable(found):
-            return found
-    if not callable(given):
-        raise InvalidInputError(
-            "--embedder must name an embedding model of LangChain or LlamaIndex, or a function from text to vector; "
-            f"got {type(given).__name__}"
-        )
-    return given
+    from phasegraph.distributed.retrieval import query_embedder
+
+    return query_embedder(load_object(text), "--embedder must name")

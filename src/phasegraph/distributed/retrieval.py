@@ -149,8 +149,11 @@ def answering(folder: str, k: int, state: str) -> Answering:
     return Answering(folder, k)
 
 
-def query_embedder(model: Any) -> Callable[[str], Any] | None:
-    """How to ask a model of LangChain or LlamaIndex, or a function, for the embedding of a question."""
+def query_embedder(model: Any, said: str = "embeddings must be") -> Callable[[str], Any] | None:
+    """How to ask a model of LangChain or LlamaIndex, or a function, for the embedding of a question.
+
+    `said` is what the error begins with where it is none of these.
+    """
     if model is None:
         return None
     model = made_here(model)
@@ -160,7 +163,7 @@ def query_embedder(model: Any) -> Callable[[str], Any] | None:
             return found
     if not callable(model):
         raise InvalidTypeError(
-            "embeddings must be an embedding model of LangChain or LlamaIndex, or a function from text to vector; "
+            f"{said} an embedding model of LangChain or LlamaIndex, or a function from text to vector; "
             f"got {type(model).__name__}"
         )
     return lambda text: model(text)
