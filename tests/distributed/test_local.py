@@ -37,6 +37,7 @@ from phasegraph.distributed.local import Processes
 from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph import GraphIndex, NameSynonyms
 from phasegraph.graph.building import read_openie
+from phasegraph.serialization import CHECKED
 
 
 @pytest.mark.parametrize(("shards", "workers"), [(1, 1), (5, 2)])
@@ -58,6 +59,7 @@ def test_any_number_of_shards_and_processes_gives_the_index_of_one(
     assert (built.passages, built.shards, built.kept) == (200, shards, 0)
     assert built.cpu > 0
     assert built.worker_peak > 1e7
+    assert (tmp_path / "out" / CHECKED).is_file()  # as of an index that was just saved: it opens without being read
     assert not (tmp_path / "out.work").exists()
 
 

@@ -528,7 +528,7 @@ def merge(
         "passages": whole.passages, "entities": count, "weights": asdict(settings.weights),
         "tokenizer": settings.tokenizer, "gazetteer": list(settings.gazetteer), "change": 0, "retitled": [],
     } | ({} if said is None else {"synonyms": said})  # fmt: skip
-    write_bundle(out, KIND, VERSION, body, arrays)
+    write_bundle(out, KIND, VERSION, body, arrays, readers=("graph", "index"))
     return {
         "passages": whole.passages, "entities": count, "mentions": arrays["mentions_data"].shape[0],
         "facts": arrays["facts_data"].shape[0] // 2, "synonyms": pairs,
