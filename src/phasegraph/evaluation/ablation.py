@@ -29,6 +29,7 @@ from phasegraph.graph.words import normalise_name
 from phasegraph.lexical import TOKENIZERS
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec
+from phasegraph.retrieval.provenance import plain
 from phasegraph.retrieval.routing import neighbour_entropy_router
 from phasegraph.sources.protocol import Upstream
 
@@ -61,18 +62,10 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 @dataclass(frozen=True, slots=True)
 class AblationRow:
-    """One configuration.
+    """One configuration: ``full``, or ``- stage``.
 
-    Parameters
-    ----------
-    name : str
-        ``full``, or ``- stage``.
-    means : mapping of str to float
-        nDCG@10 and F1 in [0, 1]; NaN for a measure without a judged query.
-    differences : mapping of str to (float, float, float)
-        To ``full``, with the 95 % bootstrap interval; none for ``full`` itself.
-    p, p_holm : mapping of str to float
-        Of the paired bootstrap, and corrected over the rows of the measure.
+    By measure: means in [0, 1] (NaN without a judged query), differences to ``full`` with their 95 % bootstrap
+    interval (none for ``full`` itself), p of the paired bootstrap, and p corrected over the rows of the measure.
     """
 
     name: str
@@ -84,18 +77,7 @@ class AblationRow:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """The table of an ablation.
-
-    Parameters
-    ----------
-    name : str
-        Of the data.
-    queries : int
-    rows : tuple of AblationRow
-        ``full`` first.
-    notes : tuple of str
-        What the stages stood for, and what was left out.
-    """
+    """The table of an ablation, ``full`` first; `notes` say what the stages stood for, and what was left out."""
 
     name: str
     queries: int
@@ -108,29 +90,11 @@ class Ablation:
 
     def to_dict(self) -> dict[str, object]:
         """JSON types; None in place of NaN."""
-
-        def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-            return {
-                key: [_known(each) for each in one] if isinstance(one, tuple) else _known(one)
-                for key, one in values.items()
-            }
-
-        return {
-            "dataset": self.name,
-            "queries": self.queries,
-            "rows": {
-                row.name: {
-                    "means": plain(row.means), "differences": plain(row.differences), "p": plain(row.p),
-                    "p_holm": plain(row.p_holm),
-                }
-                for row in self.rows
-            },
-            "notes": list(self.notes),
-        }  # fmt: skip
-
-
-def _known(value: float) -> float | None:
-    return None if value != value else float(value)
+        rows = {
+            one.name: plain({"means": one.means, "differences": one.differences, "p": one.p, "p_holm": one.p_holm})
+            for one in self.rows
+        }
+        return {"dataset": self.name, "queries": self.queries, "rows": rows, "notes": list(self.notes)}
 
 
 def compare_ablations(
@@ -142,23 +106,10 @@ def compare_ablations(
 ) -> Ablation:
     """Compare every configuration with ``full``, query by query.
 
-    Parameters
-    ----------
-    name : str
-    values : mapping
-        By configuration, ``full`` among them, by measure, by query: values in [0, 1].
-    notes : sequence of str
-    resamples : int, default 10000
-
-    Returns
-    -------
-    Ablation
-
-    Notes
-    -----
-    Paired bootstrap of the differences (:func:`~phasegraph.evaluation.significance.paired_bootstrap`, seed 0), and
-    Holm's correction over the rows of each measure: the tests of "Beyond the Reranker". A query that one of two
-    configurations has no value for is left out of their difference.
+    `values` are in [0, 1], by configuration (``full`` among them), measure and query. Paired bootstrap of the
+    differences (:func:`~phasegraph.evaluation.significance.paired_bootstrap`, seed 0), and Holm's correction over the
+    rows of each measure: the tests of "Beyond the Reranker". A query that one of two configurations has no value for
+    is left out of their difference.
 
     Examples
     --------
@@ -199,18 +150,9 @@ def compare_ablations(
 def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
     """The ablation of a published per-query table: ``{"qids", "configs": {"full": {"ndcg", "f1"}, "wo_…"}}``.
 
-    Parameters
-    ----------
-    path : path
-        JSON; values by query under each configuration.
-    stages : sequence of str
-        Keys of ``STAGES``, of which one may stand for several rows; names of the rows without their ``wo_``; or
-        ``all``, every ``wo_`` row of the paper's eight.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file is no such table, or has no row for a stage.
+    `stages` are keys of ``STAGES``, of which one may stand for several rows; names of the rows without their ``wo_``;
+    or ``all``, every ``wo_`` row of the paper's eight. InvalidInputError if the file is no such table, or has no row
+    for a stage.
     """
     file = Path(path)
     try:
@@ -241,24 +183,9 @@ _EIGHT = ("rerank", "hyde", "raptor", "sscc", "cross_doc", "graph", "crag", "dph
 def ablate(inputs: ExperimentInput, stages: Sequence[str], *, k: int = _K, resamples: int = 10_000) -> Ablation:
     """Answer every query with all stages on, then with each of them off, by stand-ins for their models.
 
-    Parameters
-    ----------
-    inputs : ExperimentInput
-        The graph, if given, an entity graph.
-    stages : sequence of str
-        Keys of ``STAGES``, at least one; or ``all``. Those that are not named are off throughout, the graph is on.
-    k : int, default 10
-        Passages per query.
-    resamples : int, default 10000
-
-    Returns
-    -------
-    Ablation
-
-    Notes
-    -----
-    F1 is that of an extracted answer: the name or number in the first three passages, not in the query, whose sentences
-    share most words with it.
+    `stages` are keys of ``STAGES``, at least one, or ``all``; those that are not named are off throughout, the graph
+    is on. F1 is that of an extracted answer: the name or number in the first three passages, not in the query, whose
+    sentences share most words with it.
     """
     wanted = list(dict.fromkeys(name for one in stages for name in (STAGES if one == "all" else (one,))))
     unknown = [one for one in wanted if one not in STAGES]

@@ -20,18 +20,11 @@ from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Abstention:
-    """How well each system's confidence sets answerable questions apart from others.
+    """How well each system's confidence sets answerable questions apart from others, which `asked` names.
 
-    Parameters
-    ----------
-    asked : str
-        What the others are, in words.
-    auc : mapping of str to float
-        By system, in [0, 1]: the chance that an answerable question has the higher confidence, ties half.
-    intact : mapping of str to float
-        The same without answerable questions that lost a part of their passages to others; empty where none can.
-    left_out : tuple of str
-        Systems that have no confidence here, each with its reason.
+    `auc` is the chance, by system, that an answerable question has the higher confidence, ties half; `intact` the same
+    without answerable questions that lost a part of their passages to others (empty where none can). `left_out` has a
+    line for each system without confidence.
     """
 
     asked: str
@@ -59,14 +52,6 @@ def abstain_auc(answerable: ArrayLike, others: ArrayLike) -> float:
 def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: int = 10) -> tuple[float, float]:
     """Expected calibration error over bins of equally many, and Brier score; both 0 at best.
 
-    Parameters
-    ----------
-    probabilities : (n,) array of float
-    answerable : (n,) array_like of bool
-    bins : int, default 10
-
-    Examples
-    --------
     >>> calibration_errors(np.array([0.0, 0.0, 1.0, 0.5]), [False, False, True, True], bins=2)
     (0.125, 0.0625)
     """
@@ -80,10 +65,7 @@ def calibration_errors(probabilities: FloatArray, answerable: ArrayLike, bins: i
 def ask_off_topic(inputs: ExperimentInput, systems: Sequence[System], other: Dataset) -> Abstention:
     """Ask the questions of another data set, texts and embeddings, of this one's corpus.
 
-    Raises
-    ------
-    InvalidInputError
-        If a question stands in both, or the embeddings have another width.
+    InvalidInputError if a question stands in both, or the embeddings have another width.
     """
     own = inputs.dataset
     if own.query_vectors.shape[1] != other.query_vectors.shape[1]:
@@ -112,11 +94,8 @@ def ask_unanswerable(inputs: ExperimentInput, systems: Sequence[System]) -> Abst
     """Take the gold passages of one half of the questions out of the corpus and ask all; then those of the other.
 
     The halves are those of :func:`~phasegraph.evaluation.datasets.split_by_id`; figures are means of both.
-
-    Raises
-    ------
-    InsufficientDataError
-        If a half has no question, or none keeps all of its passages while the other half loses its own.
+    InsufficientDataError if a half has no question, or none keeps all of its passages while the other half loses its
+    own.
     """
     data = inputs.dataset
     ids = [query.id for query in data.queries]

@@ -106,28 +106,11 @@ UNIT = 2e-3
 
 
 def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int, int] | None = None) -> Float32Array:
-    """Read embeddings, one row per line of a JSONL file.
+    """Embeddings of an ``.npy`` file, one row per line of the file `lines_in`; those rows of a `span` alone.
 
-    Parameters
-    ----------
-    path : path
-        An ``.npy`` file holding a (rows, d) array of floats.
-    rows : int
-        How many lines there are.
-    lines_in : str
-        The name of the file with the lines, for the message.
-    span : (int, int), optional
-        Read these rows alone: the first, and the one after the last.
-
-    Returns
-    -------
-    (rows, d) array of float32
-        Read-only, L2-normalised: a row of unit length up to half precision's rounding stays to the bit.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file is no such array, has another number of rows, or a row is not finite in float32 or all zeros.
+    (rows, d) float32, read-only, L2-normalised: a row of unit length up to half precision's rounding stays to the bit.
+    InvalidInputError if the file is no such array, has another number of rows, or a row is not finite in float32 or
+    all zeros.
     """
     file = Path(path)
     array = _array(file, "f", "a (rows, d) array of floats", (2,))
@@ -143,20 +126,9 @@ def read_vectors(path: str | Path, rows: int, lines_in: str, *, span: tuple[int,
 
 
 def read_packed(numbers: str | Path, scales: str | Path, rows: int, lines_in: str) -> Float32Array:
-    """Read embeddings kept as whole numbers with one scale per row; otherwise as :func:`read_vectors`.
+    """Embeddings kept as (rows, d) whole numbers with one scale per row; otherwise as :func:`read_vectors`.
 
-    Parameters
-    ----------
-    numbers, scales : path
-        ``.npy`` files holding a (rows, d) array of integers and a (rows,) or (rows, 1) array of floats; row i is
-        the product of both.
-    rows, lines_in
-        As for :func:`read_vectors`.
-
-    Returns
-    -------
-    (rows, d) array of float32
-        Read-only; unit length as far as the whole numbers can hold it.
+    Row i is the product of both, of unit length as far as the whole numbers can hold it.
     """
     file, beside = Path(numbers), Path(scales)
     array = _array(file, "i", "a (rows, d) array of whole numbers", (2,))
@@ -276,27 +248,12 @@ class Span:
 def judgement_from_spans(
     query: str, gold: Sequence[Span], passages: Mapping[str, Span], *, share: float = 0.5
 ) -> Judgement | None:
-    """The judgement of one query whose gold is given as spans.
+    """The judgement of a query whose gold is given as spans, with the span of each passage by its id.
 
-    Parameters
-    ----------
-    query : str
-        Id of the query.
-    gold : sequence of Span
-        Each is a hop, satisfied by any passage that holds it.
-    passages : mapping of str to Span
-        The span of each passage, by passage id.
-    share : float, default 0.5
-        How much of a span a passage must hold; in (0, 1].
+    Each gold span is a hop, satisfied by any passage that holds at least `share` of it, in (0, 1]. Grades are the
+    largest grade of the spans a passage holds; the last hop is not known. None if no passage holds any span: such a
+    query cannot be scored on this cut, and the caller must count it.
 
-    Returns
-    -------
-    Judgement or None
-        Grades are the largest grade of the spans a passage holds; the last hop is not known. None if no passage
-        holds any span: such a query cannot be scored on this cut, and the caller must count it.
-
-    Examples
-    --------
     >>> cut = {"p1": Span("d", 0, 50), "p2": Span("d", 50, 100)}
     >>> judgement_from_spans("q", [Span("d", 40, 70)], cut).hops
     (('p2',),)
@@ -516,24 +473,12 @@ def queries_of(
     *,
     share: float = 0.5,
 ) -> tuple[Query, ...]:
-    """Judged queries from the rows of a file, with the fields that :func:`load_dataset` reads.
+    """Judged queries from the rows of `file`, with their line's number and the fields that :func:`load_dataset` reads.
 
-    Parameters
-    ----------
-    file : Path
-        What they are from, for the errors.
-    rows : iterable of (int, mapping)
-        With the number of their line. The question may be under ``text`` or ``query``, too; where there is no ``id``,
-        the number is it. ``relevant`` is a list of the ids that are relevant, or another name for ``grades``.
-    passages : sequence of Passage, optional
-        Their corpus: an id that is not in it is an error. Without it any id is taken, and spans are an error.
-    share : float, default 0.5
-        As for :func:`load_dataset`.
-
-    Returns
-    -------
-    tuple of Query
-        One whose spans no passage holds has a judgement without hops.
+    The question may be under ``text`` or ``query``, too; where there is no ``id``, the number is it. ``relevant`` is a
+    list of the ids that are relevant, or another name for ``grades``. An id that is not among the `passages` is an
+    error; without them any id is taken, and spans are an error. A query whose spans no passage holds has a judgement
+    without hops.
     """
     known = None if passages is None else {passage.id for passage in passages}
     places: dict[str, Span] = {}
@@ -697,24 +642,11 @@ def normalised(text: str) -> str:
 
 
 def load_facts(dataset: Dataset) -> Facts:
-    """The facts of a data set that has triples and their embeddings.
+    """The facts of a data set read from a folder with ``triples.jsonl`` and their embeddings.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Read from a folder with ``triples.jsonl`` and ``facts.f16.npy``, or ``facts.i8.npy`` with
-        ``facts.scale.f16.npy``; row i is the i-th of the sorted unique normalised triples without an empty part.
-
-    Returns
-    -------
-    Facts
-
-    Raises
-    ------
-    InsufficientDataError
-        If the data set has no triples or no embeddings of them.
-    InvalidInputError
-        If the embeddings do not have one row per fact, or the width of the queries'.
+    These are ``facts.f16.npy``, or ``facts.i8.npy`` with ``facts.scale.f16.npy``; row i is the i-th of the sorted
+    unique normalised triples without an empty part. InsufficientDataError if there are no triples or no embeddings of
+    them, InvalidInputError if these do not have one row per fact, or the width of the queries'.
     """
     if dataset.triples is None or dataset.path is None:
         raise InsufficientDataError(f"this walk needs triples; {dataset.name} has none")
@@ -766,20 +698,9 @@ def _counted(entries: list[tuple[int, int]], shape: tuple[int, int]) -> Any:
 def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: float = 0.5) -> IntArray:
     """Rows of the queries of one part; which part is decided by the MD5 of the id alone.
 
-    Parameters
-    ----------
-    ids : sequence of str
-    part : {"tune", "confirm"}
-    share : float, default 0.5
-        Expected share of the tuning part, in (0, 1).
+    The two parts are disjoint and together complete, whatever other queries there are; `share`, in (0, 1), is that of
+    the tuning part.
 
-    Returns
-    -------
-    array of int
-        The two parts are disjoint and together complete, whatever other queries there are.
-
-    Examples
-    --------
     >>> split_by_id(["a", "b", "c", "d"], "tune"), split_by_id(["a", "b", "c", "d"], "confirm")
     (array([0, 2]), array([1, 3]))
     """
@@ -791,32 +712,18 @@ def split_by_id(ids: Sequence[str], part: Literal["tune", "confirm"], *, share: 
 
 
 def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
-    """The data set in parts that share no passage: by a field that queries and passages have.
+    """The data set in parts that share no passage, by the value of a field that queries and passages have.
 
-    Parameters
-    ----------
-    dataset : Dataset
-    name : str
-        Such as ``collection_id``.
-
-    Returns
-    -------
-    dict of str to Dataset
-        By value of the field, in the order of the queries: its queries and passages; values without a query are
-        left out. A query may be judged by passages of another part, which cannot be found in its own.
-
-    Raises
-    ------
-    InvalidInputError
-        If a query or a passage does not have the field, or no passage has a query's value of it.
+    In the order of the queries; values without a query are left out. A query may be judged by passages of another
+    part, which cannot be found in its own. InvalidInputError if a query or a passage does not have the field, or no
+    passage has a query's value of it.
     """
     of_passage = {passage.id: passage.extra.get(name) for passage in dataset.passages}
     rows: dict[str, list[int]] = {}
     for row, query in enumerate(dataset.queries):
         value = query.extra.get(name)
-        file = Path(dataset.name) if dataset.path is None else dataset.path / "queries.jsonl"
         if value is None:
-            raise wrong(file, query.line or None, f"query {query.id!r} has no field {name!r}")
+            raise _wrong_query(dataset, query, f"query {query.id!r} has no field {name!r}")
         rows.setdefault(str(value), []).append(row)
     places: dict[str, list[int]] = {}
     for place, passage in enumerate(dataset.passages):
@@ -831,6 +738,11 @@ def parts_by(dataset: Dataset, name: str) -> dict[str, Dataset]:
     return {value: _part(dataset.subset(of_value), places[value]) for value, of_value in rows.items()}
 
 
+def _wrong_query(dataset: Dataset, query: Query, message: str) -> InvalidInputError:
+    file = Path(dataset.name) if dataset.path is None else dataset.path / "queries.jsonl"
+    return wrong(file, query.line or None, message)
+
+
 def _part(dataset: Dataset, places: Sequence[int]) -> Dataset:
     passages = tuple(dataset.passages[place] for place in places)
     triples = dataset.triples
@@ -843,27 +755,12 @@ ORDER_OF_SPLITS = ("train", "calibration", "tune", "dev", "val", "valid", "valid
 
 
 def split_rows(dataset: Dataset, confirm: str | None = None) -> tuple[IntArray, IntArray, str]:
-    """Rows to tune on and rows to confirm on, as the data set says; no collection stands in both by our doing.
+    """Rows to tune on, rows to confirm on, and what told them apart; no collection stands in both by our doing.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Its queries may have a ``split`` and a ``collection_id``.
-    confirm : str, optional
-        The split that confirms, all others tuning; default the last one there is of train, calibration, tune, dev
-        (val, valid, validation), confirm, test.
-
-    Returns
-    -------
-    array of int, array of int, str
-        Tuning rows, confirmation rows, and what told them apart. Without splits, or with a single one, the MD5 of
-        the collection decides, or of the query's id where there are no collections, as in :func:`split_by_id`.
-
-    Raises
-    ------
-    InvalidInputError
-        If only some queries have a split, `confirm` is none of them, or there are others than those above and
-        `confirm` is not given.
+    The split `confirm` confirms, all others tune; default the last one there is of train, calibration, tune, dev (val,
+    valid, validation), confirm, test. Without splits, or with a single one, the MD5 of the ``collection_id`` decides,
+    or of the query's id where there are no collections, as in :func:`split_by_id`. InvalidInputError if only some
+    queries have a split, `confirm` is none of them, or there are others than those above and `confirm` is not given.
     """
     names = _splits(dataset)
     if confirm is not None and confirm not in names:
@@ -888,8 +785,7 @@ def _splits(dataset: Dataset) -> list[str]:
     given = [query.extra.get("split") for query in dataset.queries]
     if any(one is None for one in given) and not all(one is None for one in given):
         query = dataset.queries[given.index(None)]
-        file = Path(dataset.name) if dataset.path is None else dataset.path / "queries.jsonl"
-        raise wrong(file, query.line or None, f"every query needs a 'split' where one has it; {query.id!r} has none")
+        raise _wrong_query(dataset, query, f"every query needs a 'split' where one has it; {query.id!r} has none")
     return [str(one) for one in given if one is not None]
 
 
@@ -898,6 +794,5 @@ def check_disjoint(fitted_on: Dataset, scored_on: Dataset) -> None:
     scored = {query.id for query in scored_on.queries}
     for query in fitted_on.queries:
         if query.id in scored:
-            file = Path(fitted_on.name if fitted_on.path is None else fitted_on.path) / "queries.jsonl"
             message = f"a query must stand in one of the two sets only; {query.id!r} is also in {scored_on.name}"
-            raise wrong(file, query.line or None, message)
+            raise _wrong_query(fitted_on, query, message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -21,6 +21,7 @@ from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnema
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.ranking import Ranking
+from phasegraph.result import Result
 
 Batch: TypeAlias = Mapping[str, Sequence[Ranking]]
 Answer: TypeAlias = Callable[[Dataset, Batch, int], "list[tuple[str, ...]]"]
@@ -79,24 +80,18 @@ def pipeline_system(
     """
     asked = tuple(ALIKE.get(source, source) for source in sources)
 
-    def of(batch: Batch, row: int) -> list[Ranking]:
-        found = zip(sources, [batch[source][row] for source in asked], strict=True)
-        return [one if one.source == source else replace(one, source=source) for source, one in found]
+    def decided(dataset: Dataset, batch: Batch, k: int) -> Iterator[Result]:
+        for row in range(len(dataset.queries)):
+            found = zip(sources, [batch[source][row] for source in asked], strict=True)
+            rankings = [one if one.source == source else replace(one, source=source) for source, one in found]
+            yield pipeline.decide(rankings, dataset.context(row, rankings), k=k)
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
-        found = []
-        for row in range(len(dataset.queries)):
-            rankings = of(batch, row)
-            found.append(tuple(pipeline.decide(rankings, dataset.context(row, rankings), k=k).ids))
-        return found
+        return [tuple(one.ids) for one in decided(dataset, batch, k)]
 
     def confidence(dataset: Dataset, batch: Batch) -> list[float | None]:
-        found: list[float | None] = []
-        for row in range(len(dataset.queries)):
-            rankings = of(batch, row)
-            result = pipeline.decide(rankings, dataset.context(row, rankings), k=1)
-            found.append(result.confidence if ours else float(result.scores[0]) if len(result) else 0.0)
-        return found
+        results = decided(dataset, batch, 1)
+        return [one.confidence if ours else float(one.scores[0]) if len(one) else 0.0 for one in results]
 
     return System(name, asked, answer, about, confidence)
 

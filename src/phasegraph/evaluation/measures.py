@@ -87,8 +87,6 @@ def _discounted(gains: Sequence[float]) -> float:
 def plain_answer(text: str) -> str:
     """An answer as EM and F1 read it: lower case, without ASCII punctuation and a, an, the, single spaces.
 
-    Examples
-    --------
     >>> plain_answer("The  Duke of Wellington's horse, an Arab.")
     'duke of wellingtons horse arab'
     """
@@ -230,23 +228,11 @@ DEFAULT_MEASURES: tuple[Measure, ...] = tuple(
 
 
 def score_run(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], measure: Measure) -> FloatArray:
-    """One measure for every judged query, in the order of `judgements`.
+    """One measure for every judged query, in the order of `judgements`: (n,) in [0, 1].
 
-    Parameters
-    ----------
-    found : mapping of str to sequence of str
-        Ids in order, by query id. A judged query that is missing counts as having found nothing: it
-        scores 0 and never leaves the mean.
-    judgements : sequence of Judgement
-    measure : Measure
+    `found` holds ids in order, by query id. A judged query that is missing counts as having found nothing: it scores 0
+    and never leaves the mean. NaN only for a query that the measure leaves out (LastHop where it is not known).
 
-    Returns
-    -------
-    (n,) array of float
-        In [0, 1]; NaN only for a query that the measure leaves out (LastHop where it is not known).
-
-    Examples
-    --------
     >>> judged = [Judgement("q1", (("a",),)), Judgement("q2", (("b",),))]
     >>> score_run({"q1": ["a"]}, judged, Measure("Recall", 5))
     array([1., 0.])

@@ -61,22 +61,8 @@ PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({HETDOCQA.name: HETDOCQA})
 def parts_of(dataset: Dataset, protocol: Protocol, other: Dataset | None = None) -> tuple[Dataset, Dataset, str, str]:
     """The queries that are tested, those whose signs must agree, and what both are called.
 
-    Parameters
-    ----------
-    dataset : Dataset
-        Its queries have a ``split`` and a ``collection_id``.
-    protocol : Protocol
-    other : Dataset, optional
-        Where the second part is, if not in `dataset`: its split of that name, or all of it where it has none.
-
-    Returns
-    -------
-    Dataset, Dataset, str, str
-
-    Raises
-    ------
-    InvalidInputError
-        If a part is not there, or a collection stands in both.
+    `other` is where the second part is, if not in `dataset`: its split of that name, or all of it where it has none.
+    InvalidInputError if a part is not there, or a collection stands in both.
     """
     names = [str(query.extra.get("split", "")) for query in dataset.queries]
     for tested, signs in protocol.parts:
@@ -114,20 +100,10 @@ def _split(dataset: Dataset, name: str, *, or_all: bool = False) -> Dataset:
 class Verdict:
     """Whether one system's difference to the baseline is reliable, and by what.
 
-    Parameters
-    ----------
-    difference : BootstrapResult
-        On the tested part, with its paired interval and p; queries are drawn one by one, as the protocol has it.
-    p_holm : float
-        Corrected over all systems but the baseline.
-    other : float
-        Mean difference on the other part; only its sign counts.
-    changed : int
-        Queries of the tested part on which the two differ.
-    p_groups : float or None
-        Sign-flip p of whole collections, where there are any: no part of the rule, since the protocol draws queries.
-    reliable : bool
-        Holm rejects, and the sign is that of the other part.
+    `difference` is that on the tested part, queries drawn one by one, as the protocol has it, and `p_holm` its p
+    corrected over all systems but the baseline; `other` the mean difference on the other part, of which only the sign
+    counts. `changed` queries of the tested part differ. `p_groups` is the sign-flip p of whole collections, where
+    there are any: no part of the rule, since the protocol draws queries.
     """
 
     difference: BootstrapResult
@@ -154,23 +130,8 @@ class Verdict:
 
 
 def verdicts(tested: Table, signs: Table, measure: Measure, protocol: Protocol = HETDOCQA) -> dict[str, Verdict]:
-    """Which systems differ reliably from the baseline.
+    """Which systems differ reliably from the baseline, by `measure`, which both tables have; without the baseline.
 
-    Parameters
-    ----------
-    tested, signs : Table
-        The same systems on the part that is tested, and on the one whose signs must agree.
-    measure : Measure
-        Both tables have it; a query that it leaves out takes no part.
-    protocol : Protocol
-
-    Returns
-    -------
-    dict of str to Verdict
-        By system, without the baseline.
-
-    Notes
-    -----
     Reliable: Holm's correction over the systems rejects the paired bootstrap's p at the protocol's level on the tested
     part, and the mean difference has the same sign, not 0, on the other.
 

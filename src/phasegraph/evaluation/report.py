@@ -113,20 +113,7 @@ def score_distributions(
 
 
 def separation(values: Mapping[str, FloatArray], gold: Mapping[str, BoolArray]) -> str:
-    """What calibrated values say of gold passages and others, in a sentence.
-
-    Parameters
-    ----------
-    values : mapping of str to array of float
-        Calibrated values by source: they have one unit.
-    gold : mapping of str to array of bool
-        Which of them are gold passages.
-
-    Returns
-    -------
-    str
-        Empty where no source has values of both.
-    """
+    """What calibrated values say of gold passages and others, in a sentence; empty where no source has both."""
     medians = {
         name: (float(np.median(one[gold[name]])), float(np.median(one[~gold[name]])))
         for name, one in sorted(values.items())
@@ -180,18 +167,7 @@ def contribution_bars(result: Result, labels: Mapping[str, str] | None = None) -
 
 
 def wins_and_losses(wins: Mapping[str, int], losses: Mapping[str, int], baseline: str, measure: str) -> Figure:
-    """Queries each system won and lost against the baseline.
-
-    Parameters
-    ----------
-    wins, losses : mapping of str to int
-        By system, in the order to be shown.
-    baseline, measure : str
-
-    Returns
-    -------
-    Figure
-    """
+    """Queries that each system, in the order given, won and lost against the baseline."""
     names = [name for name in wins if name != baseline]
     if not names:
         raise InvalidInputError(f"wins must name a system besides the baseline {baseline!r}; got {list(wins)}")
@@ -428,33 +404,12 @@ def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Ju
 
 
 def measure_to_show(table: Table) -> Measure:
-    """The measure that pictures and the conclusion are about: LastHop@10 where it is tested, else the first.
-
-    Parameters
-    ----------
-    table : Table
-
-    Returns
-    -------
-    Measure
-    """
+    """The measure that pictures and the conclusion are about: LastHop@10 where it is tested, else the first."""
     return next((m for m in table.tests if str(m) == "LastHop@10"), [*table.tests, *table.measures][0])
 
 
 def conclusion(table: Table, system: str = "default") -> str:
-    """What the figures say of one system, in a sentence: against the baseline, and against the best of the others.
-
-    Parameters
-    ----------
-    table : Table
-    system : str, default "default"
-        A row of `table`.
-
-    Returns
-    -------
-    str
-        Empty where there is no such row, or no other besides the baseline.
-    """
+    """One system against the baseline and the best other row, in a sentence; empty where there is none of them."""
     measure = measure_to_show(table)
     rows = {row.name: row for row in table.rows}
     others = [row for name, row in rows.items() if name not in (system, f"{system}-three", table.baseline)]

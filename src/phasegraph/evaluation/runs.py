@@ -74,10 +74,6 @@ def read_run(path: str | Path, name: str | None = None) -> Run:
     name : str, optional
         Name of the run; default the file's name without its last suffix.
 
-    Returns
-    -------
-    Run
-
     Raises
     ------
     InvalidInputError
@@ -158,24 +154,10 @@ def _number(file: Path, line: int, value: object) -> float:
 
 
 def write_run(run: Run, path: str | Path, k: int | None = None) -> None:
-    """Write a run in TREC's six columns.
+    """Write a run in TREC's six columns, the first k hits of each query; default all.
 
-    Parameters
-    ----------
-    run : Run
-        Names and ids without white space: the format has none to spare.
-    path : path
-    k : int, optional
-        Hits per query; default all.
-
-    Raises
-    ------
-    InvalidInputError
-        If a name or an id holds white space.
-
-    Notes
-    -----
-    Scores are written in full (17 digits), so that reading them back gives the same numbers.
+    Scores are written in full (17 digits), so that reading them back gives the same numbers. InvalidInputError if a
+    name or an id holds white space: the format has none to spare.
     """
     lines = []
     for query, ranking in run.rankings.items():
@@ -259,23 +241,11 @@ def _check_known(file: Path, line: int, passage: str, known: frozenset[str] | No
 
 
 def read_predictions(path: str | Path) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Read predicted answers.
+    """Predicted answers by system and query id.
 
-    Parameters
-    ----------
-    path : path
-        JSONL, one object a line: ``query`` (or ``id``), ``answer`` (or ``prediction``: a text, or a list of texts, the
-        best first) and optionally ``system``. Or, where the name ends in ``.json``, one object of answers by query id.
-
-    Returns
-    -------
-    dict of str to dict of str to tuple of str
-        Answers by system and query id; a line without ``system`` is of one named as the file, without its suffix.
-
-    Raises
-    ------
-    InvalidInputError
-        Also for a system that answers a query twice.
+    JSONL, one object a line: ``query`` (or ``id``), ``answer`` (or ``prediction``: a text, or a list of texts, the
+    best first) and optionally ``system``, default the file's name without its suffix. Or, where the name ends in
+    ``.json``, one object of answers by query id. InvalidInputError also for a system that answers a query twice.
     """
     file = Path(path)
     found: dict[str, dict[str, tuple[str, ...]]] = {}

@@ -34,18 +34,10 @@ RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
 
 
 def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
-    """The undirected graph of entities, then passages.
+    """The undirected (E + P, E + P) graph of entities, then passages.
 
-    Parameters
-    ----------
-    facts : Facts
-    parallel : bool, default True
-        Count a fact edge once per direction, as HippoRAG 2's code does, so that it weighs twice a passage edge of
-        the same count; False takes the doubling out.
-
-    Returns
-    -------
-    (E + P, E + P) sparse array
+    If `parallel` a fact edge counts once per direction, as in HippoRAG 2's code, so that it weighs twice a passage
+    edge of the same count; False takes the doubling out.
     """
     links = facts.links * (2.0 if parallel else 1.0)
     return sparse.block_array([[links, facts.mentions.T], [facts.mentions, None]]).tocsr()
@@ -54,20 +46,10 @@ def hippo_adjacency(facts: Facts, *, parallel: bool = True) -> Any:
 def fact_seeds(
     facts: Facts, scores: FloatArray, *, kept: int = RECIPE.top_facts, entities: int = RECIPE.top_entities
 ) -> FloatArray:
-    """Weights of the entities of the best facts.
+    """Weights (E,) of the entities of the best facts, by the facts' similarities to the query.
 
-    Parameters
-    ----------
-    facts : Facts
-    scores : (F,) array of float
-        Similarity of each fact to the query.
-    kept, entities : int
-        How many facts, and how many of their entities.
-
-    Returns
-    -------
-    (E,) array of float
-        Mean over an entity's mentions in the kept facts of min-max score over its number of passages.
+    Mean over an entity's mentions in the `kept` best facts of min-max score over its number of passages, for the best
+    `entities`.
 
     References
     ----------
@@ -147,17 +129,7 @@ DEFAULT_LIMIT = 50
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """One source's rankings of all queries.
-
-    Parameters
-    ----------
-    name : str
-        Name of the source.
-    rankings : tuple of Ranking
-        One per query, in the order of the data set.
-    milliseconds : float
-        Mean wall time of one search.
-    """
+    """One source's rankings of all queries, in the order of the data set, and the mean wall time of one search."""
 
     name: str
     rankings: tuple[Ranking, ...]
@@ -278,27 +250,10 @@ SOURCES: Mapping[str, tuple[tuple[str, ...], Search]] = MappingProxyType(
 def search_sources(
     inputs: ExperimentInput, names: Iterable[str], known: Mapping[str, SourceRun] = MappingProxyType({})
 ) -> dict[str, SourceRun]:
-    """Search the named sources, and those they need, once for every query.
+    """Search the named sources (keys of ``SOURCES``), and those they need, once for every query; `known` ones are kept.
 
-    Parameters
-    ----------
-    inputs : ExperimentInput
-    names : iterable of str
-        Keys of ``SOURCES``.
-    known : mapping of str to SourceRun, optional
-        Sources already searched.
-
-    Returns
-    -------
-    dict of str to SourceRun
-        The known ones and those asked for.
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name.
-    MissingDependencyError, InsufficientDataError
-        If a source's package is not installed, or the data set lacks what it walks on.
+    InvalidInputError for an unknown name; MissingDependencyError or InsufficientDataError if a source's package is not
+    installed, or the data set lacks what it walks on.
     """
     found = dict(known)
 
