@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 
 from phasegraph._text import legible
@@ -141,6 +142,15 @@ class StoreError(PhasegraphError, RuntimeError):
 
 class MissingDependencyError(PhasegraphError, ImportError):
     """An optional dependency is not installed; the message holds the command that installs it."""
+
+
+@contextmanager
+def needed(message: str) -> Iterator[None]:
+    """Import inside what may not be installed: MissingDependencyError with this message where it is not."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(message) from error
 
 
 class PhasegraphWarning(UserWarning):

@@ -9,7 +9,7 @@ from time import time_ns
 from typing import Any
 
 from phasegraph._validation import check_count
-from phasegraph.errors import MissingDependencyError
+from phasegraph.errors import needed
 from phasegraph.ranking import SourceReport
 from phasegraph.result import Result
 
@@ -102,10 +102,8 @@ def _of_report(report: SourceReport, weight: float | None) -> Mapping[str, Any]:
 
 
 def _api() -> Any:
-    try:
+    with needed("spans need OpenTelemetry; pip install 'phasegraph[otel]'"):
         from opentelemetry import trace
-    except ImportError as error:
-        raise MissingDependencyError("spans need OpenTelemetry; pip install 'phasegraph[otel]'") from error
     return trace
 
 

@@ -14,7 +14,7 @@ import typer
 
 from phasegraph.distributed.building import Run
 from phasegraph.distributed.local import engine_of
-from phasegraph.errors import MissingDependencyError
+from phasegraph.errors import needed
 
 
 class Engine(StrEnum):
@@ -59,10 +59,8 @@ def started(engine: Engine, workers: int | None) -> Iterator[Run]:
 def _ray(workers: int | None) -> Iterator[Run]:
     from phasegraph.distributed.ray import Actors
 
-    try:
+    with needed("--engine ray needs ray; pip install 'phasegraph[ray]'"):
         import ray
-    except ImportError as error:
-        raise MissingDependencyError("--engine ray needs ray; pip install 'phasegraph[ray]'") from error
     own = not ray.is_initialized()
     if own and "RAY_ADDRESS" in os.environ:
         ray.init(log_to_driver=False, logging_level="ERROR")
@@ -86,10 +84,8 @@ def _ray(workers: int | None) -> Iterator[Run]:
 def _spark(workers: int | None) -> Iterator[Run]:
     from phasegraph.distributed.spark import Tasks
 
-    try:
+    with needed("--engine spark needs pyspark; pip install 'phasegraph[spark]'"):
         from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise MissingDependencyError("--engine spark needs pyspark; pip install 'phasegraph[spark]'") from error
     there = SparkSession.getActiveSession()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     session = there or (

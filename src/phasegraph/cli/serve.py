@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from phasegraph.cli.output import Embedder, IndexFolder, load_embedder
-from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.cli.output import Embedder, IndexFolder, file_option, load_embedder
+from phasegraph.errors import InvalidInputError, needed
 from phasegraph.graph.corpus import opened
 from phasegraph.graph.index import GraphIndex
 from phasegraph.pipeline import FusionPipeline
@@ -31,17 +31,9 @@ def serve(
     ] = None,
     tenants: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help='With http: JSON {"name": {"token": …, "filter": {…}}}; a token shows who asks.',
-            exists=True,
-            dir_okay=False,
-        ),
+        file_option('With http: JSON {"name": {"token": …, "filter": {…}}}; a token shows who asks.', metavar="FILE"),
     ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="With http: the token that all must show.", exists=True, dir_okay=False),
-    ] = None,
+    token_file: Annotated[Path | None, file_option("With http: the token that all must show.", metavar="FILE")] = None,
     host: Annotated[str, typer.Option(help="Beyond loopback only with a token.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
     allow_host: Annotated[
@@ -120,10 +112,8 @@ def _say_how_many(name: str, view: View, index: GraphIndex) -> None:
 
 def run_http(app: Any, host: str, port: int) -> None:
     """Serve until interrupted; the address is said on standard error."""
-    try:
+    with needed(NEEDED):
         import uvicorn
-    except ImportError as error:
-        raise MissingDependencyError(NEEDED) from error
     made, address = listening(host, port)
     typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C ends it)", err=True)
     config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=5)

@@ -18,7 +18,6 @@ import numpy as np
 
 from phasegraph._shared import lazy_property
 from phasegraph._typing import FloatArray
-from phasegraph._validation import check_count
 from phasegraph.errors import InsufficientDataError, InvalidInputError
 from phasegraph.evaluation.datasets import load_facts
 from phasegraph.evaluation.measures import ndcg, token_f1
@@ -180,7 +179,7 @@ def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
 _EIGHT = ("rerank", "hyde", "raptor", "sscc", "cross_doc", "graph", "crag", "dphf")
 
 
-def ablate(inputs: ExperimentInput, stages: Sequence[str], *, k: int = _K, resamples: int = 10_000) -> Ablation:
+def ablate(inputs: ExperimentInput, stages: Sequence[str], *, resamples: int = 10_000) -> Ablation:
     """Answer every query with all stages on, then with each of them off, by stand-ins for their models.
 
     `stages` are keys of ``STAGES``, at least one, or ``all``; those that are not named are off throughout, the graph
@@ -191,7 +190,6 @@ def ablate(inputs: ExperimentInput, stages: Sequence[str], *, k: int = _K, resam
     unknown = [one for one in wanted if one not in STAGES]
     if unknown or not wanted:
         raise InvalidInputError(f"stages must be among all, {', '.join(STAGES)}; got {', '.join(unknown) or 'none'}")
-    check_count("k", k, minimum=1)
     bench, notes = _Bench(inputs), []
     if "facts" in wanted:
         try:
@@ -204,7 +202,7 @@ def ablate(inputs: ExperimentInput, stages: Sequence[str], *, k: int = _K, resam
     notes += [f"{one}: {STAGES[one]}" for one in wanted]
     notes.append("stand-ins, not models: the figures say nothing about a model")
     on = frozenset(wanted) | {"graph"}
-    values = {_FULL: bench.measured(on, k)} | {f"- {one}": bench.measured(on - {one}, k) for one in wanted}
+    values = {_FULL: bench.measured(on)} | {f"- {one}": bench.measured(on - {one}) for one in wanted}
     return compare_ablations(inputs.dataset.name, values, notes=notes, resamples=resamples)
 
 
@@ -322,16 +320,16 @@ class _Bench:
         )  # fmt: skip
         return engine, {name: _Texted(one, self.contents) for name, one in sources.items()}
 
-    def measured(self, on: frozenset[str], k: int) -> dict[str, dict[str, float]]:
+    def measured(self, on: frozenset[str]) -> dict[str, dict[str, float]]:
         """NDCG and F1 of every query that has them."""
         engine, sources = self.engine(on)
-        found: dict[str, dict[str, float]] = {f"nDCG@{k}": {}, "F1": {}}
+        found: dict[str, dict[str, float]] = {f"nDCG@{_K}": {}, "F1": {}}
         rows: Any = range(len(self.dataset.queries))
         show: Callable[..., Any] | None = self.inputs.progress
         for row in rows if show is None else show(rows, f"{len(on)} stages"):
             query = self.dataset.queries[row]
-            ids = engine.retrieve(query.text, sources, k=k)[0].ids
-            found[f"nDCG@{k}"][query.id] = ndcg(ids, query.judgement, k)
+            ids = engine.retrieve(query.text, sources)[0].ids
+            found[f"nDCG@{_K}"][query.id] = ndcg(ids, query.judgement, _K)
             read = token_f1([self.answer(query.text, ids)], query.judgement)
             if read is not None:
                 found["F1"][query.id] = read

@@ -21,7 +21,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
-from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Judgement
 
 Score: TypeAlias = Callable[[Sequence[str], Judgement, int], "float | None"]
@@ -209,13 +209,10 @@ class Measure:
     def _foreign(self) -> Any:
         """The measure as ir-measures knows it."""
         ours = ", ".join(_OWN)
-        try:
+        with needed(
+            f"{self.name} is not one of our measures ({ours}); for those of ir-measures: pip install 'phasegraph[eval]'"
+        ):
             import ir_measures
-        except ImportError as error:
-            raise MissingDependencyError(
-                f"{self.name} is not one of our measures ({ours}); for those of ir-measures: pip install "
-                "'phasegraph[eval]'"
-            ) from error
         try:
             return ir_measures.parse_measure(str(self))
         except (NameError, ValueError, AttributeError) as error:

@@ -21,7 +21,7 @@ import numpy as np
 from phasegraph._files import replace_file
 from phasegraph._text import legible
 from phasegraph._typing import BoolArray, FloatArray
-from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.measures import Measure
@@ -39,10 +39,8 @@ _WON, _LOST, _BASELINE, _OTHER = COLOURS[2], COLOURS[4], COLOURS[5], "#a9bfdc"
 
 def new_figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
     """A figure with `columns` axes side by side, without pyplot's global state."""
-    try:
+    with needed("pictures need matplotlib; pip install 'phasegraph[viz]'"):
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError("pictures need matplotlib; pip install 'phasegraph[viz]'") from error
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(1, columns, squeeze=False)[0]
     for one in axes:
@@ -404,7 +402,7 @@ def gold_hits(rankings: Mapping[str, Sequence[Ranking]], judgements: Sequence[Ju
 
 
 def measure_to_show(table: Table) -> Measure:
-    """The measure that pictures and the conclusion are about: LastHop@10 where it is tested, else the first."""
+    """What pictures and the conclusion are about: LastHop@10 where it is tested, else the first measure."""
     return next((m for m in table.tests if str(m) == "LastHop@10"), [*table.tests, *table.measures][0])
 
 

@@ -17,7 +17,7 @@ from stat import S_IMODE
 import numpy as np
 
 from phasegraph._files import replace_file
-from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Judgement, flag_field, id_list, lines_of, objects_of, text_field, wrong
 from phasegraph.ranking import Ranking
 
@@ -113,11 +113,9 @@ def _jsonl_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
 
 
 def _parquet_hits(file: Path) -> Iterable[tuple[int, str, str, float]]:
-    try:
+    with needed(f"{file}: Parquet needs pyarrow; pip install pyarrow"):
         import pyarrow
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingDependencyError(f"{file}: Parquet needs pyarrow; pip install pyarrow") from error
     try:
         rows = pq.read_table(file, columns=["id", "ids", "scores"]).to_pylist()
     except (OSError, pyarrow.ArrowException) as error:
@@ -153,15 +151,15 @@ def _number(file: Path, line: int, value: object) -> float:
     return number
 
 
-def write_run(run: Run, path: str | Path, k: int | None = None) -> None:
-    """Write a run in TREC's six columns, the first k hits of each query; default all.
+def write_run(run: Run, path: str | Path) -> None:
+    """Write a run in TREC's six columns.
 
     Scores are written in full (17 digits), so that reading them back gives the same numbers. InvalidInputError if a
     name or an id holds white space: the format has none to spare.
     """
     lines = []
     for query, ranking in run.rankings.items():
-        rows = zip(ranking.ids[:k], ranking.scores[:k].tolist(), strict=True)
+        rows = zip(ranking.ids, ranking.scores.tolist(), strict=True)
         for rank, (passage, score) in enumerate(rows, start=1):
             check_columns(run.name, query, passage)
             lines.append(f"{query} Q0 {passage} {rank} {score!r} {run.name}\n")

@@ -14,7 +14,7 @@ from scipy import sparse
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.calibration.per_list import min_max
-from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Dataset, Facts, load_facts
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, build_graph
 from phasegraph.graph.experimental.semflow import (
@@ -185,10 +185,8 @@ def _vector(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> Sourc
 
 def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """BM25 (bm25s, its defaults; words as our walk splits them, without stemming); hits with a positive score only."""
-    try:
+    with needed("bm25 needs bm25s; pip install 'phasegraph[eval]'"):
         import bm25s
-    except ImportError as error:
-        raise MissingDependencyError("bm25 needs bm25s; pip install 'phasegraph[eval]'") from error
     data = inputs.dataset
     ids = [passage.id for passage in data.passages]
     split = TOKENIZERS["english"]

@@ -56,33 +56,14 @@ class Asked:
 
 
 class Inspector:
-    """A saved index, asked and looked at.
+    """A saved index, asked and looked at; `name` is what the page calls it.
 
-    Parameters
-    ----------
-    index : GraphIndex
-    name : str
-        What the page calls it.
-    embedder : callable, optional
-        ``embedder(question) -> (d,) vector``; without it there is no source ``vector``, and the walk goes by names and
-        words.
-    pipeline : FusionPipeline, optional
-        What is looked at; default the default.
-    compared : FusionPipeline, optional
-        Another one, to be chosen on the page.
-    judged : sequence of Query
-        Judged questions, for :meth:`flips`.
-
-    Raises
-    ------
-    InvalidInputError
-        If an embedder is given for an index without embeddings, or the pipeline's weights name a source that there is
-        not, or none that there is.
-
-    Notes
-    -----
-    Sources are those of ``from_documents``: ``vector``, ``graph`` and ``lexical``, as far as the index has them. One
-    that the pipeline's weights do not name is asked and shown, and not fused.
+    Sources are those of ``from_documents``: ``vector``, ``graph`` and ``lexical``, as far as the index has them;
+    without an `embedder`, a function from question to vector, there is no ``vector``, and the walk goes by names and
+    words. One that the weights of the `pipeline` do not name is asked and shown, and not fused. `compared` is another
+    pipeline, to be chosen on the page; `judged` are questions for :meth:`flips`. InvalidInputError if an embedder is
+    given for an index without embeddings, or the pipeline's weights name a source that there is not, or none that
+    there is.
     """
 
     def __init__(
@@ -200,18 +181,10 @@ class Inspector:
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 
     def settled(self, settings: object) -> FusionPipeline:
-        """The pipeline that the page's settings describe.
+        """The pipeline that the page's settings describe; an error for an unknown name or a value outside its range.
 
-        Parameters
-        ----------
-        settings : mapping
-            ``pipeline``, one of :attr:`pipelines`; ``weights`` and ``thresholds`` by source, ``final``, ``common``,
-            ``confidence`` and ``k`` in place of its own; None takes a threshold away, or weights back to its rule's.
-
-        Raises
-        ------
-        InvalidInputError, InvalidTypeError
-            If a name is unknown or a value is outside its range.
+        ``pipeline`` is one of :attr:`pipelines`; ``weights`` and ``thresholds`` by source, ``final``, ``common``,
+        ``confidence`` and ``k`` take the place of its own; None takes a threshold away, or weights back to its rule's.
         """
         given = check_keys("settings", settings, _SETTINGS)
         name = given.get("pipeline", OWN)
@@ -286,13 +259,7 @@ class Inspector:
         return {"id": name, "title": title, "text": text}
 
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
-        """Where each source ranks a passage among all there are, what the fusion makes of it, and what it lacks.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is no such passage.
-        """
+        """Where each source ranks a passage among all there are, what the fusion makes of it, and what it lacks."""
         if not isinstance(name, str) or name not in self.index.records:
             raise InvalidInputError(f"there is no passage {name!r:.80}")
         pipeline, asked = self.settled(settings), self.ask(question)
@@ -353,11 +320,8 @@ class Inspector:
     def flips(self, settings: object, before: object) -> dict[str, Any]:
         """Judged questions that gain or lose a gold passage among their k by the settings, against those before.
 
-        Returns
-        -------
-        dict
-            ``questions``, ``k``, ``k_before``, ``gold``; ``found_before``, ``found``: gold passages among the k;
-            ``gained`` and ``lost``: ``id``, ``question`` and ``passages``, with id and title.
+        ``questions``, ``k``, ``k_before``, ``gold``; ``found_before``, ``found``: gold passages among the k;
+        ``gained`` and ``lost``: ``id``, ``question`` and ``passages``, with id and title.
         """
         if not self.judged:
             raise InvalidInputError("there are no judged questions: start with --judged QUESTIONS.jsonl")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from phasegraph._validation import check_keys
-from phasegraph.errors import InvalidInputError, MissingDependencyError, PhasegraphError
+from phasegraph.errors import InvalidInputError, PhasegraphError, needed
 from phasegraph.inspecting.inspector import Inspector
 from phasegraph.markup import escaped
 from phasegraph.serving.web import listening
@@ -114,20 +114,11 @@ _HEADERS = {
 class Guard:
     """An ASGI application before the page's own, that lets only those through who may ask.
 
-    Parameters
-    ----------
-    app : ASGI application
-    host : str
-        What the server listens on: the one name, beside those of loopback, by which it may be called. A page of another
-        site whose name was pointed here is refused by it (DNS rebinding). Where it listens on every address any name
-        will do, and the token decides.
-    token : str or None
-        What ``Authorization: Bearer`` must hold for everything but the page's own, empty, frame.
-
-    Notes
-    -----
-    Nothing is allowed to other origins: there is no CORS, a request to the data must be JSON (a form cannot send it)
-    and a foreign ``Origin`` is refused.
+    `host`, what the server listens on, is the one name, beside those of loopback, by which it may be called. A page of
+    another site whose name was pointed here is refused by it (DNS rebinding). Where it listens on every address any
+    name will do, and the token decides: ``Authorization: Bearer`` must hold it for everything but the page's own,
+    empty, frame. Nothing is allowed to other origins: there is no CORS, a request to the data must be JSON (a form
+    cannot send it) and a foreign ``Origin`` is refused.
     """
 
     def __init__(self, app: Any, host: str, token: str | None) -> None:
@@ -188,20 +179,7 @@ def _name_of(host: str) -> str:
 def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = None) -> Guard:
     """The application: the page at ``/``, its parts under ``/static``, and its data under ``/api``.
 
-    Parameters
-    ----------
-    inspector : Inspector
-    host : str
-        What it listens on.
-    token : str, optional
-        Needed beyond loopback.
-
-    Raises
-    ------
-    InvalidInputError
-        If `host` is not loopback's and there is no token, or the token is short or not plain ASCII.
-    MissingDependencyError
-        If Starlette is not installed.
+    InvalidInputError if `host` is not loopback's and there is no token, or the token is short or not plain ASCII.
     """
     if host not in LOOPBACK and not token:
         raise InvalidInputError(f"a token must be given to listen on {host!r}: whoever reaches it could ask")
@@ -211,13 +189,11 @@ def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = 
 
 
 def _app(inspector: Inspector) -> Starlette:
-    try:
+    with needed(NEEDED):
         from starlette.applications import Starlette
         from starlette.concurrency import run_in_threadpool
         from starlette.responses import HTMLResponse, JSONResponse, Response
         from starlette.routing import Route
-    except ImportError as error:
-        raise MissingDependencyError(NEEDED) from error
 
     async def body_of(request: Request, *known: str) -> dict[str, Any]:
         data = b""
@@ -291,20 +267,10 @@ def exported(inspector: Inspector, question: object, settings: object, other: ob
 
 
 def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve the page until it is interrupted; `say` is told its address.
-
-    Raises
-    ------
-    InvalidInputError
-        As for :func:`make_app`, or if the address cannot be listened on.
-    MissingDependencyError
-        If Starlette or uvicorn is not installed.
-    """
+    """Serve the page until it is interrupted; `say` is told its address. Errors are those of :func:`make_app`."""
     app = make_app(inspector, host, token)
-    try:
+    with needed(NEEDED):
         import uvicorn
-    except ImportError as error:
-        raise MissingDependencyError(NEEDED) from error
     made, address = listening(host, port)
     # A fragment stays in the browser: it is in no request, and so in no log; the page takes it out of its history.
     say(f"{address}/" + (f"#token={quote(token)}" if token else ""))

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from phasegraph._shared import fork_safe_lock
 from phasegraph._validation import check_range
-from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, StoreError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, StoreError, needed
 from phasegraph.neo4j.errors import from_driver, late, translated
 from phasegraph.neo4j.transactions import BULK_FROM_SECONDS, Transactions
 
@@ -140,10 +140,8 @@ class Neo4jConnection:
         _check_uri(uri)
         seconds = check_range("timeout", timeout, ends="(]")
         _checked_database(database)
-        try:
+        with needed("the Neo4j driver is missing: pip install phasegraph[neo4j]"):
             import neo4j
-        except ImportError as error:
-            raise MissingDependencyError("the Neo4j driver is missing: pip install phasegraph[neo4j]") from error
         driver = neo4j.GraphDatabase.driver(
             uri,
             auth=auth,

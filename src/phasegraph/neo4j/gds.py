@@ -188,7 +188,6 @@ def walk_projection(
     *,
     follow_probability: float,
     tolerance: float = TOLERANCE,
-    timeout: float | None = None,
 ) -> dict[str, float]:
     """The mass, in (0, 1], of every passage that a walk from weighted seeds reaches; with the entities' they sum to 1.
 
@@ -209,7 +208,7 @@ def walk_projection(
         values |= {kind: [[name, share] for name, share in seeds.items()] for kind, seeds in shares.items()}
     else:
         values["sets"] = seed_sets(**shares)
-    rows = connection.read(_WALK_WEIGHTED if projection.weighted else _WALK_SETS, values, timeout=timeout)
+    rows = connection.read(_WALK_WEIGHTED if projection.weighted else _WALK_SETS, values)
     walked = math.fsum(mass for _, mass in rows)
     return {name: mass / walked for name, mass in rows if name is not None}
 

@@ -74,12 +74,8 @@ CREATED = (
 def ensure_schema(connection: Neo4jConnection) -> None:
     """Create our constraints and index where they are missing, and wait until they serve; writers call it themselves.
 
-    A uniqueness constraint of another name over the same label and properties is used in place of ours.
-
-    Raises
-    ------
-    StoreError
-        If the server refuses, or something of another's is in the way; the message names it.
+    A uniqueness constraint of another name over the same label and properties is used in place of ours. StoreError if
+    the server refuses, or something of another's is in the way, which the message names.
     """
     missing = _not_serving(_present(connection))
     if not missing:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.serving.view import View
 
 INSTRUCTIONS = (
@@ -23,13 +23,7 @@ NEEDED = "serving needs the MCP SDK; pip install 'phasegraph[serve]'"
 
 
 def mcp_server(view: View) -> Any:
-    """A server of the official SDK, of version 1 or 2, with the tools search, explain and passages.
-
-    Raises
-    ------
-    MissingDependencyError
-        If the SDK is not installed.
-    """
+    """A server of the official SDK, of version 1 or 2, with the tools search, explain and passages."""
     server, errors = _sdk()
 
     async def told(answer: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
@@ -98,11 +92,9 @@ def _sdk() -> tuple[Any, Any]:
         return MCPServer, ToolError
     except ImportError:
         pass
-    try:
+    with needed(NEEDED):
         from mcp.server.fastmcp import FastMCP  # type: ignore[import-not-found, unused-ignore]
         from mcp.server.fastmcp.exceptions import ToolError  # type: ignore[import-not-found, unused-ignore, no-redef]
-    except ImportError as error:
-        raise MissingDependencyError(NEEDED) from error
     return FastMCP, ToolError
 
 

@@ -68,17 +68,9 @@ def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
 class View:
     """The passages of an index that one caller may see; what he may not is as if it had never been there.
 
-    Parameters
-    ----------
-    index : GraphIndex
-    embed : callable, optional
-        ``embed(query) -> (d,) vector``, of the model that embedded the passages; without it names and words alone are
-        looked for.
-    only : mapping, optional
-        Metadata that a passage must have (:func:`check_filter`).
-    pipeline : FusionPipeline, optional
-    timeout : float or None, default 10.0
-        Seconds an answer may take.
+    `embed` is the model that embedded the passages, a function from text to vector; without it names and words alone
+    are looked for. `only` is metadata that a passage must have (:func:`check_filter`), `timeout` the seconds an answer
+    may take.
     """
 
     def __init__(
@@ -114,20 +106,10 @@ class View:
         return len(self._ids)
 
     async def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """The best passages for a query.
+        """The best k passages (1 to 100) for a query of at most 20,000 characters.
 
-        Parameters
-        ----------
-        query : str
-            Not blank, at most 20,000 characters.
-        k : int, default 5
-            1 to 100.
-
-        Returns
-        -------
-        dict
-            ``passages`` (id, title, text, score in [0, 1]), ``confidence`` in [0, 1] that the passages hold an answer,
-            ``reason`` where there are none, ``degraded`` and ``warnings``.
+        ``passages`` (id, title, text, score in [0, 1]), ``confidence`` in [0, 1] that the passages hold an answer,
+        ``reason`` where there are none, ``degraded`` and ``warnings``.
         """
         result = await self._ask(query, k)
         return self._told(result, [self._passage(name) for name in result.ids])

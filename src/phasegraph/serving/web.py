@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.serving.agents import FIELDS, NEEDED, streamable_app, unknown_fields
 from phasegraph.serving.view import Filter, View, check_filter
 
@@ -68,18 +68,10 @@ def check_token(name: str, token: object) -> str:
 class Gate:
     """An ASGI application that lets a request through to the part of the server that its token opens.
 
-    Parameters
-    ----------
-    apps : mapping of str to ASGI application
-        By token; under "" the one that needs none, which is then the only one.
-    hosts : collection of str, optional
-        Names that a request's Host may have, without the port; None admits any. It keeps web pages of others, whose
-        names lead to this machine, from asking.
-    most : int, default 64
-        Requests that are answered at the same time; a further one is turned away with 503. One that has not come yet
-        does not count: whoever sends slowly waits alone.
-    slowest : float, default 10.0
-        Seconds in which a request must have come.
+    `apps` are by token; under "" the one that needs none, which is then the only one. `hosts` are names that a
+    request's Host may have, without the port, None any: it keeps web pages of others, whose names lead to this
+    machine, from asking. `most` requests are answered at the same time; a further one is turned away with 503. One
+    that has not come yet, within `slowest` seconds, does not count: whoever sends slowly waits alone.
     """
 
     def __init__(
@@ -191,13 +183,7 @@ async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
 
 
 def listening(host: str, port: int) -> tuple[socket.socket, str]:
-    """A socket that listens there, and its address, such as ``http://127.0.0.1:8321``; port 0 is any that is free.
-
-    Raises
-    ------
-    InvalidInputError
-        If the address cannot be listened on.
-    """
+    """A socket that listens there, and its address, such as ``http://127.0.0.1:8321``; port 0 is any that is free."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         made = socket.create_server((host, port), family=family)
@@ -208,33 +194,16 @@ def listening(host: str, port: int) -> tuple[socket.socket, str]:
 
 
 def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = 64) -> Any:
-    """The ASGI application of a server.
+    """The ASGI application of a server: `views` by token, under "" what everybody may see; the rest as of `Gate`.
 
-    Parameters
-    ----------
-    views : mapping of str to View
-        By token; under "" what everybody may see.
-    hosts, most
-        As of :class:`Gate`.
-
-    Returns
-    -------
-    ASGI application
-        ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET /health``,
-        and MCP at ``/mcp``.
-
-    Raises
-    ------
-    MissingDependencyError
-        If Starlette or the MCP SDK is not installed.
+    ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET /health``, and
+    MCP at ``/mcp``.
     """
-    try:
+    with needed(NEEDED):
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.responses import JSONResponse
         from starlette.routing import Mount, Route
-    except ImportError as error:
-        raise MissingDependencyError(NEEDED) from error
     agents = {token: streamable_app(view) for token, view in views.items()}
 
     @asynccontextmanager
