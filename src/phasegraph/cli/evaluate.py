@@ -19,7 +19,8 @@ from phasegraph.cli.output import (
     PipelineFile,
     SpanOverlap,
     check_outputs,
-    console,
+    file_option,
+    folder_option,
     kept_graph,
     load_object,
     measure_of,
@@ -54,6 +55,7 @@ from phasegraph.evaluation.experiment import (
 from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.protocol import PROTOCOLS, Protocol, Verdict, parts_of, verdicts
+from phasegraph.evaluation.report import conclusion, evaluation_pictures, write_report
 from phasegraph.evaluation.runs import read_predictions
 from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
@@ -73,10 +75,6 @@ def write_pictures(
     terms: Mapping[str, str],
 ) -> Path:
     """Write the page and its pictures into a folder; `columns` and `cells` are the table as text."""
-    try:
-        from phasegraph.evaluation.report import conclusion, evaluation_pictures, write_report
-    except ImportError as error:
-        raise MissingDependencyError("--report needs matplotlib; pip install 'phasegraph[viz]'") from error
     data, pipeline = inputs.dataset, FusionPipeline()
     runs = search_sources(inputs, TWO)
     rankings = {name: runs[name].rankings for name in TWO}
@@ -189,40 +187,22 @@ Retrievers = Annotated[
     ),
 ]
 CorpusFile = Annotated[
-    Path | None,
-    typer.Option(
-        help="With --retriever: the passages there are, to count ids that are none.", exists=True, dir_okay=False
-    ),
+    Path | None, file_option("With --retriever: the passages there are, to count ids that are none.")
 ]
 IdKey = Annotated[
     str | None, typer.Option(help="With --retriever: metadata key or attribute of the hits that holds the judged id.")
 ]
 CalibrateOn = Annotated[
-    Path | None,
-    typer.Option(
-        help="Add a row 'calibrated', fitted on this folder's queries without their labels.",
-        exists=True,
-        file_okay=False,
-    ),
+    Path | None, folder_option("Add a row 'calibrated', fitted on this folder's queries without their labels.")
 ]
-Predictions = Annotated[
-    list[Path] | None,
-    typer.Option(help="Predicted answers, for EM and F1 (repeatable).", exists=True, dir_okay=False),
-]
+Predictions = Annotated[list[Path] | None, file_option("Predicted answers, for EM and F1 (repeatable).")]
 ProtocolName = Annotated[
     str | None, typer.Option("--protocol", help=f"Run a benchmark's own protocol: {', '.join(PROTOCOLS)}.")
 ]
-DevSet = Annotated[
-    Path | None,
-    typer.Option(help="Where a protocol's second part is, if not in DATASET_DIR.", exists=True, file_okay=False),
-]
+DevSet = Annotated[Path | None, folder_option("Where a protocol's second part is, if not in DATASET_DIR.")]
 OffTopic = Annotated[
     Path | None,
-    typer.Option(
-        help="Ask this folder's questions, too, and add abstain_auc: how well each system tells them apart.",
-        exists=True,
-        file_okay=False,
-    ),
+    folder_option("Ask this folder's questions, too, and add abstain_auc: how well each system tells them apart."),
 ]
 Unanswerable = Annotated[
     bool,
@@ -365,19 +345,17 @@ def evaluate(
         rows = [[row.name, *cells] for row, cells in zip(table.rows, shares, strict=True)]
         lines = [f"left out: {line}" for line in found.left_out]
         sheets.append(Sheet(f"AUC of confidence against {found.asked}", ["system", *found.of(baseline)], rows, lines))
-    if json_to is not None:
-        write_json(state, json_to)
+    to = write_json(state, json_to)
     if rows_to is not None:
         table.write_rows(rows_to)
-    to = console(beside_json=json_to == "-")
     for sheet in sheets:
         show_table(to, sheet.title, sheet.columns, sheet.rows, OURS)
         for line in sheet.notes:
-            to.print(line, markup=False)
+            to.print(line)
     if report_to is not None:
         terms = meanings(table, wanted)
         page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells, terms)
-        to.print(f"report: {page}", markup=False)
+        to.print(f"report: {page}")
 
 
 def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
@@ -404,15 +382,13 @@ def evaluate_retrievers(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*none of the .* ids it returned", category=PhasegraphWarning)
         found = measure_retrievers(given, judged, corpus=corpus, measures=further, id_key=id_key, progress=progress)
-    if json_to is not None:
-        write_json(found.to_dict(), json_to)
+    to = write_json(found.to_dict(), json_to)
     if rows_to is not None:
         found.table.write_rows(rows_to)
-    to = console(beside_json=json_to == "-")
     table = found.table
     show_table(to, f"{table.dataset}: {len(table.queries)} questions, 95 % intervals in brackets", *found.cells())
     for line in [*found.notes, *_first_errors(found)]:
-        to.print(line, markup=False)
+        to.print(line)
 
 
 def _first_errors(found: Evaluation) -> list[str]:
@@ -447,12 +423,10 @@ def show_ablation(folder: Path, stages: Sequence[str], limit: int, graph: Path |
             else:
                 cells += ["", "", ""]
         rows.append(cells)
-    if json_to is not None:
-        write_json(table.to_dict(), json_to)
-    to = console(beside_json=json_to == "-")
+    to = write_json(table.to_dict(), json_to)
     show_table(to, f"{table.name}: {table.queries} queries, all stages on, then one off at a time", columns, rows)
     for line in table.notes:
-        to.print(line, markup=False)
+        to.print(line)
 
 
 def ranked_measure(text: str) -> Measure:

@@ -16,7 +16,6 @@ from phasegraph.cli.output import (
     Limit,
     PipelineFile,
     check_outputs,
-    console,
     kept_graph,
     progress,
     show_table,
@@ -58,30 +57,28 @@ def explain(
     query = dataset.queries[row]
     rankings = [replace(runs[one].rankings[0], source=name) for name, one in asked.items()]
     result = chosen.decide(rankings, dataset.context(row, rankings), k=k)
-    if json_to is not None:
-        write_json(_as_dict(result, query), json_to)
-    show_result(result, query, dataset, console(beside_json=json_to == "-"))
+    show_result(result, query, dataset, write_json(_as_dict(result, query), json_to))
 
 
 def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, top: int | None = None) -> None:
     """Print one answer: the sources, their agreement, and the evidence of the first `top` passages."""
     titles = {passage.id: passage.title for passage in dataset.passages}
     gold = query.judgement.passages
-    to.print(query.text, style="bold", markup=False)
+    to.print(query.text, style="bold")
     for report in result.reports:
         why = f" ({report.reason})" if report.reason else ""
         line = f"  {report.source}: {report.status}{why}, {report.hits} hits, calibration {report.calibration or '–'}"
-        to.print(line, markup=False)
+        to.print(line)
     for (first, second), share in result.agreement.items():
         to.print(f"  {share:.0%} of the top 10 of {first} are in the top 50 of {second}")
-    to.print(f"  confidence {result.confidence_evidence}", markup=False)
+    to.print(f"  confidence {result.confidence_evidence}")
     for one in _readings(result):
         said = f"  prior {one.prior}: {one.found} candidates hold the field {one.key!r}, {one.missing} do not"
-        to.print(said + (f", {one.unusable} hold what cannot be used" if one.unusable else ""), markup=False)
+        to.print(said + (f", {one.unusable} hold what cannot be used" if one.unusable else ""))
     for line in result.warnings:
-        to.print(f"  warning: {line}", markup=False)
+        to.print(f"  warning: {line}")
     if not result.ids:
-        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}", markup=False)
+        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}")
     columns = ["source", "rank", "score", "calibrated", "weight", "contribution"]
     for name in result.ids[:top]:
         evidence = result.evidence(name)
@@ -89,9 +86,9 @@ def show_result(result: Result, query: Query, dataset: Dataset, to: Console, *, 
         title = f"{evidence.position}. {name} {titles[name]!r}{mark}: score {evidence.score:.4f}"
         show_table(to, title, columns, _rows(evidence))
         if evidence.bonus or evidence.prior != 1.0:
-            to.print(f"  bonus {evidence.bonus:+.3f}, priors multiply by {evidence.prior:.3f}", markup=False)
+            to.print(f"  bonus {evidence.bonus:+.3f}, priors multiply by {evidence.prior:.3f}")
         for path in paths_of(evidence):
-            to.print(f"  {path}", markup=False)
+            to.print(f"  {path}")
 
 
 def _readings(result: Result) -> Sequence[FieldReading]:

@@ -52,18 +52,15 @@ def fuse(
         said += found.warnings[:1]
     write_run(Run(name, fused), out)
     to = console()
-    to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}", markup=False)
+    to.print(f"{len(queries)} queries from {len(read)} runs fused into {out}")
     if unread:
-        to.print(
-            f"{', '.join(unread)}: left out, since runs hold neither texts nor fields (see evaluate and explain)",
-            markup=False,
-        )
+        to.print(f"{', '.join(unread)}: left out, since runs hold neither texts nor fields (see evaluate and explain)")
     partial = sum(any(query not in run.rankings for run in read) for query in queries)
     if partial:
         lacks = ", ".join(f"{run.name} {len(queries) - len(run.rankings)}" for run in read)
         to.print(f"{partial} queries are not in every run (missing: {lacks}); fused from those that have them")
     if said:
-        to.print(f"{len(said)} queries come with a warning, the first: {said[0]}", markup=False)
+        to.print(f"{len(said)} queries come with a warning, the first: {said[0]}")
 
 
 def weights_in(text: str) -> dict[str, float] | None:

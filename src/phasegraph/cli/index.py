@@ -16,7 +16,7 @@ from phasegraph._typing import Float32Array
 from phasegraph._validation import check_range
 from phasegraph.cli import engines
 from phasegraph.cli.engines import EngineName, Shards, Workers, WorkFolder
-from phasegraph.cli.output import check_outputs, console
+from phasegraph.cli.output import check_outputs, console, file_option
 from phasegraph.distributed import EmbeddedNames, local
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Passage, lines_of, read_corpus, read_vectors
@@ -61,16 +61,8 @@ class IndexFiles:
 def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
     """The index with the passages of `given`, and what changed.
 
-    Raises
-    ------
-    InvalidInputError
-        If there are embeddings for one and not for the other, other names to look for, synonyms where the index has
-        none, or another threshold of theirs.
-
-    Notes
-    -----
-    A passage whose text, embedding or triples differ leaves and comes again. Passages that stay keep the triples
-    they have where none are given. Where none stays, all is built anew.
+    A passage whose text, embedding or triples differ leaves and comes again. Passages that stay keep the triples they
+    have where none are given. Where none stays, all is built anew.
     """
     vectors = _same_kind(old, given)
     by_id: dict[str, tuple[Extraction, ...]] = {}
@@ -208,13 +200,7 @@ def _embedded(names: Path | None, embeddings: Path | None, threshold: float | No
 def chunks_of(
     corpus: Path, embeddings: Path | None, document: str | None = None, position: str | None = None
 ) -> ChunkGraph:
-    """The chunk graph of a corpus; fields of its lines say which document a chunk is of, and where in it it stands.
-
-    Raises
-    ------
-    InvalidInputError
-        If a line lacks the field, or holds there what is no text or whole number, or no number.
-    """
+    """The chunk graph of a corpus; fields of its lines say which document a chunk is of, and where in it it stands."""
     passages = read_corpus(corpus)
     vectors = None if embeddings is None else read_vectors(embeddings, len(passages), corpus.name)
 
@@ -237,13 +223,7 @@ def chunks_of(
 
 
 def check_folder(out: Path, *, may_replace: bool) -> None:
-    """Raise where the index cannot go into a folder; where that would replace another index, ask first.
-
-    Raises
-    ------
-    InvalidInputError
-        If it holds other files, or an index that may not be replaced and nobody is there to ask.
-    """
+    """Raise where the index cannot go into a folder; where that would replace another index, ask first."""
     if not out.is_dir() or not any(out.iterdir()):
         return
     if not (out / MANIFEST).is_file():
@@ -256,20 +236,13 @@ def check_folder(out: Path, *, may_replace: bool) -> None:
 
 
 T = TypeVar("T")
-Gazetteer = Annotated[
-    Path | None, typer.Option(help="Names to look for besides the titles, one a line.", exists=True, dir_okay=False)
-]
+Gazetteer = Annotated[Path | None, file_option("Names to look for besides the titles, one a line.")]
 Update = Annotated[
     bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace an index that is in OUT without asking.")]
-Names = Annotated[
-    Path | None,
-    typer.Option(help="Names whose embeddings tell synonyms, one a line.", exists=True, dir_okay=False),
-]
-NameEmbeddings = Annotated[
-    Path | None, typer.Option(help="Their embeddings (.npy), row i for name i.", exists=True, dir_okay=False)
-]
+Names = Annotated[Path | None, file_option("Names whose embeddings tell synonyms, one a line.")]
+NameEmbeddings = Annotated[Path | None, file_option("Their embeddings (.npy), row i for name i.")]
 SynonymThreshold = Annotated[
     float | None, typer.Option(help="Least cosine of synonyms, in (0, 1]: 0.8 where it is not given.")
 ]
@@ -294,13 +267,8 @@ def index(
         typer.Argument(metavar="CORPUS.jsonl", exists=True, dir_okay=False, help='{"id", "title", "text"} a line.'),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the index: new, empty, or an older index.", file_okay=False)],
-    embeddings: Annotated[
-        Path | None, typer.Option(help="Passage embeddings (.npy), row i for line i.", exists=True, dir_okay=False)
-    ] = None,
-    triples: Annotated[
-        Path | None,
-        typer.Option(help="Triples by passage (.jsonl, or HippoRAG's OpenIE .json).", exists=True, dir_okay=False),
-    ] = None,
+    embeddings: Annotated[Path | None, file_option("Passage embeddings (.npy), row i for line i.")] = None,
+    triples: Annotated[Path | None, file_option("Triples by passage (.jsonl, or HippoRAG's OpenIE .json).")] = None,
     gazetteer: Gazetteer = None,
     names: Names = None,
     name_embeddings: NameEmbeddings = None,
@@ -348,10 +316,10 @@ def index(
         to = console()
         counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if embedded else [])]
         sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
-        to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}", markup=False)
-        to.print(str(built_so), markup=False)
+        to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}")
+        to.print(str(built_so))
         if built_so.malformed:
-            to.print(f"{built_so.malformed} malformed triples left out of {triples}", markup=False)
+            to.print(f"{built_so.malformed} malformed triples left out of {triples}")
         return
     of_engine = {"--shards": shards, "--workers": workers, "--work": work}
     alone = next((name for name, value in of_engine.items() if value is not None), None)
@@ -372,7 +340,7 @@ def index(
         graph = _stage("building", lambda: chunks_of(corpus, embeddings, document, position))
         _stage("saving", lambda: graph.save(out))
         counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
-        to.print(f"{', '.join(counts)} edges in {perf_counter() - started:.1f} s: {out}", markup=False)
+        to.print(f"{', '.join(counts)} edges in {perf_counter() - started:.1f} s: {out}")
         return
     old = _stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
     synonyms = (names, name_embeddings, synonym_threshold)
@@ -386,11 +354,11 @@ def index(
         _stage("saving", lambda: fresh.save(out))
     if entities_to is not None:
         _write_entities(entities_to, fresh.graph.entities)
-    to.print(f"{sizes_of(fresh)} in {perf_counter() - started:.1f} s: {out}", markup=False)
+    to.print(f"{sizes_of(fresh)} in {perf_counter() - started:.1f} s: {out}")
     if said:
-        to.print(said, markup=False)
+        to.print(said)
     if malformed:
-        to.print(f"{malformed} malformed triples left out of {triples}", markup=False)
+        to.print(f"{malformed} malformed triples left out of {triples}")
 
 
 def _write_entities(file: Path, names: Iterable[str]) -> None:

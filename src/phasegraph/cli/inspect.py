@@ -82,8 +82,8 @@ def inspect(
     if export is not None:
         other = None if compare is None else {"pipeline": OTHER}
         write_text(str(export), exported(inspector, ask, {"pipeline": OWN}, other))
-        to.print(f"wrote {export}", markup=False)
+        to.print(f"wrote {export}")
         return
     token = os.environ.get(TOKEN) or (None if host in LOOPBACK else secrets.token_urlsafe(24))
     inspector.prepare(progress)
-    serve(inspector, host, port, token, lambda address: to.print(f"{address}  (Ctrl-C ends it)", markup=False))
+    serve(inspector, host, port, token, lambda address: to.print(f"{address}  (Ctrl-C ends it)"))

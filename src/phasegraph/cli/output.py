@@ -29,6 +29,17 @@ from phasegraph.graph.storage import load_graph
 from phasegraph.retrieval import with_progress
 from phasegraph.serialization import bundle_kind
 
+
+def file_option(about: str, **more: Any) -> Any:
+    """An option that names a file that is there."""
+    return typer.Option(help=about, exists=True, dir_okay=False, **more)
+
+
+def folder_option(about: str) -> Any:
+    """An option that names a folder that is there."""
+    return typer.Option(help=about, exists=True, file_okay=False)
+
+
 DatasetDir = Annotated[
     Path,
     typer.Argument(
@@ -47,10 +58,8 @@ Embedder = Annotated[
 ]
 Limit = Annotated[int, typer.Option(min=1, help="Hits asked of every source.")]
 JsonTo = Annotated[str | None, typer.Option("--json", help="Write it as JSON ('-': standard output).")]
-PipelineFile = Annotated[Path | None, typer.Option(help="A saved pipeline.", exists=True, dir_okay=False)]
-GraphDir = Annotated[
-    Path | None, typer.Option(help="A saved graph of this corpus (see index).", exists=True, file_okay=False)
-]
+PipelineFile = Annotated[Path | None, file_option("A saved pipeline.")]
+GraphDir = Annotated[Path | None, folder_option("A saved graph of this corpus (see index).")]
 SpanOverlap = Annotated[
     float | None,
     typer.Option(
@@ -113,8 +122,8 @@ class _Console(Console):
 
 def console(*, beside_json: bool = False) -> Console:
     """The console for people: standard output, or standard error while JSON goes to standard output."""
-    found = _Console(stderr=beside_json, highlight=False, soft_wrap=True)
-    return found if found.is_terminal else _Console(stderr=beside_json, highlight=False, width=WIDE)
+    found = _Console(stderr=beside_json, highlight=False, markup=False, soft_wrap=True)
+    return found if found.is_terminal else _Console(stderr=beside_json, highlight=False, markup=False, width=WIDE)
 
 
 def progress(items: Iterable[T], label: str) -> Iterable[T]:
@@ -122,13 +131,15 @@ def progress(items: Iterable[T], label: str) -> Iterable[T]:
     return with_progress(items, True, label=label)
 
 
-def write_json(state: object, target: str) -> None:
-    """Write JSON to a file, or to standard output for ``-``."""
-    text = legible_json(json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-    else:
-        write_text(target, text)
+def write_json(state: object, target: str | None) -> Console:
+    """Write JSON to a file, or to standard output for ``-``, where it is asked for; the console for people."""
+    if target is not None:
+        text = legible_json(json.dumps(state, indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
+        if target == "-":
+            sys.stdout.write(text)
+        else:
+            write_text(target, text)
+    return console(beside_json=target == "-")
 
 
 def check_outputs(**options: str | Path | None) -> None:
@@ -166,10 +177,7 @@ def percent(value: float | None) -> str:
 def load_object(text: str) -> object:
     """The object that ``module:object`` names, looked for in the current folder, too; a function of nothing is called.
 
-    Raises
-    ------
-    typer.BadParameter
-        If there is no such module or object; errors raised inside the module are its own.
+    BadParameter if there is no such module or object; errors raised inside the module are its own.
     """
     module, colon, names = text.partition(":")
     if not (module and colon and names) or module.endswith(".py"):

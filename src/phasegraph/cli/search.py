@@ -19,7 +19,6 @@ from phasegraph.cli.output import (
     IndexFolder,
     JsonTo,
     check_outputs,
-    console,
     load_embedder,
     write_json,
 )
@@ -123,33 +122,29 @@ def search(
         snippet, marks = ("", []) if record is None else snippet_of(record.text, words)
         said = {"title": "" if record is None else record.title, "snippet": snippet, "marks": marks}
         passages.append(as_passage(result.evidence(name)) | said)
-    if json_to is not None:
-        state = {
-            "question": question,
-            "ms": milliseconds,
-            "confidence": result.confidence,
-            "confidence_evidence": asdict(result.confidence_evidence),
-            "reason": result.reason,
-            "warnings": list(result.warnings),
-            "passages": passages,
-        }
-        write_json(state, json_to)
-    to = console(beside_json=json_to == "-")
+    state = {
+        "question": question,
+        "ms": milliseconds,
+        "confidence": result.confidence,
+        "confidence_evidence": asdict(result.confidence_evidence),
+        "reason": result.reason,
+        "warnings": list(result.warnings),
+        "passages": passages,
+    }
+    to = write_json(state, json_to)
     show(result, passages, question, to)
     if embed is None and graph_in(index).embeddings is not None:
-        to.print(
-            "  answered by names and words: --embedder MODULE:OBJECT takes the index's embeddings in", markup=False
-        )
+        to.print("  answered by names and words: --embedder MODULE:OBJECT takes the index's embeddings in")
 
 
 def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
     """Print the answer; the question's words stand out on a terminal, and between asterisks elsewhere."""
     to.print(Text(legible(question), style="bold"))
-    to.print(f"  confidence {result.confidence_evidence}", markup=False)
+    to.print(f"  confidence {result.confidence_evidence}")
     for line in result.warnings:
-        to.print(f"  warning: {line}", markup=False)
+        to.print(f"  warning: {line}")
     if not passages:
-        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}", markup=False)
+        to.print(f"  no passages: {WHY_EMPTY.get(result.reason, result.reason)}")
     for passage in passages:
         title = f" {passage['title']!r}" if passage["title"] else ""
         line = legible(f"{passage['position']}. {passage['id']}{title}: score {passage['score']:.4f}")
@@ -162,4 +157,4 @@ def show(result: Result, passages: list[dict[str, Any]], question: str, to: Cons
         if passage["snippet"]:
             to.print(Text("   ") + found, soft_wrap=True)
         for path in paths_of(result.evidence(passage["id"])):
-            to.print(f"   {path}", markup=False)
+            to.print(f"   {path}")

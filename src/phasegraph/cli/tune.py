@@ -15,7 +15,6 @@ from phasegraph.cli.output import (
     Limit,
     SpanOverlap,
     check_outputs,
-    console,
     measure_of,
     names_in,
     open_dataset,
@@ -85,16 +84,12 @@ def tune(
         confirmation=confirming.tolist(),
     )
     (kept if judged is None else replace(kept, confidence=judged.model)).save(out)
-    if json_to is not None:
-        figures = None if judged is None else {key: getattr(judged, key) for key in ("queries", "auc", "ece", "brier")}
-        write_json(
-            {"dataset": dataset.name, "limit": limit, "parted_by": parted_by, **found.to_dict(), "confidence": figures},
-            json_to,
-        )
-    to = console(beside_json=json_to == "-")
+    figures = None if judged is None else {key: getattr(judged, key) for key in ("queries", "auc", "ece", "brier")}
+    state = {"dataset": dataset.name, "limit": limit, "parted_by": parted_by, **found.to_dict(), "confidence": figures}
+    to = write_json(state, json_to)
     _show(found, dataset, parted_by, to)
     if judged is not None:
-        to.print(_said(judged), markup=False)
+        to.print(_said(judged))
 
 
 def _said(found: ConfidenceTuning) -> str:
@@ -125,5 +120,5 @@ def _show(found: Tuning, dataset: Dataset, parted_by: str, to: Console) -> None:
     parted = f"parted by {parted_by}"
     if dataset.groups is not None:
         parted += f": {found.tuning_groups} and {found.confirmation_groups} collections, {found.shared_groups} in both"
-    to.print(parted, markup=False)
-    to.print(f"gain {100 * found.low:+.1f} to {100 * found.high:+.1f} (95 %); {found.verdict}", markup=False)
+    to.print(parted)
+    to.print(f"gain {100 * found.low:+.1f} to {100 * found.high:+.1f} (95 %); {found.verdict}")
