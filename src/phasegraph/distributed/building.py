@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -109,14 +109,9 @@ def spent(task: Callable[..., None], arguments: Sequence[Any]) -> Spent:
 
 @dataclass(frozen=True)
 class Work:
-    """The folder beside an index in which its shards are kept until it is complete; one process at a time has it.
+    """The folder beside an index (`out`: new, empty, or replaced) in which its shards are kept until it is complete.
 
-    Parameters
-    ----------
-    out : Path
-        The folder of the index, new, empty, or an index that is replaced.
-    folder : Path
-        Seen under the same path by every process that works on the shards.
+    One process at a time has it; every process that works on the shards sees it under the same path.
     """
 
     out: Path
@@ -192,17 +187,15 @@ def cuts(rows: int, shards: int | None, workers: int, each: int) -> list[int]:
 
 def in_turn(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
     """Call it here, one after the other: an engine without processes."""
-    return list(_each(task, arguments, label))
-
-
-def _each(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str) -> Iterator[Spent]:
+    found = []
     for one in shown(arguments, label):
         task(*one)
-        yield Spent(0.0, peak())  # its time is that of this process
+        found.append(Spent(0.0, peak()))  # its time is that of this process
+    return found
 
 
-def shown(items: Any, label: str) -> Any:
-    """Items with a progress bar on a terminal."""
+def shown(items: Any, label: str, total: int | None = None) -> Any:
+    """Items, `total` of them, with a progress bar on a terminal."""
     from phasegraph.retrieval import with_progress
 
-    return with_progress(items, True, label=label, unit="shard")
+    return with_progress(items, True, label=label, unit="shard", total=total)

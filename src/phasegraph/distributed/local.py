@@ -23,7 +23,7 @@ import numpy as np
 from phasegraph._validation import check_count
 from phasegraph.distributed.building import PASSAGES_PER_SHARD, Built, Run, Spent, Work, cuts, in_turn, shown, spent
 from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
-from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
+from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, file_digest, is_whole, rows_of, stage
 from phasegraph.distributed.triples import TripleFile
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, wrong
@@ -123,7 +123,7 @@ def build_index(
 
     def stage_all(folder: Path) -> tuple[list[Path], list[Spent]]:
         key = digest_of(
-            version("phasegraph"), file.digest, "" if vectors is None else _sha256(vectors), str(len(edges))
+            version("phasegraph"), file.digest, "" if vectors is None else file_digest(vectors), str(len(edges))
         )
         folders = [folder / f"staged-{key}" / f"{number:06d}" for number in range(len(edges) - 1)]
         lacking = [number for number, one in enumerate(folders) if not is_whole(one, STAGED)]
@@ -163,7 +163,7 @@ def name_blocks(given: EmbeddedNames) -> NameBlocks:
     read_vectors(vectors, len(file), file.path.name, span=(0, 0))
     edges = cuts(len(file), None, 1, NAMES_PER_BLOCK)
     pieces = tuple((file.piece(*each), each) for each in pairwise(edges))
-    return NameBlocks(digest_of(file.digest, _sha256(vectors)), vectors, pieces, given.threshold)
+    return NameBlocks(digest_of(file.digest, file_digest(vectors)), vectors, pieces, given.threshold)
 
 
 def engine_of(workers: int | None) -> Run:
@@ -231,7 +231,7 @@ def row_file(path: Path) -> RowFile:
         import pyarrow.parquet as pq
 
         rows = pq.ParquetFile(file).metadata.num_rows
-        found = RowFile(file, _sha256(file), rows=rows)
+        found = RowFile(file, file_digest(file), rows=rows)
     else:
         starts, lines, made, place = array("q"), array("q"), hashlib.sha256(), 0
         with file.open("rb") as handle:
@@ -245,11 +245,6 @@ def row_file(path: Path) -> RowFile:
     if not found.rows:
         raise wrong(path, None, "there must be at least one row; the file is empty")
     return found
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _parquet_rows(file: Path, first: int, last: int) -> Any:
@@ -274,44 +269,28 @@ def stage_piece(piece: Piece, embeddings: Path | None, span: tuple[int, int], ro
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """An engine of so many processes, each of which does one task after the other.
-
-    Parameters
-    ----------
-    workers : int
-    """
+    """An engine of so many processes, each of which does one task after the other."""
 
     workers: int
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
         """As of :class:`~phasegraph.distributed.building.Run`."""
-        return list(shown(_Finished(self, task, arguments), label))
+        return list(shown(self._finished(task, arguments), label, len(arguments)))
 
-
-@dataclass(frozen=True, slots=True)
-class _Finished:
-    """What tasks took, as they are finished; as many as there are tasks."""
-
-    engine: Processes
-    task: Callable[..., None]
-    arguments: Sequence[tuple[Any, ...]]
-
-    def __len__(self) -> int:
-        return len(self.arguments)
-
-    def __iter__(self) -> Iterator[Spent]:
-        waiting = list(range(len(self.arguments)))[::-1]
+    def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
+        """What tasks took, as they are finished."""
+        waiting = list(range(len(arguments)))[::-1]
         deaths = dict.fromkeys(waiting, 0)
         workers: dict[Connection, _Worker] = {}
         try:
             while waiting or any(one.at is not None for one in workers.values()):
                 idle = [one for one in workers.values() if one.at is None]
-                while waiting and (idle or len(workers) < self.engine.workers):
+                while waiting and (idle or len(workers) < self.workers):
                     if not idle:
                         idle.append(_Worker())
                         workers[idle[-1].line] = idle[-1]
                     number = waiting.pop()
-                    idle.pop().start(number, self.task, self.arguments[number])
+                    idle.pop().start(number, task, arguments[number])
                 for line in wait(list(workers)):
                     worker = workers[line]  # type: ignore[index]
                     number, found = worker.result()

@@ -36,16 +36,7 @@ _BYTES = 16 * 1024**2
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The arrays of a bundle, read in slices, neither mapped nor whole.
-
-    Parameters
-    ----------
-    folder : Path
-    content : dict
-        Of the bundle.
-    entries : dict
-        File, type and shape of each array.
-    """
+    """The arrays of a bundle, read in slices, neither mapped nor whole; `entries` say file, type and shape of each."""
 
     folder: Path
     content: dict[str, Any]
@@ -56,6 +47,10 @@ class Part:
         """What its manifest says."""
         document: Any = read_document(folder / MANIFEST, kind, VERSION)
         return cls(folder, document["content"], document["arrays"])
+
+    def sums(self, *names: str) -> list[str]:
+        """Checksums of arrays."""
+        return [self.entries[name]["sha256"] for name in names]
 
     def length(self, name: str) -> int:
         """Rows of an array."""
@@ -96,13 +91,7 @@ class Part:
 
 
 class Spool:
-    """An array that grows in a file until it is written to the bundle.
-
-    Parameters
-    ----------
-    path : Path
-    dtype : type
-    """
+    """An array that grows in a file until it is written to the bundle."""
 
     def __init__(self, path: Path, dtype: Any) -> None:
         self.path, self.dtype, self._rows = path, np.dtype(dtype), 0
@@ -483,26 +472,11 @@ def merge(
 ) -> dict[str, int]:
     """Write one index of what :func:`~phasegraph.distributed.shards.extract` wrote of each shard: the last reduction.
 
-    Parameters
-    ----------
-    parts : sequence of Path
-        In the order of the passages.
-    settings : BuildSettings
-    out : path
-        Becomes to the byte what ``GraphIndex.build(all passages).save(out)`` would write.
-    scratch : Path
-        A folder for what is merged; about as large as the index without its texts.
-    link : callable, optional
-        Given the arrays of the entities' names, the arrays of their synonyms, what the index says of them, and how many
-        pairs there are.
+    `parts` come in the order of the passages; `out` becomes to the byte what ``GraphIndex.build(all
+    passages).save(out)`` would write; `scratch` gets about as large as the index without its texts. `link`, given the
+    arrays of the entities' names, says the arrays of their synonyms, what the index says of them, and how many pairs
+    there are. Returns how many passages, entities, mentions, facts and synonyms there are.
 
-    Returns
-    -------
-    dict of str to int
-        How many passages, entities, mentions, facts and synonyms there are.
-
-    Notes
-    -----
     In memory are, for each entity and each different word, some tens of bytes, and beside them some hundred megabytes
     at most.
     """
@@ -563,5 +537,4 @@ def write_gazetteer(shards: Sequence[Staged], settings: BuildSettings, to: Path)
     write_bundle(to, GAZETTEER, VERSION, {"names": len(every)}, arrays)
     for spool in (text, ends):
         spool.path.unlink(missing_ok=True)
-    entries: Any = read_document(to / MANIFEST, GAZETTEER, VERSION)["arrays"]
-    return digest_of(*(entries[name]["sha256"] for name in ("names_text", "names_ends")))
+    return digest_of(*Part.read(to, GAZETTEER).sums("names_text", "names_ends"))

@@ -66,17 +66,7 @@ class Linked(NamedTuple):
 
 @dataclass(frozen=True)
 class NameBlocks:
-    """The blocks of the files of :class:`EmbeddedNames`.
-
-    Parameters
-    ----------
-    digest : str
-        Of what is in the files.
-    embeddings : Path
-    pieces : tuple of (Piece, (int, int))
-        Of the names, with the rows of each.
-    threshold : float
-    """
+    """The blocks of the files of :class:`EmbeddedNames`: pieces of the names, with the rows of each, and vectors."""
 
     digest: str
     embeddings: Path
@@ -96,9 +86,10 @@ class NameBlocks:
         names = self._merged([Part.read(one, NAMES) for one in blocks], folder)
         listed = {f"names_{part}": entities[f"entities_{part}"] for part in ("text", "ends")}
         write_bundle(folder / "entities", ENTITIES, VERSION, {}, listed)
-        rows = self._held([Part.read(folder / "entities", ENTITIES), names], folder)
+        own = Part.read(folder / "entities", ENTITIES)
+        rows = self._held([own, names], folder)
         held = [(n, min(n + NAMES_PER_BLOCK, len(rows))) for n in range(0, len(rows), NAMES_PER_BLOCK)]
-        key = digest_of(self.digest, str(self.threshold), *_sums(folder / "entities"))
+        key = digest_of(self.digest, str(self.threshold), *own.sums("names_text", "names_ends"))
         compared = [
             (folder / "held", names.entries["vectors"]["shape"][1], one, other, self.threshold,
              folder / "pairs" / digest_of(key, str(one), str(other)))
@@ -199,11 +190,6 @@ def compare(
         "cosine": found.cosine.astype(np.float32),
     }  # fmt: skip
     write_bundle(to, PAIRS, VERSION, {}, arrays)
-
-
-def _sums(folder: Path) -> list[str]:
-    entries = Part.read(folder, ENTITIES).entries
-    return [entries[name]["sha256"] for name in ("names_text", "names_ends")]
 
 
 def _whole(part: Part, name: str) -> StreamedArray:

@@ -14,7 +14,7 @@ from phasegraph.distributed.local import name_blocks
 from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import Answering, query_embedder
 from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
-from phasegraph.errors import InvalidTypeError, MissingDependencyError, PhasegraphError
+from phasegraph.errors import InvalidTypeError, PhasegraphError, needed
 from phasegraph.graph.entity_graph import EdgeWeights
 
 __all__ = ["Actors", "build_index", "embed", "retrieve"]
@@ -24,11 +24,9 @@ RETRIES = 3
 
 
 def _ray() -> Any:
-    try:
+    with needed("the engine Ray needs ray; pip install 'phasegraph[ray]'"):
         import ray
         import ray.data
-    except ImportError as error:
-        raise MissingDependencyError("the engine Ray needs ray; pip install 'phasegraph[ray]'") from error
     return ray
 
 
@@ -151,7 +149,7 @@ class Actors:
 
     def __call__(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], label: str, /) -> list[Spent]:
         """As of :class:`~phasegraph.distributed.building.Run`."""
-        return list(shown(_Sized(self._finished(task, arguments), len(arguments)), label))
+        return list(shown(self._finished(task, arguments), label, len(arguments)))
 
     def _finished(self, task: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> Iterator[Spent]:
         ray = _ray()
@@ -189,19 +187,6 @@ class Actors:
             _ray().kill(actor)
 
 
-class _Sized:
-    """Items of which it is known how many come."""
-
-    def __init__(self, items: Iterable[Spent], count: int) -> None:
-        self._items, self._count = items, count
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Any:
-        return iter(self._items)
-
-
 class _Worker:
     """An actor, with what its process holds of the tasks before."""
 
@@ -237,9 +222,14 @@ def embed(dataset: Any, embeddings: Any, *, batch_size: int = 256, workers: int 
     --------
     >>> build_index(embed(dataset, OpenAIEmbeddings()), "/shared/index")  # doctest: +SKIP
     """
+    return _mapped(dataset, _Embedder, (embeddings,), batch_size, workers)
+
+
+def _mapped(dataset: Any, kind: type, arguments: tuple[Any, ...], batch_size: int, workers: int | None) -> Any:
+    """The dataset as actors of a kind make it of its batches."""
     held, cores = _checked(dataset), int(_ray().cluster_resources().get("CPU", 1))
     return held.map_batches(
-        _Embedder, fn_constructor_args=(embeddings,), batch_format="pyarrow", batch_size=batch_size,
+        kind, fn_constructor_args=arguments, batch_format="pyarrow", batch_size=batch_size,
         compute=_ray().data.ActorPoolStrategy(size=cores if workers is None else workers),
     )  # fmt: skip
 
@@ -288,14 +278,10 @@ def retrieve(
     --------
     >>> retrieve(ray.data.read_parquet("queries/"), "/shared/index").write_parquet("runs/")  # doctest: +SKIP
     """
-    held, cores = _checked(dataset), int(_ray().cluster_resources().get("CPU", 1))
-    held.context.execution_options.preserve_order = True
+    _checked(dataset).context.execution_options.preserve_order = True
     query_embedder(embeddings)
-    return held.map_batches(
-        _Retriever, fn_constructor_args=(os.path.abspath(index), check_count("k", k, minimum=1), embeddings),
-        batch_format="pyarrow", batch_size=batch_size,
-        compute=_ray().data.ActorPoolStrategy(size=cores if workers is None else workers),
-    )  # fmt: skip
+    asked = os.path.abspath(index), check_count("k", k, minimum=1), embeddings
+    return _mapped(dataset, _Retriever, asked, batch_size, workers)
 
 
 class _Retriever:

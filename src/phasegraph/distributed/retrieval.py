@@ -44,19 +44,11 @@ COLUMNS = ("id",), ("id", *QUESTION)
 
 
 class Answering:
-    """An index that is opened once and answers one batch of questions after the other.
+    """An index, or a saved retriever's, that is opened once and answers one batch of questions after the other.
 
-    Parameters
-    ----------
-    folder : path
-        What ``phasegraph index`` wrote, or a saved retriever.
-    k : int, default 10
-        Passages for each question.
-
-    Notes
-    -----
     A question with an embedding is compared with those of all passages, many questions in one product, and the walk
-    starts from the 50 nearest; without, from its names and words. The answer is fused of both, by the default pipeline.
+    starts from the 50 nearest; without, from its names and words. The answer is fused of both, by the default
+    pipeline.
     """
 
     def __init__(self, folder: str | os.PathLike[str], k: int = 10) -> None:

@@ -26,7 +26,7 @@ from zlib import crc32
 import numpy as np
 
 from phasegraph._typing import Float32Array, IntArray
-from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.graph.building import read_passages, texts_of
 from phasegraph.graph.entity_graph import EdgeWeights, Extraction, checked_embeddings, graph_from_extractions
 from phasegraph.graph.records import PassageRecord, PassageRecords, check_plain
@@ -49,27 +49,17 @@ _TEXTS = ("id", "title", "text")
 
 def arrow() -> Any:
     """The package pyarrow; MissingDependencyError where it is not installed."""
-    try:
+    with needed(
+        "building in shards needs pyarrow; pip install 'phasegraph[distributed]' (it is part of [ray] and [spark])"
+    ):
         import pyarrow
         import pyarrow.compute
-    except ImportError as error:
-        raise MissingDependencyError(
-            "building in shards needs pyarrow; pip install 'phasegraph[distributed]' (it is part of [ray] and [spark])"
-        ) from error
     return pyarrow
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """What every shard of a corpus is built with.
-
-    Parameters
-    ----------
-    tokenizer : {"english", "german", "plain"}
-    gazetteer : tuple of str
-        Names to look for besides the titles.
-    weights : EdgeWeights
-    """
+    """What every shard of a corpus is built with; `gazetteer` are names to look for besides the titles."""
 
     tokenizer: str = "english"
     gazetteer: tuple[str, ...] = ()
@@ -99,6 +89,12 @@ def digest_of(*parts: str) -> str:
     for part in parts:
         made.update(f"{len(part)}:".encode() + part.encode("utf-8", "surrogatepass"))
     return made.hexdigest()[:32]
+
+
+def file_digest(file: Path) -> str:
+    """The SHA-256 of a file."""
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 PASSAGE = ("id", "text")
@@ -165,17 +161,8 @@ def _made(kind: type) -> Any:
 def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     """Check passages and write them to a folder, with the names of their titles: the first map.
 
-    Parameters
-    ----------
-    rows : sequence of mapping
-        With ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``. May be empty.
-    embeddings : (n, d) array_like, optional
-    to : Path
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        As :func:`phasegraph.graph.build_graph`.
+    `rows` have ``id``, ``text`` and optionally ``title``, ``metadata`` and ``triples``, and may be none; `embeddings`
+    are (n, d) or None. Errors are those of :func:`phasegraph.graph.build_graph`.
     """
     pa = arrow()
     read = read_passages(rows) if rows else []
@@ -198,9 +185,7 @@ def stage(rows: Sequence[Mapping[str, Any]], embeddings: Any, to: Path) -> None:
     arrays["ids"] = np.array([id_hash(name) for name, _, _ in read], dtype=np.uint64)
     if embeddings is not None and len(read):
         arrays["embeddings"] = checked_embeddings("embeddings", embeddings, len(read))
-    with (to / ROWS).open("rb") as handle:
-        content = hashlib.file_digest(handle, "sha256").hexdigest()
-    write_bundle(to, STAGED, VERSION, {"passages": len(read), "rows": content}, arrays)
+    write_bundle(to, STAGED, VERSION, {"passages": len(read), "rows": file_digest(to / ROWS)}, arrays)
 
 
 def _parsed(name: str, column: str, value: Any) -> Any:
@@ -240,17 +225,7 @@ def _pair_key(first: Any, second: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A shard that :func:`stage` wrote.
-
-    Parameters
-    ----------
-    folder : Path
-    passages : int
-    width : int
-        Columns of its embeddings, 0 where it has none.
-    digest : str
-        Of everything in it.
-    """
+    """A shard that :func:`stage` wrote: `width` columns of embeddings (0: none), and a digest of everything in it."""
 
     folder: Path
     passages: int
@@ -286,11 +261,6 @@ def check_shards(shards: Sequence[Staged]) -> None:
     """Refuse a corpus without passages, in which an id repeats, or of which only some passages have embeddings.
 
     In memory are 8 bytes per passage.
-
-    Raises
-    ------
-    InvalidInputError
-        Naming the id and its rows, or the shards.
     """
     widths = {one.width: number for number, one in reversed([*enumerate(shards)]) if one.passages}
     if len(widths) > 1:
@@ -326,12 +296,7 @@ def check_shards(shards: Sequence[Staged]) -> None:
 
 
 class MappedNames:
-    """The names of ``write_gazetteer``, in a file that is mapped: a worker holds those that its passages can have.
-
-    Parameters
-    ----------
-    folder : path
-    """
+    """The names of ``write_gazetteer``, in a file that is mapped: a worker holds those that its passages can have."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         _, arrays = read_bundle(folder, GAZETTEER, VERSION, verify=False)
@@ -372,16 +337,8 @@ def extract(
 ) -> None:
     """Read a shard's passages and write the counts of them, under the names that an index has for its: the second map.
 
-    Parameters
-    ----------
-    shard : Staged
-    gazetteer : Path
-        What ``write_gazetteer`` wrote, and its `digest`.
-    settings : BuildSettings
-    stated : callable, optional
-        What was handed over besides for passages with these ids.
-    to : Path
-        A folder for them.
+    `gazetteer` is what ``write_gazetteer`` wrote, with its `digest`; `stated` gives what was handed over besides for
+    passages with these ids.
     """
     known = _mapped(str(gazetteer), digest)
     listed = shard.rows()
@@ -429,9 +386,7 @@ def is_whole(folder: Path, kind: str = READ) -> bool:
         read_bundle(folder, kind, VERSION)
         if kind != STAGED:
             return True
-        with (folder / ROWS).open("rb") as handle:
-            found = hashlib.file_digest(handle, "sha256").hexdigest()
         content: Any = read_document(folder / MANIFEST, kind, VERSION)["content"]
-        return bool(content["rows"] == found)
+        return bool(content["rows"] == file_digest(folder / ROWS))
     except (OSError, ValueError, KeyError):
         return False

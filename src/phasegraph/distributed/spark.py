@@ -14,17 +14,15 @@ from phasegraph.distributed.local import name_blocks
 from phasegraph.distributed.names import EmbeddedNames
 from phasegraph.distributed.retrieval import answering, query_embedder
 from phasegraph.distributed.shards import EMBEDDING, BuildSettings, embed_texts, rows_of, stage
-from phasegraph.errors import InvalidInputError, InvalidTypeError, MissingDependencyError, PhasegraphError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, PhasegraphError, needed
 from phasegraph.graph.entity_graph import EdgeWeights
 
 __all__ = ["Tasks", "build_index", "embed", "retrieve"]
 
 
 def _sql() -> Any:
-    try:
+    with needed("the engine Spark needs pyspark; pip install 'phasegraph[spark]'"):
         import pyspark.sql
-    except ImportError as error:
-        raise MissingDependencyError("the engine Spark needs pyspark; pip install 'phasegraph[spark]'") from error
     return pyspark.sql
 
 

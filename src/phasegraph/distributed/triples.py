@@ -39,13 +39,7 @@ def write_rows(shards: Sequence[Staged], to: Path) -> None:
 
 
 class MappedRows(Container[str]):
-    """The ids of all passages, in a file that is mapped.
-
-    Parameters
-    ----------
-    folder : path
-        That of :func:`write_rows`.
-    """
+    """The ids of all passages, in a file of :func:`write_rows` that is mapped."""
 
     def __init__(self, folder: Path) -> None:
         _, arrays = read_bundle(folder, ROWS_OF_IDS, VERSION, verify=False)
@@ -63,15 +57,9 @@ class MappedRows(Container[str]):
 
 @dataclass(frozen=True)
 class TripleFile:
-    """A file of triples.
+    """A file of triples and a digest of it, in pieces where it has a line for each passage.
 
-    Parameters
-    ----------
-    path : Path
-    digest : str
-        Of what is in it.
-    pieces : tuple of Piece
-        Of a file with a line for each passage; none of one in HippoRAG's format, which is read whole.
+    In HippoRAG's format it has none, and is read whole.
     """
 
     path: Path
@@ -151,14 +139,7 @@ def _write(entries: Iterator[OpenieEntry], prefix: str, known: MappedRows, to: P
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What a file states of the passages of a shard, whose first has a row.
-
-    Parameters
-    ----------
-    parts : tuple of Path
-        What was read of the file.
-    first : int
-    """
+    """What the parts that were read of a file state of the passages of a shard, whose first has the row `first`."""
 
     parts: tuple[Path, ...]
     first: int
