@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -124,23 +124,12 @@ def _tokens(tokenize: Tokenize, text: str) -> Sequence[str]:
 class LexicalIndex:
     """Which passage has which word how often; made by :meth:`of`.
 
-    Parameters
-    ----------
-    vocabulary : tuple of str
-        The V words, ascending.
-    starts : (V + 1,) array of int64
-        Where each word's entries start.
-    rows, counts : (n,) array of int32
-        A word's passages, ascending, and how often each has it.
-    lengths : (P,) array of int32
-        Words in each passage, repeated ones too.
-    tokenizer : str or callable
-        A name of ``TOKENIZERS``, or ``tokenizer(text) -> list of str``.
+    The V words of the `vocabulary` ascend; the entries of each start at one of (V + 1,) `starts`: its passages
+    (`rows`, ascending) and how often each has it (`counts`). `lengths` are the (P,) words in each passage, repeated
+    ones too.
 
-    Notes
-    -----
-    Scores are BM25 with Lucene's idf, ``log(1 + (P - df + .5) / (df + .5))``, k1 = 1.5 and b = .75. Integer counts are
-    kept and everything else follows from them, so that an updated index equals a new one to the bit.
+    Scores are BM25 [1]_ with Lucene's idf, ``log(1 + (P - df + .5) / (df + .5))``, k1 = 1.5 and b = .75. Integer
+    counts are kept and everything else follows from them, so that an updated index equals a new one to the bit.
 
     References
     ----------
@@ -220,24 +209,14 @@ class LexicalIndex:
 
     def look_up(self, query: str) -> QueryTerms:
         """The query's words in this collection."""
-        asked = Counter(_tokens(tokenizer_of(self.tokenizer), query))
-        found = {word: term for word in asked if (term := self._places.get(word)) is not None}
-        size = len(self.lengths)
-        entries = [slice(self.starts[term], self.starts[term + 1]) for term in found.values()]
-        frequency = np.array([one.stop - one.start for one in entries], dtype=np.float64)
-        idf = np.log1p((size - frequency + 0.5) / (frequency + 0.5))
-        scores = np.zeros(size)
-        rows = tuple(self.rows[one] for one in entries)
-        adds = []
-        for word, weight, where, entry in zip(found, idf.tolist(), rows, entries, strict=True):
+        terms = self._asked(query)
+        scores, adds = np.zeros(len(self.lengths)), []
+        rows = tuple(self.rows[one] for one in terms.entries)
+        for times, weight, where, entry in zip(terms.times, terms.idf, rows, terms.entries, strict=True):
             counts = self.counts[entry]
-            adds.append(asked[word] * weight * (counts / (counts + self._norms[where])))
+            adds.append(times * weight * (counts / (counts + self._norms[where])))
             scores[where] += adds[-1]
-        unseen = float(np.log1p((size + 0.5) / 0.5))
-        known = dict(zip(found, idf.tolist(), strict=True))
-        return QueryTerms(
-            scores, tuple(found), idf, rows, {word: known.get(word, unseen) for word in asked}, tuple(adds)
-        )
+        return QueryTerms(scores, terms.words, terms.idf, rows, terms.all_idf, tuple(adds))
 
     def look_up_listed(self, query: str, most: int) -> ListedTerms:
         """The query's words, and the passages that BM25 has foremost, found in the entries of its rarer words.
@@ -258,12 +237,7 @@ class LexicalIndex:
             else:
                 break
             count += len(parts[-1])
-        rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
-        scores = terms.scores_of(rows)
-        if len(rows) > most:
-            kept = np.sort(np.argpartition(-scores, most)[:most])
-            rows, scores = rows[kept], scores[kept]
-        return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+        return _foremost_of(terms, parts, most)
 
     def _asked(self, query: str) -> ListedTerms:
         """The query's words, and no passages."""
@@ -486,21 +460,11 @@ def _spliced(values: Int32Array, places: IntArray, new: Int32Array) -> Int32Arra
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTerms:
-    """The words of one query in a collection of P passages.
+    """The words of one query in a collection of P passages, and their (P,) BM25 `scores`.
 
-    Parameters
-    ----------
-    scores : (P,) array of float
-        BM25.
-    words : tuple of str
-        Those t that the collection has, in the query's order.
-    idf : (t,) array of float
-    rows : tuple of array of int32
-        Of each, the passages that have it, ascending.
-    all_idf : mapping of str to float
-        idf of every word of the query; for one that no passage has, ``log(1 + (P + .5) / .5)``.
-    adds : tuple of array of float
-        Of each, what it adds to the scores of the passages that have it.
+    `words` are those t that the collection has, in the query's order, with their (t,) `idf`; of each the passages that
+    have it (`rows`, ascending) and what it `adds` to their scores. `all_idf` is of every word of the query; for one
+    that no passage has, ``log(1 + (P + .5) / .5)``.
     """
 
     scores: FloatArray
@@ -534,21 +498,11 @@ class QueryTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedTerms:
-    """The words of one query in a collection too large to score as a whole.
+    """The words of one query in a collection too large to score as a whole; otherwise as of :class:`QueryTerms`.
 
-    Parameters
-    ----------
-    index : LexicalIndex
-    entries : tuple of slice
-        Of each of the t words that the collection has, its entries in the index.
-    times : (t,) array of float
-        How often the query has each.
-    words, idf, all_idf
-        As of :class:`QueryTerms`.
-    found : (n,) array of int
-        Rows of the passages that BM25 has foremost, ascending.
-    best : float
-        The highest of their scores.
+    Of each of the t words that the collection has, its `entries` in the index, and how often the query has it
+    (`times`). `found` are rows of the passages that BM25 has foremost, ascending, and `best` the highest of their
+    scores.
     """
 
     index: LexicalIndex
@@ -617,17 +571,9 @@ class ListedTerms:
 class ChangedWords:
     """The words of a collection from which passages left, and to which others came, as lists are made of them.
 
-    Parameters
-    ----------
-    old, new : LexicalIndex
-        Of the collection, and of the passages that came, whose rows stand behind its.
-    left : LexicalIndex
-        Of those that left.
-    gone : (g,) array of int
-        Their rows, ascending.
+    The rows of the `new` ones stand behind those of the `old`; those that `left` are gone from the ascending rows
+    `gone`.
 
-    Examples
-    --------
     >>> old, new = LexicalIndex.of(["Ada met Bo.", "Bo sang."]), LexicalIndex.of(["Cy sang."])
     >>> words = ChangedWords(old, new, LexicalIndex.of(["Bo sang."]), np.array([1]))
     >>> terms, again = words.look_up_listed("Who sang?", 9), LexicalIndex.of(["Ada met Bo.", "Cy sang."])
@@ -672,12 +618,7 @@ class ChangedWords:
             else:
                 break
             count += len(parts[-1])
-        rows = np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
-        scores = terms.scores_of(rows)
-        if len(rows) > most:
-            kept = np.sort(np.argpartition(-scores, most)[:most])
-            rows, scores = rows[kept], scores[kept]
-        return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+        return _foremost_of(terms, parts, most)
 
     def _rows(self, old: Any, new: Any) -> IntArray:
         """Rows of both, without those that left."""
@@ -751,6 +692,19 @@ class ChangedTerms:
                 yield terms, there, passages[there] - first
 
 
+Listed = TypeVar("Listed", ListedTerms, ChangedTerms)
+
+
+def _foremost_of(terms: Listed, parts: Sequence[Any], most: int) -> Listed:
+    """The terms with those passages of some parts that BM25 has foremost."""
+    rows = np.unique(np.concatenate(parts)).astype(np.int64) if parts else np.empty(0, dtype=np.int64)
+    scores = terms.scores_of(rows)
+    if len(rows) > most:
+        kept = np.sort(np.argpartition(-scores, most)[:most])
+        rows, scores = rows[kept], scores[kept]
+    return replace(terms, found=rows, best=float(scores.max(initial=0.0)))
+
+
 def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float, count: int) -> tuple[IntArray, Any]:
     """Pick `count` greedily by value plus `weight` times the share of words that no pick before has.
 
@@ -780,13 +734,9 @@ def cover(values: FloatArray, held: BoolArray, shares: FloatArray, weight: float
 class HitWords:
     """What the texts of the hits say about the query's words.
 
-    Parameters
-    ----------
-    order : tuple of str
-        Ids of at most 20 of them, by BM25 among themselves; none where no source states the query's words.
-    covers : mapping of str to float
-        Per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5 hits have. None
-        where the query has no words, or the hits no text.
+    `order` holds the ids of at most 20 of them, by BM25 among themselves; none where no source states the query's
+    words. `covers` is, per source, the share in [0, 1] of the query's words, weighted by idf squared, that its first 5
+    hits have; none where the query has no words, or the hits no text.
     """
 
     order: tuple[str, ...] = ()
@@ -794,25 +744,12 @@ class HitWords:
 
 
 def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str]) -> HitWords:
-    """Read the first 20 hits of every ranking for the query's words.
+    """Read the first 20 hits of every ranking for the query's words; ``text(id)`` of a hit, "" where it has none.
 
     Words are split, and weighted in `covers`, as the source does that states :class:`~phasegraph.ranking.QueryWords`.
-    Where none does, they are English, and their idf is that of these texts.
+    Where none does, they are English, and their idf is that of these texts. The order is a third opinion on which
+    source is right: it is made of texts alone, whoever found them. Ours, no published method.
 
-    Parameters
-    ----------
-    query : str
-    rankings : sequence of Ranking
-    text : callable
-        ``text(id)`` of a hit, "" where it has none.
-
-    Notes
-    -----
-    The order is a third opinion on which source is right: it is made of texts alone, whoever found them. idf and
-    lengths are those of these texts. Ours, no published method.
-
-    Examples
-    --------
     >>> from phasegraph.ranking import QueryWords
     >>> texts = {"a": "Bo sang.", "b": "Ada met Bo."}
     >>> rankings = [Ranking("graph", list(texts), [2.0, 1.0], words=QueryWords({"ada": 1.0, "met": 2.0}))]
@@ -835,18 +772,8 @@ def read_hits(query: str, rankings: Sequence[Ranking], text: Callable[[str], str
 
 
 def counted_hits(query: str, rankings: Sequence[Ranking], index: LexicalIndex, rows: Mapping[str, int]) -> HitWords:
-    """What :func:`read_hits` says, of passages of which an index has counted the words: no text is read.
+    """What :func:`read_hits` says of passages, in `rows` of an index that has counted their words: no text is read.
 
-    Parameters
-    ----------
-    query : str
-    rankings : sequence of Ranking
-    index : LexicalIndex
-    rows : mapping of str to int
-        The row in it of each hit.
-
-    Examples
-    --------
     >>> index = LexicalIndex.of(["Bo sang.", "Ada met Bo."])
     >>> counted_hits("Who met Ada?", [Ranking("graph", ["a", "b"], [2.0, 1.0])], index, {"a": 0, "b": 1}).order
     ('b',)
