@@ -24,17 +24,9 @@ _ROWS, _STRIDE = range(2**62), 32
 class PackedTexts(Sequence[str]):
     """A sequence of texts, equal to the tuple of them; made of bytes in UTF-8 and of where each text ends.
 
-    Parameters
-    ----------
-    text : (b,) array of uint8
-    ends : (n,) array of int64
-    order : (n,) array of int, optional
-        Rows in ascending order of their texts; sorted when needed.
-    ascends : bool, default False
-        The texts are known to be unique and in ascending order.
+    `order` are the rows in ascending order of their texts, sorted when needed; `ascends` says that the texts are known
+    to be unique and in ascending order.
 
-    Examples
-    --------
     >>> texts = PackedTexts(np.frombuffer("adabo".encode(), dtype=np.uint8), np.array([3, 5]))
     >>> texts, texts[-1], texts == ("ada", "bo")
     (('ada', 'bo'), 'bo', True)

@@ -30,27 +30,14 @@ _SETTINGS = {
 
 
 def ranking_features(candidates: Candidates, values: FloatArray, fused: FloatArray) -> FloatArray:
-    """What a re-scorer sees of the candidates of one query.
+    """What a re-scorer sees of the n candidates of one query: (n, f) of their calibrated `values` and `fused` ones.
 
-    Parameters
-    ----------
-    candidates : Candidates
-        n of m sources.
-    values : (n, m) array of float
-        Calibrated, without NaN.
-    fused : (n,) array of float
+    Per candidate, for the fused value and every source: the value, the rank (one more than the list is long, and at
+    least 11, where it lacks the candidate) and the gap to the top; how many sources have it in their first 5, first 10
+    and at all; its best rank and the sum of its reciprocal ranks. Per query, the same in every row: for the fused
+    value and every source the effective number of the first 20, the top value, and its fall to the 5th and the 10th;
+    how many of their first 10 every two sources share; n.
 
-    Returns
-    -------
-    (n, f) array of float
-        Per candidate, for the fused value and every source: the value, the rank (one more than the list is long, and
-        at least 11, where it lacks the candidate) and the gap to the top; how many sources have it in their first 5,
-        first 10 and at all; its best rank and the sum of its reciprocal ranks. Per query, the same in every row: for
-        the fused value and every source the effective number of the first 20, the top value, and its fall to the 5th
-        and the 10th; how many of their first 10 every two sources share; n.
-
-    Examples
-    --------
     >>> from phasegraph.ranking import Ranking, pool
     >>> found = pool([Ranking("g", ["a", "b"], [3.0, 1.0]), Ranking("v", ["b"], [0.5])])
     >>> ranking_features(found, np.array([[3.0, 0.0], [1.0, 0.5]]), np.array([1.5, 0.75])).shape
@@ -84,27 +71,10 @@ def ranking_features(candidates: Candidates, values: FloatArray, fused: FloatArr
 class Rescorer:
     """Regression trees whose sum is added to the fused value; made by :func:`fit_rescorer`.
 
-    All trees stand in one row of nodes, each node before its children.
-
-    Parameters
-    ----------
-    sources : tuple of str
-        Names of the sources it was fitted on, ascending; it has nothing to say where others answered.
-    roots : (t,) array of int
-        Node in which each tree begins.
-    feature : (z,) array of int
-        Column of :func:`ranking_features` that a node asks about.
-    threshold : (z,) array of float
-        Up to it the way leads left, beyond it right.
-    left, right : (z,) array of int
-        Children of a node, above its own number; a leaf's number itself.
-    value : (z,) array of float
-        What a leaf adds, in units of the fused value.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If the rows differ in length, a number is not finite, or a node leads back or out of the row.
+    It was fitted on the `sources`, ascending, and has nothing to say where others answered. All trees stand in one row
+    of z nodes, each node before its children; `roots` are those in which the trees begin. A node asks about the column
+    `feature` of :func:`ranking_features`: up to `threshold` the way leads `left`, beyond it `right`; a leaf's children
+    are itself, and `value` is what it adds, in units of the fused value.
     """
 
     sources: tuple[str, ...]
@@ -189,27 +159,10 @@ def require_lightgbm() -> Any:
 def fit_rescorer(sources: Sequence[str], queries: Sequence[tuple[FloatArray, FloatArray, FloatArray]], /) -> Rescorer:
     """Fit trees that correct the fused value to judged queries.
 
-    Parameters
-    ----------
-    sources : sequence of str
-        The m names, ascending.
-    queries : sequence of (features, fused, relevant)
-        Per query the (n, f) :func:`ranking_features`, (n,) fused values, and (n,) relevance, 0 or 1.
-
-    Returns
-    -------
-    Rescorer
-        The same for the same queries in the same order, with one release of LightGBM.
-
-    Raises
-    ------
-    MissingDependencyError
-        If LightGBM is not installed.
-
-    Notes
-    -----
-    LambdaMART [1]_, 60 trees of 7 leaves, begun from the fused value instead of 0: with little to learn from, it
-    stays near the order that it is to correct.
+    Per query the (n, f) :func:`ranking_features`, (n,) fused values, and (n,) relevance, 0 or 1; the `sources` ascend.
+    The same for the same queries in the same order, with one release of LightGBM. LambdaMART [1]_, 60 trees of 7
+    leaves, begun from the fused value instead of 0: with little to learn from, it stays near the order that it is to
+    correct.
 
     References
     ----------

@@ -271,15 +271,9 @@ CONSTANTS = (10.0, 60.0)
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One configuration to try.
+    """One configuration to try: ``fit(rankings, judgements)`` makes the pipeline from a training part.
 
-    Parameters
-    ----------
-    name : str
-    fit : callable
-        ``fit(rankings, judgements) -> FusionPipeline``, from a training part.
-    fitted : bool
-        Whether the pipeline depends on that part; if not, it is the same for every part.
+    `fitted` says whether the pipeline depends on that part; if not, it is the same for every part.
     """
 
     name: str
@@ -288,22 +282,8 @@ class Candidate:
 
 
 def candidates(sources: Sequence[str], *, sizes: Mapping[str, int] | None = None) -> tuple[Candidate, ...]:
-    """All configurations for these sources.
+    """All configurations for these sources, the default first, then in a fixed order; of equals the first is kept.
 
-    Parameters
-    ----------
-    sources : sequence of str
-        At least one name.
-    sizes : mapping of str to int, optional
-        How many items a source holds.
-
-    Returns
-    -------
-    tuple of Candidate
-        The default first, then in a fixed order; of equals the first is kept.
-
-    Examples
-    --------
     >>> candidates(["vector", "graph"])[0].name
     'default'
     """
@@ -672,16 +652,10 @@ def tune(
 class ConfidenceTuning:
     """How confidence was fitted to judged queries, and how it did on others.
 
-    Parameters
-    ----------
-    model : ConfidenceModel
-        Fitted on the tuning part; without a probability where that could not be fitted.
-    queries : int
-        Judged queries of the confirmation part that have a confidence.
-    auc : float
-        Chance that one of them has a higher confidence with its passages than another without its own, in [0, 1].
-    ece, brier : float or None
-        Expected calibration error (10 bins of equally many) and Brier score of the probabilities there.
+    The model is fitted on the tuning part, without a probability where that could not be fitted; the figures are of so
+    many judged queries of the other that have a confidence. `auc` is the chance, in [0, 1], that one of them has a
+    higher confidence with its passages than another without its own; `ece` (10 bins of equally many) and `brier` are
+    errors of the probabilities.
     """
 
     model: ConfidenceModel = field(repr=False)
@@ -702,26 +676,9 @@ def tune_confidence(
 ) -> ConfidenceTuning | None:
     """Fit a pipeline's confidence on one part of the judged queries, and score it on the other.
 
-    Parameters
-    ----------
-    pipeline : FusionPipeline
-    rankings, judgements
-        As for :func:`tune`.
-    texts : sequence of str
-        The queries' texts.
-    words : callable
-        ``words(query, rankings)`` is what :func:`phasegraph.lexical.read_hits` says.
-    confirmation : sequence of int, optional
-        Rows of the queries that are scored; the others are fitted to. Default: about half, by the MD5 of the id.
-
-    Returns
-    -------
-    ConfidenceTuning or None
-        None where no query of the other part has a confidence.
-
-    Notes
-    -----
-    A query without an answer is one whose relevant passages are taken out of the lists.
+    ``words(query, rankings)`` is what :func:`phasegraph.lexical.read_hits` says. Rows of the `confirmation` are
+    scored, the others fitted to; default about half, by the MD5 of the id. A query without an answer is one whose
+    relevant passages are taken out of the lists. None where no query of the other part has a confidence.
     """
     names, ids = sorted(rankings), [judgement.query for judgement in judgements]
     confirm_on = split_by_id(ids, "confirm").tolist() if confirmation is None else list(confirmation)

@@ -433,13 +433,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Documents by passage id, from wherever they are.
-
-    Parameters
-    ----------
-    kind : {"none", "mapping", "get_by_ids", "mget", "callable"}
-    held : object
-    """
+    """Documents by passage id, from wherever they are."""
 
     kind: str
     held: Any

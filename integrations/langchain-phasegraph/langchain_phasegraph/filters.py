@@ -48,12 +48,9 @@ class Wanted(dict[str, Any]):
 def check_filter(given: Any) -> Wanted | None:
     """A filter that every source can be asked to keep.
 
-    Parameters
-    ----------
-    given : mapping or None
-        Metadata keys and the plain values they must have, or operators: ``$eq``, ``$ne``, ``$gt``, ``$gte``, ``$lt``,
-        ``$lte`` with a plain value, ``$in`` and ``$nin`` with a list of them; ``$and`` and ``$or`` with a list of
-        filters. A document without the key is never let through.
+    It maps metadata keys to the plain values they must have, or to operators: ``$eq``, ``$ne``, ``$gt``, ``$gte``,
+    ``$lt``, ``$lte`` with a plain value, ``$in`` and ``$nin`` with a list of them; ``$and`` and ``$or`` to a list of
+    filters. A document without the key is never let through.
     """
     if given is None or isinstance(given, Wanted):
         return given
@@ -193,12 +190,8 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
 def store_settings(store: object, wanted: Mapping[str, Any], own: Any = None) -> dict[str, Any]:
     """Arguments of a store's search that keep the filter, and the caller's `own` filter with it.
 
-    With a ``k`` among them the search is only deep, and what does not match is for the caller to drop.
-
-    Raises
-    ------
-    InvalidInputError
-        If `own` is in words that cannot be joined with it.
+    With a ``k`` among them the search is only deep, and what does not match is for the caller to drop. An error if
+    `own` is in words that cannot be joined with it.
     """
     kind = _kind(store)
     if isinstance(own, Mapping) and not _is_plain(own) and kind not in _JOINS:
@@ -381,13 +374,7 @@ NARROWS = frozenset({"filter", *_SHOWS_A_PART})
 
 
 def own_filter(store: object, settings: Mapping[str, Any]) -> Wanted | None:
-    """The filter in the settings of a store's retriever, in the words of ours.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot be said in them.
-    """
+    """The filter in the settings of a store's retriever, in our words; an error if it cannot be said in them."""
     other = next((name for name in _SHOWS_A_PART if settings.get(name) is not None), None)
     if other is not None:
         raise InvalidInputError(f"{other!r} is specific to that store")

@@ -19,8 +19,6 @@ _ROUNDING = 2.4e-7
 class Nearest:
     """The vectors of a store as one matrix of unit length, made anew when any of them is another object.
 
-    Examples
-    --------
     >>> Nearest().rows([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.1], 2)
     array([0, 2])
     """
@@ -39,19 +37,8 @@ class Nearest:
     ) -> IntArray | None:
         """Rows whose cosine with the query may be among the `count` highest, ties and rounding included; ascending.
 
-        Parameters
-        ----------
-        vectors : iterable of (d,) sequence of float
-        query : (d,) array_like of float
-        count : int
-            > 0.
-        allowed : (n,) array of bool, optional
-            Rows to choose among.
-
-        Returns
-        -------
-        (m,) array of int or None
-            None where it cannot be said: vectors of unequal lengths, of length 0 or not finite.
+        Among the `allowed` rows, if they are given. None where it cannot be said: vectors of unequal lengths, of
+        length 0 or not finite.
         """
         listed = list(vectors)
         if len(listed) != len(self._held) or not all(map(is_, listed, self._held)):

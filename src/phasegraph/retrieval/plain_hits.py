@@ -18,16 +18,9 @@ TEXT_KEYS = ("text", "page_content", "content")
 
 @dataclass(frozen=True, slots=True)
 class PlainHit:
-    """A hit in plain types.
+    """A hit in plain types; without text it names a passage and does not hold it, by its `id`.
 
-    Parameters
-    ----------
-    text : str or None
-        None for one that names a passage and does not hold it.
-    id : str or None
-        Of one without a text: which id another has is read from its metadata, as for any hit.
-    metadata : mapping
-        What a row says besides its text, its id and score included.
+    Which id another has is read from its metadata, as for any hit: what a row says besides its text.
     """
 
     read: ClassVar[frozenset[str]] = frozenset((*ID_KEYS, *SCORE_KEYS))
@@ -50,26 +43,13 @@ def head_and_score(item: object) -> tuple[Any, Any]:
 
 
 def plain_hit(item: object, hits: str, row: int) -> PlainHit:
-    """A text, a row or a triple as a hit.
+    """A text, a row or a triple as a hit; for the error, what the framework calls `hits`, and its place in the answer.
 
-    Parameters
-    ----------
-    item : str, mapping or sequence of three str
-        Of a row, ``c.id`` is read as ``id``, and a node that is all of it as the row itself; its text is what
-        ``text``, ``page_content`` or ``content`` hold, else the whole row as JSON, unless all it has besides an id is
-        a score. A triple is a text of its own, as it does not say which passage states it.
-    hits : str
-        What the framework calls its hits, for the error.
-    row : int
-        Place in the answer, for the error.
+    Of a row, ``c.id`` is read as ``id``, and a node that is all of it as the row itself; its text is what ``text``,
+    ``page_content`` or ``content`` hold, else the whole row as JSON, unless all it has besides an id is a score. A
+    triple is a text of its own, as it does not say which passage states it. MalformedAnswerError if it is none of
+    these.
 
-    Raises
-    ------
-    MalformedAnswerError
-        If it is none of these; the message says what was expected.
-
-    Examples
-    --------
     >>> plain_hit({"c.id": "p", "c.text": "Ada met Bo.", "score": 0.5}, "documents", 0).metadata
     {'id': 'p', 'score': 0.5}
     >>> plain_hit(("Ada", "met", "Bo"), "documents", 0).text
@@ -116,10 +96,8 @@ def _of_row(row: Mapping[Any, Any]) -> PlainHit:
 def adapted(given: object) -> object:
     """A retriever of neo4j-graphrag as a function that returns rows; anything else as it is.
 
-    Raises
-    ------
-    InvalidTypeError
-        If it is of neo4j-graphrag and cannot be asked with a text, or has a ``search`` that is not that of a source.
+    InvalidTypeError if it is of neo4j-graphrag and cannot be asked with a text, or has a ``search`` that is no
+    source's.
     """
     if isinstance(given, type) or not callable(getattr(given, "search", None)):
         return given
@@ -159,10 +137,6 @@ class GraphRagSearch:
 
     Its own ``result_formatter`` is used where it has one; the library's puts a node into one text, and names it by an
     element id that says nothing outside the database.
-
-    Parameters
-    ----------
-    retriever : neo4j_graphrag.retrievers.base.Retriever
     """
 
     def __init__(self, retriever: Any) -> None:

@@ -18,21 +18,11 @@ _DEEPEST = 16
 
 
 def plain(value: object, /) -> object:
-    """`value` in JSON types: None, bool, int, float, str, list, dict.
+    """`value` in JSON types, for ``json.dumps(..., allow_nan=False)``; it is not changed.
 
-    Parameters
-    ----------
-    value : object
-        Numpy values become native ones, NaN and infinity None, sets sorted lists, dates ISO text; an object that
-        JSON has no word for becomes its type's name, a cycle or a nesting beyond 16 levels ``"…"``.
+    Numpy values become native ones, NaN and infinity None, sets sorted lists, dates ISO text; an object that JSON has
+    no word for becomes its type's name, a cycle or a nesting beyond 16 levels ``"…"``.
 
-    Returns
-    -------
-    object
-        Something that ``json.dumps(..., allow_nan=False)`` takes. `value` is not changed.
-
-    Examples
-    --------
     >>> plain({"score": np.float32(0.5), "tags": {"b", "a"}, "bad": float("nan")})
     {'score': 0.5, 'tags': ['a', 'b'], 'bad': None}
     """
@@ -71,27 +61,14 @@ def _text(value: str) -> str:
 
 
 def provenance(result: Result) -> list[dict[str, object]]:
-    """For each result, in order, why it stands where it stands.
+    """For each result, in order, why it stands where it stands: what :meth:`Result.evidence` says, for all at once.
 
-    Parameters
-    ----------
-    result : Result
+    Keys ``id``, ``position`` (from 1), ``score`` (in [0, 1]), ``fused``, ``bonus``, ``prior``, ``degraded`` and
+    ``sources``: per source name ``rank`` (from 1, ties share their mean), ``raw`` (as the source gave it),
+    ``calibrated``, ``weight`` and ``contribution``. ``rank`` and ``raw`` are None where the source did not return it.
+    Contributions and bonus add up to ``fused``. ``energy``, ``entropy`` and ``set_entropy`` where the pipeline works
+    them out. Native numbers only.
 
-    Returns
-    -------
-    list of dict
-        Keys ``id``, ``position`` (from 1), ``score`` (in [0, 1]), ``fused``, ``bonus``, ``prior``, ``degraded`` and
-        ``sources``: per source name ``rank`` (from 1, ties share their mean), ``raw`` (as the source gave it),
-        ``calibrated``, ``weight`` and ``contribution``. ``rank`` and ``raw`` are None where the source did not return
-        it. Contributions and bonus add up to ``fused``. ``energy``, ``entropy`` and ``set_entropy`` where the pipeline
-        works them out. Native numbers only.
-
-    Notes
-    -----
-    The same numbers as :meth:`Result.evidence`, for all results at once.
-
-    Examples
-    --------
     >>> from phasegraph import FusionPipeline
     >>> block = provenance(FusionPipeline().decide([Ranking("v", ["a", "b"], [0.9, 0.4])]))[0]
     >>> block["id"], block["sources"]["v"]["rank"], block["sources"]["v"]["raw"]

@@ -59,18 +59,10 @@ _NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s+")
 class Rewriter(OverModel):
     """A query rewritten by a language model; what :func:`hyde` and its like make.
 
-    Parameters
-    ----------
-    model : callable, or a language model of the framework
-        From prompt to text.
-    prompts : tuple of str
-        Each with ``{query}``; each is one call to the model, all at once.
-    combine : {"single", "union", "rrf"}
-        What :class:`SourceSpec` takes where it is told nothing else.
-    share : float, default 1
-        Of the source's limit, for the rewritten texts where the query is asked too; in (0, 1].
-    lines : int, optional
-        Take the first so many lines of an answer as texts of their own; default, the whole of it is one.
+    Each of the `prompts`, with ``{query}``, is one call to the model, all at once. `combine` is what
+    :class:`SourceSpec` takes where it is told nothing else; `share`, in (0, 1], that of the source's limit for the
+    rewritten texts where the query is asked too; the first `lines` of an answer are texts of their own, else the whole
+    of it is one.
     """
 
     def __init__(
@@ -203,13 +195,7 @@ class Rewriting:
 
 
 def read_texts(answer: object, longest: int | None = None) -> list[str]:
-    """What a rewriter gave, as texts to ask, of at most so many characters each.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If there is none, one is no text, blank or too long, or there are more than 16.
-    """
+    """What a rewriter gave, as at most 16 texts to ask, none blank or longer than so many characters."""
     texts = [answer] if isinstance(answer, str) else answer
     if not isinstance(texts, list | tuple):
         raise InvalidTypeError(f"rewriting must give a text or a list of texts; got {type(answer).__name__}")
@@ -229,16 +215,9 @@ def read_texts(answer: object, longest: int | None = None) -> list[str]:
 def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
     """One ranking of several that a source gave for one query.
 
-    Parameters
-    ----------
-    name : str
-    rankings : sequence of Ranking
-    combine : {"single", "union", "rrf"}
-        ``rrf`` by reciprocal rank with rank constant 60; else the union, of a hit that stands in several rankings the
-        score of the first, in the order of the scores. The first ranking's background is taken for all.
+    ``rrf`` by reciprocal rank with rank constant 60; else the union, of a hit that stands in several rankings the
+    score of the first, in the order of the scores. The first ranking's background is taken for all.
 
-    Examples
-    --------
     >>> lists = [Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("v", ["b", "c"], [0.8, 0.7])]
     >>> combined("v", lists, "union").ids, combined("v", lists, "rrf").ids
     (('a', 'c', 'b'), ('b', 'a', 'c'))
@@ -273,16 +252,7 @@ def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 class _Rewritten:
-    """A source of one call, asked with what its query is rewritten to.
-
-    Parameters
-    ----------
-    name : str
-    source : Source or AsyncSource
-    rewriting : Rewriting
-    due : float or None
-        When the call is over, on the monotonic clock.
-    """
+    """A source of one call, due at a time of the monotonic clock, asked with what its query is rewritten to."""
 
     def __init__(self, name: str, source: Any, rewriting: Rewriting, due: float | None) -> None:
         self.name, self.source, self.rewriting, self.due = name, source, rewriting, due

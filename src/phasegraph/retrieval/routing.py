@@ -47,13 +47,7 @@ def _takes_two(given: Any) -> bool:
 
 
 def read_route(sources: Collection[str], answer: object) -> Routed:
-    """What a router gave: per source that is to be asked its weight, None for the usual one.
-
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If it names none or an unknown one, or a weight is no number >= 0, or all are 0.
-    """
+    """What a router gave: per source that is to be asked its weight, >= 0 and not all 0; None for the usual one."""
     if isinstance(answer, Mapping):
         weights = {name: check_number(f"a route's weight of {name!r}", weight) for name, weight in answer.items()}
         found: dict[Any, float | None] = {name: weight for name, weight in weights.items() if weight > 0}
@@ -113,30 +107,13 @@ def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
 
 
 def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normalise: bool = True) -> float:
-    """Entropy in nats of softmax(-d / T) over a query's nearest neighbours: low where few stand out.
+    """Entropy in nats, in [0, ln n], of softmax(-d / T) over a query's nearest neighbours: low where few stand out.
 
-    Parameters
-    ----------
-    distances : (n,) array_like of float
-        Finite, n >= 1.
-    temperature : float, default 1
-        T > 0.
-    normalise : bool, default True
-        Take (d - min) / std for d first; False is the published formula.
+    If `normalise`, (d - min) / std is taken for d first; False is the published formula. The paper ("Beyond the
+    Reranker") takes T = 1 on raw distances, which differ in the second decimal: of 200 queries every entropy lies
+    between 2.990759 and 2.995707, ln 20 being 2.995732, and every query is routed alike. On distances in units of
+    their own deviation the same T gives .99 to 2.78, and the published gates tell queries apart.
 
-    Returns
-    -------
-    float
-        In [0, ln n].
-
-    Notes
-    -----
-    The paper ("Beyond the Reranker") takes T = 1 on raw distances, which differ in the second decimal: of 200 queries
-    every entropy lies between 2.990759 and 2.995707, ln 20 being 2.995732, and every query is routed alike. On
-    distances in units of their own deviation the same T gives .99 to 2.78, and the published gates tell queries apart.
-
-    Examples
-    --------
     >>> distances = [0.40, 0.50, 0.53, 0.55, 0.55]
     >>> round(neighbour_entropy(distances, normalise=False), 4), round(neighbour_entropy(distances), 4)
     (1.6078, 0.978)

@@ -205,22 +205,10 @@ class SourceSpec(KnownFields):
 
 
 def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:
-    """Every source by name, in name order.
+    """Every source by name, in name order; those of a sequence are ``source_1``, ``source_2`` and so on.
 
-    Parameters
-    ----------
-    vector, graph : retriever or SourceSpec, optional
-        The sources of these names.
-    retrievers : mapping of str to the same, or a sequence of them, optional
-        The sources of a sequence are named ``source_1``, ``source_2`` and so on.
+    An error if there is none, a name is blank, or one is given twice.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If there is none, a name is blank, or one is given twice.
-
-    Examples
-    --------
     >>> list(as_specs(len, None, {"lexical": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
     (['lexical', 'vector'], ['source_1', 'source_2'])
     """
@@ -345,8 +333,6 @@ _GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
 def describe_type(given: object) -> str:
     """What was given in place of a retriever: its package and class, and what to make of it where that is a graph.
 
-    Examples
-    --------
     >>> describe_type("a question"), describe_type(FusionPipeline())
     ('str', 'phasegraph.FusionPipeline')
     """
@@ -375,8 +361,6 @@ def shown(fields: Mapping[str, object]) -> list[tuple[str, Shown]]:
 
     Never more than some 250 characters: a log, a trace or a configuration must not hold the corpus.
 
-    Examples
-    --------
     >>> shown({"vector": SourceSpec(retriever=FusionPipeline()), "k": 3})
     [('vector', FusionPipeline), ('k', 3)]
     """
@@ -422,20 +406,8 @@ _DEEPEST = 6
 
 
 def fingerprint_of(retriever: object, /) -> str:
-    """Class of a retriever's vector store, class of its embedding model and the model's name.
+    """Class of a retriever's vector store, class of its embedding model and the model's name; empty if it has neither.
 
-    Parameters
-    ----------
-    retriever : object
-        Of LangChain or LlamaIndex, or a store, an index, a query engine.
-
-    Returns
-    -------
-    str
-        Empty where it has neither a store nor a model that can be read.
-
-    Examples
-    --------
     >>> from types import SimpleNamespace
     >>> model = SimpleNamespace(model_name="all-MiniLM-L6-v2")
     >>> fingerprint_of(SimpleNamespace(vectorstore=SimpleNamespace(embeddings=model)))

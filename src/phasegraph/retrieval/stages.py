@@ -91,13 +91,8 @@ class Rerank(KnownFields):
 def bridges_to(ids: Sequence[str], rankings: Sequence[Ranking], text: Callable[[Any], str]) -> list[str]:
     """Per id that of the passage over which a walk came to it, the last before it; empty where it came over none.
 
-    Parameters
-    ----------
-    ids : sequence of str
-    rankings : sequence of Ranking
-    text : callable
-        Text of a payload: a path names its passages as its graph does, and hits without an id of their own may have
-        been joined to another source's.
+    By the `text` of a payload where need be: a path names its passages as its graph does, and hits without an id of
+    their own may have been joined to another source's.
     """
     found = [_bridge_to(one, rankings) for one in ids]
     if not any(map(is_text_id, found)):
@@ -118,13 +113,9 @@ def _bridge_to(identifier: str, rankings: Sequence[Ranking]) -> str:
 
 
 def read_ranking(passages: Sequence[Passage], answer: Any) -> Ranking:
-    """What a reranker gave as a ranking of the passages.
+    """What a reranker gave, a list of one number per passage, as a ranking of the passages.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If it is no list of one number per passage, or none of them can be used. An empty ranking is one: a model may
-        keep none.
+    An empty ranking is one: a model may keep none.
     """
     if isinstance(answer, Ranking):
         found = answer
@@ -162,8 +153,6 @@ REWRITE_PROMPT = (
 def read_grade(answer: Any) -> float:
     """A grade in [1, 100] of a number, or of the first number in a text; 100 where a text has none.
 
-    Examples
-    --------
     >>> read_grade("Score: 37 of 100"), read_grade(-3), read_grade("excellent")
     (37.0, 1.0, 100.0)
     """
@@ -244,15 +233,7 @@ class Corrective(KnownFields):
 
 
 class ChatGrade(OverModel):
-    """A language model's verdict on passages.
-
-    Parameters
-    ----------
-    model : callable, or a language model of the framework
-        From prompt to text.
-    prompt : str
-        With ``{query}`` and ``{passages}``.
-    """
+    """A language model's verdict on passages; its prompt has ``{query}`` and ``{passages}``."""
 
     def __init__(self, model: Any, prompt: str = GRADE_PROMPT) -> None:
         super().__init__(model)
@@ -315,13 +296,7 @@ class Stages:
 
 
 class StageAdapter:
-    """What a framework makes callable: here, nothing but what is so already.
-
-    Parameters
-    ----------
-    names : collection of str
-        Of the sources.
-    """
+    """What a framework makes callable: here, nothing but what is so already. `names` are those of the sources."""
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self.names = names

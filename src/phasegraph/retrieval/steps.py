@@ -88,27 +88,12 @@ class SkippedError(PhasegraphError, RuntimeError):
 class Step:
     """A function of the caller's, plain or a coroutine function, and how it fared until now. Thread-safe.
 
-    Parameters
-    ----------
-    name : str
-        As warnings name it.
-    given : callable, or an object that has ``acall``, a coroutine method, beside its ``__call__``
-    instead : str
-        What is done where it fails, for the warning.
+    `given` may also be an object that has ``acall``, a coroutine method, beside its ``__call__``; `name` and
+    `instead`, what is done where it fails, are for warnings. It runs on a daemon worker, or as a task of the caller's
+    event loop where it is a coroutine function; nobody waits for it longer than its time. After 10 failures in a row
+    it is left out, one call in 30 s trying it again. What it raises is contained, ``SystemExit`` included;
+    ``MemoryError`` and ``KeyboardInterrupt`` pass through.
 
-    Raises
-    ------
-    InvalidTypeError
-        If it cannot be called.
-
-    Notes
-    -----
-    It runs on a daemon worker, or as a task of the caller's event loop where it is a coroutine function; nobody waits
-    for it longer than its time. After 10 failures in a row it is left out, one call in 30 s trying it again. What it
-    raises is contained, ``SystemExit`` included; ``MemoryError`` and ``KeyboardInterrupt`` pass through.
-
-    Examples
-    --------
     >>> step = Step("division", lambda number: 1 / number, "none is done")
     >>> step.run((4,), None, float).value, step.run((0,), None, float).reason
     (0.25, 'ZeroDivisionError')
@@ -281,12 +266,9 @@ def _settle(future: asyncio.Future[Outcome], outcome: Outcome) -> None:
 
 
 class OverModel:
-    """Something that asks a text model; with a coroutine method ``acall`` where the model has one.
+    """Something that asks a text model, a function from prompt to text; with ``acall`` where the model has one.
 
-    Parameters
-    ----------
-    model : callable or language model of a framework
-        From prompt to text. One of a framework is made callable by :meth:`over` when a retriever takes it.
+    A model of a framework is made callable by :meth:`over` when a retriever takes it.
     """
 
     acall: Callable[..., Any]

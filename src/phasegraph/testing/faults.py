@@ -158,24 +158,10 @@ def broken(kind: str, ranking: Ranking, seconds: float, /) -> object:
 
 @dataclass(frozen=True, slots=True)
 class FaultPlan:
-    """Which fault strikes which query, decided by a hash.
+    """Which fault strikes which query, decided by a hash: `rate` is the share of (source, query) pairs, in [0, 1].
 
-    Parameters
-    ----------
-    rate : float
-        Share of (source, query) pairs that are struck, in [0, 1].
-    kinds : sequence of str, optional
-        Names of :data:`FAULTS` (default all) or :data:`FATAL`.
-    seed : int, default 0
-        Another seed, another plan.
+    `kinds` are names of :data:`FAULTS` (default all) or :data:`FATAL`; another `seed` is another plan.
 
-    Raises
-    ------
-    InvalidInputError
-        If the rate is outside [0, 1] or a kind is not known.
-
-    Examples
-    --------
     >>> FaultPlan(rate=1.0, kinds=["nan"]).strikes("vector", "who?")
     'nan'
     >>> FaultPlan(rate=0.0).strikes("vector", "who?")
@@ -202,21 +188,8 @@ class FaultPlan:
 
 @dataclass(frozen=True, slots=True)
 class FaultySource:
-    """A source that fails by plan and otherwise answers like the one it wraps.
+    """A source that fails by plan and otherwise answers like the healthy one it wraps.
 
-    Parameters
-    ----------
-    source : Source
-        The healthy source.
-    name : str
-        The name it is registered under.
-    plan : FaultPlan
-        When it fails, and how.
-    hang_seconds : float, default 1.0
-        How long a hang lasts.
-
-    Examples
-    --------
     >>> from phasegraph.sources import CallableSource
     >>> healthy = CallableSource("v", lambda query, limit: [("a", 1.0)])
     >>> FaultySource(healthy, "v", FaultPlan(1.0, ["number"])).search("who?", 50, {})

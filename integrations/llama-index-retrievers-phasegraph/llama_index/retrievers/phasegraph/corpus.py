@@ -186,12 +186,8 @@ def built(
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
     """Nodes by id that an index's docstore holds, or its vector store where that has texts, and their vectors.
 
-    The vectors are those of the framework's own store in memory; none for any other.
-
-    Raises
-    ------
-    InvalidInputError
-        If there are none.
+    The vectors are those of the framework's own store in memory; none for any other. InvalidInputError if it holds no
+    node.
     """
     held = nodes_of(index)
     if not held:
