@@ -18,17 +18,9 @@ __all__ = [
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line, by default with the process's arguments: 0 done, 1 failed, 2 bad usage.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Default: those of the process.
-
-    Returns
-    -------
-    int
-        0 done, 1 failed (the reason is on standard error), 2 bad usage.
+    The reason of a failure is on standard error.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
