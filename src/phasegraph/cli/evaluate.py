@@ -35,7 +35,7 @@ from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingD
 from phasegraph.evaluation import Evaluation
 from phasegraph.evaluation import evaluate as measure_retrievers
 from phasegraph.evaluation.ablation import STAGES, ablate, published_ablation
-from phasegraph.evaluation.abstention import ask_off_topic, ask_unanswerable
+from phasegraph.evaluation.abstention import Abstention, ask_off_topic, ask_unanswerable
 from phasegraph.evaluation.datasets import Dataset, check_disjoint, load_dataset, split_rows
 from phasegraph.evaluation.experiment import (
     NAMED_SYSTEMS,
@@ -275,11 +275,12 @@ def evaluate(
     if corpus is not None or id_key is not None:
         raise typer.BadParameter("--corpus and --id-key need a --retriever")
     rules = protocol_of(protocol, dev_set)
+    abstaining = off_topic is not None or unanswerable
     if within is not None and (graph is not None or report_to is not None):
         raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
     if off_topic is not None and unanswerable:
         raise typer.BadParameter("--off-topic and --unanswerable both say what abstain_auc is of: give one of them")
-    if within is not None and (off_topic is not None or unanswerable):
+    if within is not None and abstaining:
         raise typer.BadParameter(
             "--within searches a part of the corpus at a time: leave out --off-topic and --unanswerable"
         )
@@ -301,14 +302,7 @@ def evaluate(
     others = None if off_topic is None else load_dataset(off_topic)
     if others is not None and kept is None:
         inputs = replace(inputs, graph=graph_of(whole))  # built once, asked twice
-    known = dict(KNOWN)
-    if pipeline is not None:
-        tuned = FusionPipeline.load(pipeline)
-        known["tuned"] = pipeline_system(
-            "tuned", tuned, TWO if tuned.weights is None else tuple(tuned.weights), "from a file", ours=True
-        )
-    if calibrate_on is not None:
-        known["calibrated"] = calibrated(calibrate_on, inputs.dataset, limit)
+    known = KNOWN | added_systems(pipeline, calibrate_on, whole, limit)
     wanted = [known[name] for name in names]
     answers, left_out = _answers(inputs, wanted, goals, within)
     table = _compared(answers, tested, goals, baseline, limit, [*lacking, *left_out])
@@ -337,14 +331,11 @@ def evaluate(
     if by is not None:
         state["by"], sheet = means_by(table, labels, by, further[0] if further else Measure("Recall", 10))
         sheets.append(sheet)
-    if unanswerable or others is not None:
+    if abstaining:
         found = ask_unanswerable(inputs, wanted) if others is None else ask_off_topic(inputs, wanted, others)
         state["systems"] = {row.name: {**row.to_dict(), **found.of(row.name)} for row in table.rows}
         state["abstain"] = found.asked
-        shares = [["–" if one is None else f"{one:.1f}" for one in found.of(row.name).values()] for row in table.rows]
-        rows = [[row.name, *cells] for row, cells in zip(table.rows, shares, strict=True)]
-        lines = [f"left out: {line}" for line in found.left_out]
-        sheets.append(Sheet(f"AUC of confidence against {found.asked}", ["system", *found.of(baseline)], rows, lines))
+        sheets.append(abstention_sheet(found, table))
     to = write_json(state, json_to)
     if rows_to is not None:
         table.write_rows(rows_to)
@@ -356,6 +347,18 @@ def evaluate(
         terms = meanings(table, wanted)
         page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells, terms)
         to.print(f"report: {page}")
+
+
+def added_systems(pipeline: Path | None, calibrate_on: Path | None, dataset: Dataset, limit: int) -> dict[str, System]:
+    """The systems of a saved pipeline and of a folder to calibrate on, where they are given."""
+    found: dict[str, System] = {}
+    if pipeline is not None:
+        tuned = FusionPipeline.load(pipeline)
+        named = TWO if tuned.weights is None else tuple(tuned.weights)
+        found["tuned"] = pipeline_system("tuned", tuned, named, "from a file", ours=True)
+    if calibrate_on is not None:
+        found["calibrated"] = calibrated(calibrate_on, dataset, limit)
+    return found
 
 
 def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
@@ -675,6 +678,15 @@ def labels_of(dataset: Dataset, field: str) -> list[str]:
         )
     values = [query.extra.get(field, "–") for query in dataset.queries]
     return [" + ".join(map(str, value)) if isinstance(value, list) else str(value) for value in values]
+
+
+def abstention_sheet(found: Abstention, table: Table) -> Sheet:
+    """How well each system's confidence tells apart the questions without an answer."""
+    rows = [
+        [row.name, *("–" if one is None else f"{one:.1f}" for one in found.of(row.name).values())] for row in table.rows
+    ]
+    lines = [f"left out: {line}" for line in found.left_out]
+    return Sheet(f"AUC of confidence against {found.asked}", ["system", *found.of(table.baseline)], rows, lines)
 
 
 WIDEST = 8

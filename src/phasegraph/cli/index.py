@@ -295,14 +295,21 @@ def index(
     """
     started = perf_counter()
     check_outputs(**{"entities-to": entities_to})
+    of_engine = {"--shards": shards, "--workers": workers, "--work": work}
+    of_chunks = {"--document": document, "--position": position}
+    of_entities = {
+        "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
+        "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
+        "--update": update or None,
+    }  # fmt: skip
     if engine is not None:
-        unsharded = {
-            "--chunks": chunks or None, "--update": update or None, "--document": document, "--position": position,
-        }  # fmt: skip
-        other = next((name for name, value in unsharded.items() if value is not None), None)
-        if other is not None:
-            raise InvalidInputError(f"{other} must be left out with --engine")
-        check_folder(out, may_replace=force)
+        _leave_out({"--chunks": chunks or None, "--update": update or None, **of_chunks}, "with --engine")
+    else:
+        _leave_out(of_engine, "without --engine")
+        _leave_out(of_entities if chunks else of_chunks, f"{'with' if chunks else 'without'} --chunks")
+    check_folder(out, may_replace=update or force)
+    said, malformed = "", 0
+    if engine is not None:
         files = _name_files(names, name_embeddings, synonym_threshold)
         embedded = None if files is None else EmbeddedNames(*files, synonym_threshold or DEFAULT_THRESHOLD)
         listed = () if gazetteer is None else [text for _, text in lines_of(gazetteer)]
@@ -313,52 +320,40 @@ def index(
             )  # fmt: skip
         if entities_to is not None:
             _write_entities(entities_to, GraphIndex.load(out).graph.entities)
-        to = console()
         counted = ["passages", "entities", "mentions", "facts", *(["synonyms"] if embedded else [])]
         sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
-        to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}")
-        to.print(str(built_so))
-        if built_so.malformed:
-            to.print(f"{built_so.malformed} malformed triples left out of {triples}")
-        return
-    of_engine = {"--shards": shards, "--workers": workers, "--work": work}
-    alone = next((name for name, value in of_engine.items() if value is not None), None)
-    if alone is not None:
-        raise InvalidInputError(f"{alone} must be left out without --engine")
-    of_entities = {
-        "--triples": triples, "--gazetteer": gazetteer, "--names": names, "--name-embeddings": name_embeddings,
-        "--synonym-threshold": synonym_threshold, "--tokenizer": tokenizer, "--entities-to": entities_to,
-        "--update": update or None,
-    }  # fmt: skip
-    of_chunks = {"--document": document, "--position": position}
-    unfit = [name for name, value in (of_entities if chunks else of_chunks).items() if value is not None]
-    if unfit:
-        raise InvalidInputError(f"{unfit[0]} must be left out {'with' if chunks else 'without'} --chunks")
-    check_folder(out, may_replace=update or force)
-    to = console()
-    if chunks:
+        said, malformed = str(built_so), built_so.malformed
+    elif chunks:
         graph = _stage("building", lambda: chunks_of(corpus, embeddings, document, position))
         _stage("saving", lambda: graph.save(out))
         counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
-        to.print(f"{', '.join(counts)} edges in {perf_counter() - started:.1f} s: {out}")
-        return
-    old = _stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
-    synonyms = (names, name_embeddings, synonym_threshold)
-    if tokenizer is not None:
-        tokenizer_of(tokenizer)
-    given, malformed = _stage("reading", lambda: read_files(corpus, embeddings, triples, gazetteer, synonyms))
-    given = replace(given, tokenizer=tokenizer)
-    label = "building" if old is None else "updating"
-    fresh, said = _stage(label, lambda: (built(given), "") if old is None else updated(old, given))
-    if fresh is not old:
-        _stage("saving", lambda: fresh.save(out))
-    if entities_to is not None:
-        _write_entities(entities_to, fresh.graph.entities)
-    to.print(f"{sizes_of(fresh)} in {perf_counter() - started:.1f} s: {out}")
+        sizes = f"{', '.join(counts)} edges"
+    else:
+        if tokenizer is not None:
+            tokenizer_of(tokenizer)
+        old = _stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
+        synonyms = (names, name_embeddings, synonym_threshold)
+        read, malformed = _stage("reading", lambda: read_files(corpus, embeddings, triples, gazetteer, synonyms))
+        given, label = replace(read, tokenizer=tokenizer), "building" if old is None else "updating"
+        fresh, said = _stage(label, lambda: (built(given), "") if old is None else updated(old, given))
+        if fresh is not old:
+            _stage("saving", lambda: fresh.save(out))
+        if entities_to is not None:
+            _write_entities(entities_to, fresh.graph.entities)
+        sizes = sizes_of(fresh)
+    to = console()
+    to.print(f"{sizes} in {perf_counter() - started:.1f} s: {out}")
     if said:
         to.print(said)
     if malformed:
         to.print(f"{malformed} malformed triples left out of {triples}")
+
+
+def _leave_out(options: Mapping[str, object], when: str) -> None:
+    """Refuse the first of these options that was given."""
+    named = next((name for name, value in options.items() if value is not None), None)
+    if named is not None:
+        raise InvalidInputError(f"{named} must be left out {when}")
 
 
 def _write_entities(file: Path, names: Iterable[str]) -> None:
