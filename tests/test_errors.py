@@ -13,6 +13,7 @@ from phasegraph.errors import (
     PhasegraphError,
     PhasegraphWarning,
     StoreError,
+    too_late,
 )
 
 CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]
@@ -76,9 +77,10 @@ def test_a_cause_of_a_class_that_has_no_name_elsewhere_is_told_in_words() -> Non
 
 def test_our_own_reasons_are_quoted_and_of_foreign_errors_only_the_class_is_named() -> None:
     own, foreign = InvalidInputError("filter= is not supported by FunctionRetriever"), OSError("password=hunter2")
-    error = AllSourcesFailed({"vector": own, "x": foreign, "y": TimeoutError()})
+    error = AllSourcesFailed({"vector": own, "x": foreign, "y": TimeoutError(), "z": too_late("z")})
     assert str(error) == (
-        "all sources failed. vector: filter= is not supported by FunctionRetriever; x: OSError; y: TimeoutError"
+        "all sources failed. vector: filter= is not supported by FunctionRetriever; x: OSError; y: TimeoutError; "
+        "z: did not answer in time"
     )
     assert error.__cause__ is own
     assert "hunter2" in str(error.causes["x"])

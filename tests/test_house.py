@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import pkgutil
 import subprocess
@@ -113,6 +114,16 @@ def test_a_module_imports_only_what_stands_above_it(file: Path) -> None:
         if there[0] == parts[0] in INSIDE and len(there) > 1 and parts[1] != "__init__":
             order = INSIDE[parts[0]]
             assert order.index(there[1]) <= order.index(parts[1]), f"{parts} imports {name}, which stands below it"
+
+
+def test_no_imports_run_in_a_circle():
+    spec = importlib.util.spec_from_file_location("house", ROOT / "tools" / "house.py")
+    assert spec is not None
+    assert spec.loader is not None
+    house = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(house)
+    assert len(house.modules()) > 100
+    assert house.circles(house.modules()) == []
 
 
 @pytest.mark.parametrize("file", [*PRODUCT, *INTEGRATIONS], ids=lambda file: f"{file.parent.name}/{file.name}")

@@ -7,8 +7,9 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import cached_property, lru_cache, wraps
+from functools import cached_property, lru_cache, partial, wraps
 from time import monotonic
+from types import BuiltinMethodType, MethodType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 T_co = TypeVar("T_co", covariant=True)
@@ -103,6 +104,19 @@ def go_on() -> None:
 Made = TypeVar("Made", bound=Callable[..., Any])
 LONGEST_KEPT = 4096
 _MOST_KEPT = 256
+
+
+def portable(function: Made) -> Made:
+    """A method that a framework has wrapped, which cannot be pickled, as one that can; any other function itself."""
+    owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
+    plain = owner is None or type(function) in (MethodType, BuiltinMethodType)  # a wrapper says that it is one
+    if plain or not callable(getattr(owner, name, None)):
+        return function
+    return cast("Made", partial(_call, owner, name))
+
+
+def _call(owner: object, name: str, *given: object) -> object:
+    return getattr(owner, name)(*given)
 
 
 def kept_while_short(make: Made) -> Made:

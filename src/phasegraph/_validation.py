@@ -7,10 +7,12 @@ InvalidInputError for a wrong value.
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import wraps
 from types import MappingProxyType
-from typing import Any, Self, TypeGuard
+from typing import Any, Self, TypeGuard, TypeVar, cast
 
 import numpy as np
 
@@ -163,9 +165,9 @@ def check_keys(owner: str, data: object, known: Collection[str], *, required: It
 
 _HINTS = {
     "top_k": "k", "top_n": "k", "similarity_top_k": "k", "k": "similarity_top_k", "deadline": "timeout",
-    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on",
-    **dict.fromkeys(("id_fn", "id_key"), "fields=HitFields(id=...)"),
-    **dict.fromkeys(("score_fn", "score_key"), "fields=HitFields(score=...)"),
+    "retriever_weights": "weights", "provenance": "metadata_key", "needs": "depends_on", "in_worker": "in_thread",
+    **dict.fromkeys(("id", "id_fn", "id_key"), "fields=HitFields(id=...)"),
+    **dict.fromkeys(("score", "score_fn", "score_key"), "fields=HitFields(score=...)"),
     **{name: f"fields=HitFields({name}=...)" for name in ("higher_is_better", "size", "resolve", "fingerprint")},
     **{name: f"execution=Execution({name}=...)" for name in ("on_error", "max_in_flight", "in_thread")},
     **dict.fromkeys(("breaker", "circuit_breaker"), "execution=Execution(circuit_breaker=...)"),
@@ -192,6 +194,26 @@ def unexpected_argument(name: str, known: Collection[str]) -> InvalidTypeError:
     else:
         said = f"known are {', '.join(sorted(known))}"
     return InvalidTypeError(f"unexpected argument {name!r}; {said}")
+
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+
+def known_arguments(make: Made) -> Made:
+    """Have a class method that takes its class's other arguments as ``**fields`` refuse what neither has.
+
+    The error names the nearest argument of both.
+    """
+    own = inspect.signature(make).parameters.keys()
+
+    @wraps(make)
+    def checked(cls: Any, *given: Any, **named: Any) -> Any:
+        known = {*own, *getattr(cls, "model_fields", inspect.signature(cls).parameters)} - {"cls", "fields", "unknown"}
+        for name in named.keys() - known:
+            raise unexpected_argument(name, known)
+        return make(cls, *given, **named)
+
+    return cast("Made", checked)
 
 
 class KnownFields:

@@ -99,8 +99,15 @@ def text_of(error: BaseException) -> str:
         return ""
 
 
+def too_late(name: str) -> TimeoutError:
+    """What stands for the answer of a source that missed its deadline."""
+    return TimeoutError(f"source {name!r} did not answer in time")
+
+
 def _reason(name: str, error: BaseException) -> str:
-    said = text_of(error) if isinstance(error, PhasegraphError) else ""
+    said = text_of(error)
+    if not isinstance(error, PhasegraphError) and (type(error), said) != (TimeoutError, str(too_late(name))):
+        said = ""
     return said.removeprefix(f"source {name!r} ") or type(error).__name__
 
 

@@ -19,6 +19,7 @@ from phasegraph.retrieval import (
     answer_items,
     evidence_blocks,
     head_and_score,
+    is_taken,
     limited,
     plain_hit,
     warn,
@@ -63,6 +64,8 @@ class ScoredDocuments(list[Document]):
         How each was found, by id.
     ranking : Ranking or None
         The core's own ranking of them, where a source of the core found them.
+    dropped : int
+        Further hits, which did not match the filter although the source was given it.
     """
 
     scores: Sequence[object] | None = None
@@ -70,6 +73,7 @@ class ScoredDocuments(list[Document]):
     told: tuple[bool, str] | None = None
     evidence: Mapping[str, object] | None = None
     ranking: Ranking | None = None
+    dropped: int = 0
 
 
 def unpack(answer: object) -> ScoredDocuments:
@@ -186,7 +190,9 @@ def documents_of(
 
 def copy_of(document: Document, identifier: str, extra: Mapping[str, Any]) -> Document:
     """A shallow copy under an id, with further metadata."""
-    return document.model_copy(update={"metadata": {**document.metadata, **extra}, "id": identifier})
+    own = document.metadata
+    added = {key: value for key, value in extra.items() if not is_taken(key, own)} if extra else extra
+    return document.model_copy(update={"metadata": {**own, **added}, "id": identifier})
 
 
 def document_of(record: phasegraph.graph.PassageRecord) -> Document:

@@ -28,10 +28,12 @@ from phasegraph.retrieval import (
     Payloads,
     Recent,
     Upstream,
+    as_ranking,
     check_count,
     check_query,
     in_thread,
     is_text_id,
+    known_arguments,
     named_by_text,
     plain_evidence,
     resolve_id,
@@ -160,6 +162,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         self._parts = checked._parts
 
     @classmethod
+    @known_arguments
     def from_documents(
         cls,
         documents: Iterable[Document],
@@ -213,6 +216,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         return cls(graph=graph, documents=held, embeddings=embeddings, **fields)
 
     @classmethod
+    @known_arguments
     def load(cls, path: str | os.PathLike[str], embeddings: Embeddings | None = None, **fields: Any) -> Self:
         """Open a folder that :meth:`save`, or ``PhaseGraphRetriever.from_documents``, made.
 
@@ -253,6 +257,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         self._find_missing_ids()
 
     @classmethod
+    @known_arguments
     def from_neo4j(
         cls,
         connection: phasegraph.neo4j.Neo4jConnection,
@@ -387,7 +392,8 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         from phasegraph.graph import summaries_in
 
         if wanted is None:
-            ranking = self._source.search(query, limit, seeds)
+            found = self._source.search(query, limit, seeds)
+            ranking = found if isinstance(found, Ranking) else as_ranking("graph", found)
             if SUMMARY_PREFIX not in " ".join(ranking.ids):
                 return ranking, self._lookup(ranking.ids) if ranking.ids else {}
             own = summaries_in(ranking)

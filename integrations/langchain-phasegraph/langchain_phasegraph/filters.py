@@ -184,6 +184,7 @@ def only_matching(answer: object, wanted: Mapping[str, Any], source: str = "") -
     made = ScoredDocuments(found[row] for row in kept)
     made.scores = None if found.scores is None else [found.scores[row] for row in kept]
     made.searched = None if found.searched is None else [one for one in found.searched if matches(one[0], wanted)]
+    made.dropped = found.dropped + len(found) - len(kept)
     return made
 
 

@@ -53,6 +53,7 @@ from phasegraph.retrieval import (
     as_specs,
     check_count,
     evidence_blocks,
+    known_arguments,
 )
 
 if TYPE_CHECKING:
@@ -207,6 +208,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         return joined(check_filter(self.filter), *found) if found or self.filter is not None else None
 
     @classmethod
+    @known_arguments
     def from_documents(
         cls,
         documents: Iterable[Document],
@@ -274,6 +276,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         return cls._load(path, embeddings, fields, progress)
 
     @classmethod
+    @known_arguments
     def load(cls, path: str | os.PathLike[str], embeddings: Embeddings, **fields: Any) -> Self:
         """Open a folder that :meth:`from_documents` made, as it was after the last change.
 
@@ -307,6 +310,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         return cls._over(corpus, embeddings, title_key, fields)
 
     @classmethod
+    @known_arguments
     def from_vectorstore(
         cls,
         vectorstore: VectorStore,
@@ -357,19 +361,19 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         """The retriever of a corpus, its vectors in a `store` of the user's or its own."""
         documents = phasegraph.graph.CorpusLookup(corpus, document_of)
         names: tuple[Any, ...] = ("graph", "lexical") if store is not None else ("graph", "lexical", "vector")
-        legs: dict[str, Any] = {
+        sources: dict[str, Any] = {
             name: EntityGraphRetriever(graph=corpus.source(name), documents=documents, embeddings=embeddings, name=name)
             for name in names
         }
-        legs["graph"]._corpus, legs["graph"]._title_key = corpus, title_key
+        sources["graph"]._corpus, sources["graph"]._title_key = corpus, title_key
         if store is not None:
-            legs["vector"] = store
+            sources["vector"] = store
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
             raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
-        legs |= others
-        vector, graph = legs.pop("vector"), legs.pop("graph")
-        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": legs})
+        sources |= others
+        vector, graph = sources.pop("vector"), sources.pop("graph")
+        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
         made._corpus, made._title_key, made._embeds = corpus, title_key, embeddings
         return made
 

@@ -56,6 +56,7 @@ from phasegraph.retrieval import (
     describe_type,
     in_thread,
     known_direction,
+    note_dropped,
     parameters_of,
     with_passages,
     within_filter,
@@ -122,6 +123,7 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         kept, limit = only_matching(documents, wanted), kwargs.get("k", _DEFAULT_K)
         if settings.get("k", limit) != limit:
             check_depth(documents, kept, settings["k"], limit)
+            kept.dropped = 0  # it was searched deeper for what does not match
         return kept
 
     def _search(self, kwargs: Mapping[str, Any]) -> tuple[VectorStore, dict[str, Any]]:
@@ -508,8 +510,11 @@ class _Bound:
 
     def read(self, answer: object, limit: int | None) -> Ranking:
         """The hits that the call's filter lets through, as a ranking."""
-        documents = answer if self.wanted is None else only_matching(answer, self.wanted, self.source.name)
-        return ranking_of(self.source.reader, documents, limit, self.notes)
+        if self.wanted is None:
+            return ranking_of(self.source.reader, answer, limit, self.notes)
+        kept = only_matching(answer, self.wanted, self.source.name)
+        note_dropped(kept.dropped, kept.dropped + len(kept), self.notes)
+        return ranking_of(self.source.reader, kept, limit, self.notes)
 
     def resolved(self, ranking: Ranking, found: object) -> Ranking:
         """The ranking with the passages that ``resolve`` gave, as far as the call's filter lets them through."""

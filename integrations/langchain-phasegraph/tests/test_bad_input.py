@@ -7,7 +7,7 @@ from langchain_core.documents import Document
 from langchain_stores import listed
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever, SourceSpec
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 ONE = {"vector": listed("a")}
 
@@ -25,6 +25,66 @@ def test_a_retriever_inside_itself_is_an_error_when_it_is_built():
 def test_a_bad_k_at_the_call_is_an_error(k):
     with pytest.raises(InvalidInputError, match="k must"):
         PhaseGraphRetriever(**ONE).invoke("q", k=k)
+
+
+class Pairs:
+    """A source of the core that returns pairs, or whatever it is given."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def search(self, query, limit, upstream):
+        return self.answer
+
+
+def test_a_core_source_may_return_pairs_and_what_else_it_returns_is_named():
+    ours = PhaseGraphRetriever(retrievers={"core": Pairs([("a", 2.0), ("b", 1.0)]), "vector": listed("a", "b")})
+    assert ours.explain("q").reports[0].status == "ok"
+    assert [document.id for document in ours.invoke("q")] == ["a", "b"]
+    with pytest.raises(AllSourcesFailed, match=r"core: .* must return a Ranking or \(id, score\) pairs; got int"):
+        PhaseGraphRetriever(retrievers={"core": Pairs(5)}).invoke("q")
+
+
+@pytest.mark.parametrize(
+    ("make", "given", "meant"),
+    [
+        (PhaseGraphRetriever.from_documents, "tokeniser", "tokenizer"),
+        (PhaseGraphRetriever.from_documents, "extraction", "extractions"),
+        (PhaseGraphRetriever.from_documents, "weight", "weights"),
+        (PhaseGraphRetriever.from_vectorstore, "titlekey", "title_key"),
+        (PhaseGraphRetriever.load, "acept", "accept"),
+        (EntityGraphRetriever.from_documents, "gazeteer", "gazetteer"),
+        (EntityGraphRetriever.load, "embedings", "embeddings"),
+    ],
+)
+def test_a_misspelt_argument_of_a_maker_names_the_nearest_of_its_own_and_of_the_retriever(make, given, meant):
+    with pytest.raises(InvalidTypeError, match=f"unexpected argument '{given}'; did you mean '{meant}'"):
+        make([], **{given: 1})
+
+
+def test_a_source_that_ignores_the_filter_is_cut_and_its_report_says_so():
+    documents = [Document(name, id=name, metadata={"team": team}) for name, team in (("a", "red"), ("b", "blue"))]
+    ours = PhaseGraphRetriever(retrievers={"v": lambda query, filter=None: documents}, filter={"team": "red"})  # noqa: A006
+    (report,) = ours.explain("q").reports
+    assert "1 of 2 hits dropped: they do not match the filter" in report.notes
+    assert [document.id for document in ours.invoke("q")] == ["a"]
+
+
+def test_a_metadata_key_that_the_documents_have_themselves_is_kept_and_warned_about():
+    documents = [Document("a", id="a", metadata={"title": "A"})]
+    with pytest.warns(PhasegraphWarning, match="metadata key 'title' themselves, and keep it"):
+        found = PhaseGraphRetriever(vector=lambda query: documents, metadata_key="title").invoke("q")
+    assert found[0].metadata == {"title": "A"}
+
+
+def test_a_pipeline_is_read_from_the_folder_it_was_saved_in_too(tmp_path):
+    ours = PhaseGraphRetriever(**ONE, weights={"vector": 2.0})
+    with pytest.raises(InvalidInputError, match="there is no file"):
+        PhaseGraphRetriever(**ONE, pipeline=tmp_path)
+    ours.save(tmp_path)
+    assert PhaseGraphRetriever(**ONE, pipeline=tmp_path).fitted_pipeline.weights == {"vector": 2.0}
+    with pytest.raises(InvalidInputError, match="there is no file 'rrf'"):
+        ours.load_pipeline("rrf")
 
 
 @pytest.mark.parametrize("upstream", [None, {}])

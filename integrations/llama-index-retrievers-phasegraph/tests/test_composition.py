@@ -1,8 +1,12 @@
 """Ours inside the framework's own fusion: a passage is the same passage whatever the query."""
 
+import copy
+import json
+import pickle
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
@@ -11,6 +15,8 @@ from llama_index.core.schema import TextNode
 from llamaindex_stores import ORDER, Listed, Looked, hits, ids_of
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
+from phasegraph import PhasegraphWarning
+from phasegraph.graph import GraphSource, build_graph
 from phasegraph.retrieval import EvidenceBlock
 
 MODES = ("reciprocal_rerank", "relative_score", "dist_based_score", "simple")
@@ -73,13 +79,42 @@ def test_as_many_passages_come_as_with_the_plain_retriever_in_its_place(mode, ke
     assert set(ids_of(own)) == set(ids_of(framework))
 
 
+@pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("mode", MODES)
-def test_beside_a_plain_retriever_they_meet_by_passage(mode):
-    """Without a block in the metadata: the framework compares text and metadata."""
-    plain = index().as_retriever(similarity_top_k=4)
-    found = fused([ours(), plain], mode)
+def test_beside_a_plain_retriever_they_meet_by_passage(mode, key):
+    plain, inner = index().as_retriever(similarity_top_k=4), ours(key)
+    found = fused([inner, plain], mode)
     assert len(ids_of(found)) == len(set(ids_of(found)))
     assert set(ids_of(fused([plain], mode))) <= set(ids_of(found))
+    hashes = {node.node_id: node.hash for node in nodes()}
+    assert all(hit.node.hash == hashes[hit.node_id] for hit in inner.retrieve("what of p2"))
+
+
+def test_evidence_in_the_metadata_is_out_of_its_text_and_in_all_else():
+    hit = ours("phasegraph").retrieve("what of p2")[0]
+    for node in (hit.node, hit.node.model_copy(), copy.deepcopy(hit.node)):
+        assert "phasegraph" not in str(node.metadata)
+        assert node.metadata["phasegraph"]["sources"]["vector"]["rank"] == 1.0
+        assert json.loads(json.dumps(node.metadata))["phasegraph"]["position"] == 1
+        assert node.hash == hit.node.hash
+
+
+def test_a_metadata_key_that_the_nodes_have_themselves_is_kept_and_warned_about():
+    with pytest.warns(PhasegraphWarning, match="metadata key 'title' themselves, and keep it"):
+        found = ours("title").retrieve("what of p2")
+    assert all(hit.metadata["title"] == f"Page {hit.node_id}" for hit in found)
+
+
+@pytest.mark.parametrize("made", ["source", "deepcopy"])
+def test_a_method_that_the_framework_wraps_embeds_in_a_copy_too(made):
+    model = Looked()
+    vectors = np.array([model.get_text_embedding(node.text) for node in nodes()])
+    graph = build_graph(
+        [{"id": node.node_id, "title": node.node_id, "text": node.text} for node in nodes()], embeddings=vectors
+    )
+    source = GraphSource(graph, embedder=model.get_query_embedding)
+    other = pickle.loads(pickle.dumps(source)) if made == "source" else copy.deepcopy(source)  # noqa: S301
+    assert other.search("what of p2", 5, {}).ids == source.search("what of p2", 5, {}).ids
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -450,9 +450,9 @@ class Corpus:
         found = ((name, records.held.get(name) or records.get(name)) for name in ids)
         return {name: one for name, one in found if one is not None}
 
-    def source(self, leg: Leg) -> LiveSource:
+    def source(self, source: Part) -> LiveSource:
         """A source over the passages that there are at every search."""
-        return LiveSource(self, leg)
+        return LiveSource(self, source)
 
     def reconcile(self, behind: Collection[str] = ()) -> None:
         """Bring the store in step: it gets the passages `behind` anew and those it lacks, and loses the others."""
@@ -589,7 +589,7 @@ def _corpus_of(
     return Corpus(index, embedder, folder=folder, store=store)
 
 
-Leg = Literal["graph", "lexical", "vector"]
+Part = Literal["graph", "lexical", "vector"]
 
 
 class LiveSource:
@@ -601,7 +601,7 @@ class LiveSource:
     name : {"graph", "lexical", "vector"}
     """
 
-    def __init__(self, corpus: Corpus, name: Leg) -> None:
+    def __init__(self, corpus: Corpus, name: Part) -> None:
         self.corpus, self.name = corpus, name
         self.depends_on = tuple(self._now.depends_on) if name == "graph" else ()
 

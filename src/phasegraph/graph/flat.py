@@ -10,9 +10,9 @@ import numpy as np
 
 from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_count, check_query
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.linking import unit_vector
+from phasegraph.graph.linking import check_embedder, unit_vector
 from phasegraph.graph.listed import COMPARED, WORDS_LISTED
 from phasegraph.graph.source import Embedder, best_passages, restrict_graph
 from phasegraph.ranking import Ranking, by_fields
@@ -119,8 +119,7 @@ class VectorSource(_FlatSource):
     nearest: Nearest | None = None
 
     def __post_init__(self) -> None:
-        if not callable(self.embedder):
-            raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
+        check_embedder(self)
         if self.graph.view.embeddings is None:
             raise InvalidInputError("graph must have embeddings; it was built without")
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from phasegraph._packed import NameRows
-from phasegraph._shared import lazy_property, seconds_left
+from phasegraph._shared import lazy_property, portable, seconds_left
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
@@ -498,6 +498,13 @@ def kept_facts(
     gone = set(shown).difference(shown[place] for place in found)
     rows = best[[place for place in range(len(best)) if place not in gone]]
     return KeptFacts(rows, note if len(rows) else NONE_KEPT.format(len(shown)), not len(rows))
+
+
+def check_embedder(source: Any) -> None:
+    """Refuse an `embedder` that cannot be called; a method that a framework wrapped is kept as one to be pickled."""
+    if not callable(source.embedder):
+        raise InvalidTypeError(f"embedder must be callable; got {source.embedder!r:.80}")
+    object.__setattr__(source, "embedder", portable(source.embedder))
 
 
 def unit_vector(vector: Any, dimensions: int) -> Float32Array:

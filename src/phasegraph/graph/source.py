@@ -33,6 +33,7 @@ from phasegraph.graph.linking import (
     WordSettings,
     blended,
     both_seeds,
+    check_embedder,
     covering,
     entered,
     kept_facts,
@@ -370,8 +371,8 @@ class GraphSource(GraphWalker):
             check_kind("facts", self.facts, FactIndex)
         if self.words is not None:
             check_kind("words", self.words, WordSettings)
-        if self.embedder is not None and not callable(self.embedder):
-            raise InvalidTypeError(f"embedder must be callable or None; got {self.embedder!r:.80}")
+        if self.embedder is not None:
+            check_embedder(self)
         if self.reset is not None:
             if self.reset not in RESETS:
                 raise InvalidInputError(f"reset must be None or one of {', '.join(RESETS)}; got {self.reset!r}")

@@ -32,7 +32,7 @@ from phasegraph.graph.clusters import (
 from phasegraph.graph.entity_graph import check_kind, checked_embeddings
 from phasegraph.graph.experimental.llm_extraction import AnswerCache
 from phasegraph.graph.flat import NoPassages
-from phasegraph.graph.linking import unit_vector
+from phasegraph.graph.linking import check_embedder, unit_vector
 from phasegraph.graph.source import Embedder, allowed_ids, check_source_name
 from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
 from phasegraph.lexical import tokenizer_of
@@ -707,8 +707,7 @@ class SummarySource:
         check_kind("tree", self.tree, SummaryTree)
         check_source_name(self.name)
         check_choice("resolve", self.resolve, ("leaves", "summaries"))
-        if not callable(self.embedder):
-            raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
+        check_embedder(self)
 
     def passage_ids(self) -> tuple[str, ...]:
         """Ids of the passages that :meth:`within` may be given."""

@@ -4,10 +4,9 @@ A retriever of a framework makes :class:`SourceSpec` of its arguments, a :class:
 sources to each call, and turns the :class:`SelectedHit` of the answer into documents or nodes.
 """
 
-from phasegraph._validation import LONGEST_QUERY, check_count, check_query, unexpected_argument
+from phasegraph._validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
 from phasegraph.errors import warn
 from phasegraph.retrieval.engine import (
-    PIPELINE,
     Accept,
     Calibrating,
     FirstAnswers,
@@ -33,7 +32,7 @@ from phasegraph.retrieval.identity import (
 from phasegraph.retrieval.kept import KeptPassages, Recent, version_of
 from phasegraph.retrieval.nearest import Nearest, SelectedIndex
 from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
-from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, plain_evidence
+from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, plain_evidence
 from phasegraph.retrieval.reading import (
     Direction,
     HitAccess,
@@ -43,6 +42,7 @@ from phasegraph.retrieval.reading import (
     is_number,
     known_direction,
     limited,
+    note_dropped,
     parameters_of,
     with_passages,
     within_filter,
@@ -56,6 +56,7 @@ from phasegraph.retrieval.routing import (
     oracle_router,
 )
 from phasegraph.retrieval.source_config import (
+    PIPELINE,
     Execution,
     HitFields,
     SourceSpec,
@@ -77,6 +78,7 @@ from phasegraph.sources.protocol import (
     FilterRefusedError,
     MalformedAnswerError,
     Upstream,
+    as_ranking,
 )
 from phasegraph.sources.workers import in_thread, turn
 
@@ -116,6 +118,7 @@ __all__ = [
     "Upstream",
     "adapted",
     "answer_items",
+    "as_ranking",
     "as_specs",
     "asearch_of",
     "chat_router",
@@ -132,8 +135,10 @@ __all__ = [
     "hyde",
     "in_thread",
     "is_number",
+    "is_taken",
     "is_text_id",
     "keyword_router",
+    "known_arguments",
     "known_direction",
     "limited",
     "list_pipeline",
@@ -141,6 +146,7 @@ __all__ = [
     "multi_query",
     "named_by_text",
     "neighbour_entropy_router",
+    "note_dropped",
     "oracle_router",
     "parameters_of",
     "plain_evidence",

@@ -49,6 +49,7 @@ from phasegraph.retrieval.reading import HitAccess
 from phasegraph.retrieval.rewriting import Rewriting, combined, read_texts, rewritten
 from phasegraph.retrieval.routing import Routed, read_route
 from phasegraph.retrieval.source_config import (
+    PIPELINE,
     SourceSpec,
     check_fingerprints,
     check_names,
@@ -303,7 +304,7 @@ class FusionEngine:
         twice = [name for name, value in given.items() if pipeline is not None and value is not None]
         if twice:
             raise InvalidInputError(
-                f"{twice[0]}= and pipeline= both say it: give one of them, or put it into the pipeline: "
+                f"{twice[0]}= and pipeline= cannot both be given: leave one out, or put it into the pipeline: "
                 f"dataclasses.replace(pipeline, {twice[0]}=...)"
             )
         settings = {
@@ -311,7 +312,7 @@ class FusionEngine:
         }
         checked = check_weights(weights, specs)
         if checked is not None and pipeline is not None:
-            raise InvalidInputError("SourceSpec.weight and pipeline= both say the weights: give one of them")
+            raise InvalidInputError("SourceSpec.weight and pipeline= cannot both give the weights: leave one out")
         adapts = StageAdapter() if adapter is None else adapter
         stages = Stages.of(route, rerank, corrective, adapts)
         found = {name: spec.rewriting(name, limit, max_query_length, adapts.rewriter) for name, spec in specs.items()}
@@ -1176,9 +1177,6 @@ def _asked(gatherer: Gatherer, pipeline: FusionPipeline) -> tuple[str, ...]:
     return tuple(sorted(wanted))
 
 
-PIPELINE = "pipeline.json"
-
-
 class Calibrating:
     """Part of a retriever that has an engine: calibrating it, saving and loading what was fitted.
 
@@ -1254,11 +1252,13 @@ class Calibrating:
         self._engine.pipeline.save(Path(path) / PIPELINE if Path(path).is_dir() else path)
 
     def load_pipeline(self, path: str | os.PathLike[str]) -> Self:
-        """Take the pipeline that :meth:`save` wrote; IntegrityError if the file is damaged, foreign or newer.
+        """Take the pipeline that :meth:`save` wrote, or the one in a folder of a retriever.
+
+        IntegrityError if the file is damaged, foreign or newer.
 
         What the constructor was given (weights, number of results, `accept`, `selection`) wins over the file.
         """
-        self._engine = self._engine.with_pipeline(FusionPipeline.load(path))
+        self._engine = self._engine.with_pipeline(read_pipeline(path))
         return self
 
     def _sources(self, query: str) -> Sources:
@@ -1484,7 +1484,7 @@ def list_pipeline(
     if pipeline is not None and not isinstance(pipeline, FusionPipeline):
         raise InvalidTypeError(f"pipeline must be a FusionPipeline or None; got {type(pipeline).__name__}")
     if pipeline is not None and weights is not None:
-        raise InvalidInputError("weights= and pipeline= both say the weights: give one of them")
+        raise InvalidInputError("weights= and pipeline= cannot both give the weights: leave one out")
     return Chosen(k, weights).on(FusionPipeline() if pipeline is None else pipeline)
 
 

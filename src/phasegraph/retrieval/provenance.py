@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph.errors import warn
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval.engine import SelectedHit
@@ -152,6 +153,14 @@ class EvidenceBlock(dict[str, object]):
 
     def __reduce__(self) -> tuple[object, ...]:
         return EvidenceBlock, (dict(self),)
+
+
+def is_taken(key: str | None, metadata: Mapping[str, object]) -> bool:
+    """Whether a passage has a metadata key of the evidence's name itself, which is kept, and warned about."""
+    if key is None or key not in metadata or isinstance(metadata[key], EvidenceBlock):
+        return False
+    warn(f"passages have the metadata key {key!r} themselves, and keep it: give metadata_key= another name")
+    return True
 
 
 def evidence_blocks(result: Result, hits: Sequence[SelectedHit]) -> list[EvidenceBlock]:

@@ -431,6 +431,12 @@ def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
     return cap_ranking(ranking, limit, "list", frozenset())
 
 
+def note_dropped(dropped: int, count: int, notes: list[str]) -> None:
+    """Note hits that a source returned although they do not match the filter."""
+    if dropped:
+        notes.append(f"{dropped} of {count} hits dropped: they do not match the filter")
+
+
 def _contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
     """Whether the order in which hits came differs from the order of their scores, ties apart."""
     place = {identifier: row for row, identifier in enumerate(reversed(ids))}

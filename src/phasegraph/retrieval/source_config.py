@@ -271,12 +271,18 @@ def check_weights(given: object, specs: Mapping[str, SourceSpec]) -> Mapping[str
     return checked
 
 
+PIPELINE = "pipeline.json"
+"""Of a retriever's folder, the file that holds its pipeline."""
+
+
 def read_pipeline(given: FusionPipeline | str | os.PathLike[str]) -> FusionPipeline:
     """A pipeline as it was given, or as it was saved at a path."""
     if isinstance(given, FusionPipeline):
         return given
     if not isinstance(given, str | os.PathLike):
         raise InvalidTypeError(f"pipeline must be a FusionPipeline or the path of one; got {type(given).__name__}")
+    if os.path.isdir(given):  # a retriever's, into which it was saved
+        given = os.path.join(given, PIPELINE)
     if not os.path.exists(given):
         hint = _PRESETS.get(str(given).lower().replace("-", "_"), "")
         raise InvalidInputError(

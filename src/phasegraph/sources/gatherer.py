@@ -27,6 +27,7 @@ from phasegraph.errors import (
     PhasegraphError,
     PhasegraphWarning,
     blame,
+    too_late,
     warn,
 )
 from phasegraph.ranking import Ranking, SourceReport, Status, degradations, found_in
@@ -261,8 +262,7 @@ class GatherState:
                 if task.queued:
                     self._skip(task, "busy")
                     continue
-                late = TimeoutError(f"source {task.name!r} did not answer in time")
-                self._settle(task, "timeout", "no answer in time", None, late)
+                self._settle(task, "timeout", "no answer in time", None, too_late(task.name))
             elif not task.launched and now >= self._half_due:
                 self._launch(task)
 

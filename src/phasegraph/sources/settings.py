@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal, TypeAlias
 
-from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_seconds
+from phasegraph._validation import KnownFields, check_choice, check_count, check_flag, check_names, check_seconds
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 
 OnError: TypeAlias = Literal["skip", "raise"]
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerSettings:
+class BreakerSettings(KnownFields):
     """When to stop asking a source that keeps failing, and when to try it again.
 
     Parameters

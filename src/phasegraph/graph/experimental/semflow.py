@@ -25,6 +25,7 @@ from phasegraph.graph.linking import (
     KeepFacts,
     KeptFacts,
     ResetRecipe,
+    check_embedder,
     fact_reset,
     fact_scores,
     kept_facts,
@@ -600,8 +601,7 @@ class SemFlowSource(GraphWalker):
         object.__setattr__(self, "fact_filter", FactFilter.of(self.fact_filter))
         if self.graph.embeddings is None:
             raise InvalidInputError("graph must have embeddings of its passages; it has none")
-        if not callable(self.embedder):
-            raise InvalidTypeError(f"embedder must be callable; got {self.embedder!r:.80}")
+        check_embedder(self)
         if not isinstance(self.parameters, FlowParameters) and self.parameters not in tuple(SEMFLOW_PARAMETERS):
             known = ", ".join(SEMFLOW_PARAMETERS)
             raise InvalidInputError(f"parameters must be FlowParameters or one of {known}; got {self.parameters!r:.80}")

@@ -54,6 +54,7 @@ from phasegraph.retrieval import (
     check_count,
     check_query,
     evidence_blocks,
+    known_arguments,
     parameters_of,
     unexpected_argument,
 )
@@ -211,6 +212,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             self._by_name, self._filters = made._by_name, made._filters
 
     @classmethod
+    @known_arguments
     def from_nodes(
         cls,
         nodes: Iterable[BaseNode],
@@ -279,6 +281,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         return cls._load(path, embed_model, fields, progress)
 
     @classmethod
+    @known_arguments
     def load(cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, **fields: Any) -> Self:
         """Open a folder that :meth:`from_nodes` made, as it was after the last change.
 
@@ -312,6 +315,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         return cls._over(corpus, embed_model, title_key, fields)
 
     @classmethod
+    @known_arguments
     def from_index(
         cls,
         index: VectorStoreIndex,
@@ -361,18 +365,18 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         """The retriever of a corpus, its vectors in an `index` of the user's or its own."""
         nodes = phasegraph.graph.CorpusLookup(corpus, node_of)
         names: tuple[Any, ...] = ("graph", "lexical") if index is not None else ("graph", "lexical", "vector")
-        legs: dict[str, Any] = {
+        sources: dict[str, Any] = {
             name: EntityGraphRetriever(corpus.source(name), nodes, embed_model=embed_model) for name in names
         }
-        legs["graph"]._corpus, legs["graph"]._title_key = corpus, title_key
+        sources["graph"]._corpus, sources["graph"]._title_key = corpus, title_key
         if index is not None:
-            legs["vector"] = index
+            sources["vector"] = index
         others = fields.get("retrievers") or {}
         if not isinstance(others, Mapping):
             raise InvalidTypeError("retrievers must be a mapping of names where the retriever is made of documents")
-        legs |= others
-        vector, graph = legs.pop("vector"), legs.pop("graph")
-        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": legs})
+        sources |= others
+        vector, graph = sources.pop("vector"), sources.pop("graph")
+        made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
         made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
         return made
 

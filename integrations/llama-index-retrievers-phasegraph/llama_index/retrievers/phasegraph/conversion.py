@@ -47,6 +47,7 @@ from phasegraph.retrieval import (
     corpus_ids,
     evidence_blocks,
     head_and_score,
+    is_taken,
     plain_hit,
     resolve_id,
     warn,
@@ -338,11 +339,23 @@ def nodes_of(result: Result, hits: Sequence[SelectedHit], metadata_key: str | No
     return out
 
 
+class Annotated(dict[str, Any]):
+    """Metadata with evidence, which the framework's text of it leaves out: ``node.hash`` is made of that.
+
+    A retriever that tells nodes apart by their hash takes one for the same as without.
+    """
+
+    def __repr__(self) -> str:
+        return repr({key: value for key, value in self.items() if not isinstance(value, EvidenceBlock)})
+
+
 def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: EvidenceBlock | None = None) -> BaseNode:
     """A copy under an id, whose metadata, relationships and lists of keys are its own.
 
     A `block` goes into the metadata under `key`, which neither a model's prompt nor an embedding reads.
     """
+    if block is not None and is_taken(key, node.metadata):
+        block = None
     update: dict[str, Any] = {
         "id_": identifier,
         "metadata": dict(node.metadata),
@@ -353,7 +366,7 @@ def copy_of(node: BaseNode, identifier: str, key: str | None = None, block: Evid
         if block is not None and key not in update[name]:
             update[name].append(key)
     if block is not None:
-        update["metadata"][key] = block
+        update["metadata"] = Annotated(update["metadata"] | {key: block})
     return node.model_copy(update=update)
 
 

@@ -41,9 +41,11 @@ from phasegraph.retrieval import (
     Recent,
     SourceSpec,
     Upstream,
+    as_ranking,
     check_count,
     check_query,
     in_thread,
+    known_arguments,
     parameters_of,
     plain_evidence,
     unexpected_argument,
@@ -154,6 +156,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         prepare(self._source)
 
     @classmethod
+    @known_arguments
     def from_nodes(
         cls,
         nodes: Iterable[BaseNode],
@@ -206,6 +209,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         return cls(graph, held, embed_model=embed_model, **fields)
 
     @classmethod
+    @known_arguments
     def load(cls, path: str | os.PathLike[str], embed_model: BaseEmbedding | None = None, **fields: Any) -> Self:
         """Open a folder that :meth:`save`, or ``CalibratedFusionRetriever.from_nodes``, made.
 
@@ -244,6 +248,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         return made
 
     @classmethod
+    @known_arguments
     def from_neo4j(
         cls,
         connection: phasegraph.neo4j.Neo4jConnection,
@@ -356,7 +361,8 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         from phasegraph.graph import summaries_in
 
         for anew in (False, True):
-            ranking = self._source.search(query, limit, upstream)
+            found = self._source.search(query, limit, upstream)
+            ranking = found if isinstance(found, Ranking) else as_ranking("graph", found)
             if self._filters is None and SUMMARY_PREFIX not in " ".join(ranking.ids):
                 return ranking, self._lookup(ranking.ids) if ranking.ids else {}
             own = summaries_in(ranking)

@@ -73,6 +73,7 @@ from phasegraph.retrieval import (
     describe_type,
     in_thread,
     known_direction,
+    note_dropped,
     parameters_of,
     search_of,
     shown,
@@ -90,13 +91,14 @@ class Exchange:
     """What one search asks of a retriever of ours, and what it hands back besides nodes.
 
     That is the core's own ranking, background included, where a source of the core found the nodes; else why each was
-    found, by node id.
+    found, by node id. `dropped` counts hits that did not match the filters.
     """
 
     limit: int | None
     upstream: Upstream
     ranking: Ranking | None = None
     evidence: dict[str, object] = field(default_factory=dict)
+    dropped: int = 0
 
 
 class OwnRetriever(BaseRetriever):
@@ -179,11 +181,18 @@ class FunctionRetriever(OwnRetriever):
         return made
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return only_matching(unpack(self.function(query_bundle.query_str, **self._keywords())), self.filters)
+        return self._kept(self.function(query_bundle.query_str, **self._keywords()))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         answer = self.function(query_bundle.query_str, **self._keywords())
-        return only_matching(unpack(await answer if inspect.isawaitable(answer) else answer), self.filters)
+        return self._kept(await answer if inspect.isawaitable(answer) else answer)
+
+    def _kept(self, answer: object) -> list[NodeWithScore]:
+        found = unpack(answer)
+        kept = only_matching(found, self.filters)
+        if self.exchange is not None:
+            self.exchange.dropped = len(found) - len(kept)
+        return kept
 
     def _keywords(self) -> dict[str, Any]:
         asked = self.exchange or Exchange(None, {})
@@ -587,6 +596,8 @@ class _Bound:
         lost = vars(asked).get(_INSERT)
         found = unpack(hits)
         kept = found if source.filters is None else only_matching(found, source.filters)
+        before = 0 if exchange is None else exchange.dropped
+        note_dropped(before + len(found) - len(kept), before + len(found), notes)
         ranking = self._ranking(exchange, kept, limit)
         return ranking if lost is None else source.deletions.counted(ranking, lost.count, notes)
 
@@ -663,7 +674,7 @@ _NULL = {NullEventHandler, NullSpanHandler}
 
 
 @cache
-def _only_searches(kind: type) -> bool:
+def _only_searches(kind: Any) -> bool:
     """Whether its ``retrieve`` and ``aretrieve`` are the framework's own: a search that listeners hear of."""
     found = [next((vars(one)[name] for one in kind.__mro__ if name in vars(one)), None) for name in _ASKING]
     return found == [vars(BaseRetriever)[name] for name in _ASKING]
@@ -677,7 +688,7 @@ def is_unheard(retriever: Any) -> bool:
 
     Then it is searched without what the call prepares for them, which is most of what a quick search costs.
     """
-    if not _only_searches(type(retriever)) or not vars(retriever).keys().isdisjoint(_ASKING):
+    if not _only_searches(retriever.__class__) or not vars(retriever).keys().isdisjoint(_ASKING):
         return False
     if getattr(getattr(retriever, "callback_manager", None), "handlers", True):
         return False
