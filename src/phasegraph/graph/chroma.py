@@ -23,17 +23,7 @@ COLLECTION = "passages"
 class ChromaVectors:
     """A persistent Chroma collection of cosines by passage id, with texts and what of the metadata Chroma can hold.
 
-    Parameters
-    ----------
-    path : path
-        Made if missing.
-    progress : bool, default False
-        Show a bar where many passages are written, standard error is a terminal and tqdm is installed.
-
-    Raises
-    ------
-    MissingDependencyError
-        If chromadb is not installed.
+    Its folder is made if missing. `progress` shows a bar where many passages are written.
     """
 
     @staticmethod
@@ -125,12 +115,8 @@ def open_folder(
 ) -> tuple[Corpus, str]:
     """The corpus of a folder, with its vectors where they are wanted, and its title key.
 
-    Raises
-    ------
-    InvalidInputError
-        If the folder was made for another framework, or lacks what is wanted.
-    IntegrityError
-        If it is damaged, foreign or newer.
+    InvalidInputError if the folder was made for another framework, or lacks what is wanted; IntegrityError if it is
+    damaged, foreign or newer.
     """
     folder = Folder(path)
     settings = folder.settings

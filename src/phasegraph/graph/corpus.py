@@ -139,10 +139,7 @@ def fields_of(given: Triples | None, known: Mapping[str, object]) -> dict[str, l
 def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokenizer: object = "") -> None:
     """Refuse passages that cannot be in a corpus, and where it is `kept` in a folder what cannot be in that.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        Naming the passage: one without text or with an id that repeats; metadata that JSON has no word for.
+    The error names the passage: one without text or with an id that repeats; metadata that JSON has no word for.
     """
     for one in passages:
         if not one["text"].strip() and not one["title"].strip():
@@ -165,12 +162,7 @@ def sample_corpus(embedder: Embedder | None) -> Corpus:
 
 
 class Folder:
-    """Where a corpus is kept; one process at a time changes it.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """Where a corpus is kept; one process at a time changes it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()  # wherever the process goes later
@@ -368,10 +360,7 @@ def check_new(path: Path) -> None:
 def opened(folder: Path) -> GraphIndex | ChunkGraph:
     """The index in a folder, or in the one where a saved retriever keeps it, all changes since included.
 
-    Raises
-    ------
-    InvalidInputError
-        If there is none, or it is damaged, or saved without its passages.
+    InvalidInputError if there is none, or it is damaged, or saved without its passages.
     """
     if (folder / STATE).is_file():
         return Folder(folder).load()[0]
@@ -391,18 +380,9 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
 class Corpus:
     """Passages with their graph, words and vectors, which come and go together.
 
-    Parameters
-    ----------
-    index : GraphIndex
-    embedder : callable, optional
-        ``embedder(query) -> (d,) vector``, for an index with embeddings.
-    folder : Folder, optional
-        Where every change is kept; without, the corpus is in memory.
-    store : VectorStore, optional
-        Kept in step.
+    `embedder`, from a query to its vector, is for an index with embeddings. Every change is kept in the `folder`;
+    without, the corpus is in memory. A `store` is kept in step.
 
-    Notes
-    -----
     After any changes graph and words equal, to the bit, those of a corpus that was built of the passages there are, in
     the order in which they came. A change is all or nothing: where the store refuses it, what was there is restored.
     """
@@ -483,22 +463,10 @@ class Corpus:
     def replace(self, ids: Iterable[str], passages: Iterable[Mapping[str, Any]] = (), embeddings: Any = None) -> None:
         """Let passages leave and others come, in one step.
 
-        Parameters
-        ----------
-        ids : iterable of str
-            Passages that leave.
-        passages : iterable of mapping
-            Passages that come, with ``id``, ``title``, ``text``, ``metadata`` and perhaps ``given`` (see
-            :func:`fields_of`); in place of any with their ids.
-        embeddings : (n, d) array_like, optional
-            Theirs, for an index with embeddings.
-
-        Raises
-        ------
-        InvalidInputError
-            If an id that is to leave is not there, or as for :meth:`GraphIndex.add`; nothing is changed.
-        StoreError
-            If the store, or another process, is in the way; nothing is changed.
+        Those that come, with ``id``, ``title``, ``text``, ``metadata`` and perhaps ``given`` (see :func:`fields_of`),
+        take the place of any with their ids; `embeddings` are theirs, for an index with embeddings. Nothing is changed
+        where an id that is to leave is not there, or as for :meth:`GraphIndex.add` (InvalidInputError), or where the
+        store, or another process, is in the way (StoreError).
         """
         if self._folder is not None and self._store is None and self._folder.settings.get("vectors"):
             raise InvalidInputError(
@@ -593,13 +561,7 @@ Part = Literal["graph", "lexical", "vector"]
 
 
 class LiveSource:
-    """A source of a corpus that follows its changes.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    name : {"graph", "lexical", "vector"}
-    """
+    """A source of a corpus that follows its changes."""
 
     def __init__(self, corpus: Corpus, name: Part) -> None:
         self.corpus, self.name = corpus, name
@@ -633,14 +595,7 @@ MOST_LOOKED_UP = 20_000
 
 
 class CorpusLookup:
-    """The passages of a corpus by their ids, in the framework's words; some of them are kept.
-
-    Parameters
-    ----------
-    corpus : Corpus
-    made : callable
-        ``made(record)``: the framework's document of a :class:`~phasegraph.graph.records.PassageRecord`.
-    """
+    """The passages of a corpus by their ids, in the framework's words, made of records by `made`; some are kept."""
 
     def __init__(self, corpus: Any, made: Callable[[Any], Any]) -> None:
         self.corpus, self._made = corpus, made
@@ -672,12 +627,7 @@ class CorpusLookup:
     def matching(self, key: Hashable, passes: Callable[[Sequence[Any]], Iterable[int]]) -> frozenset[str]:
         """Ids of the passages that a filter lets through, worked out once for all sources over the corpus.
 
-        Parameters
-        ----------
-        key : hashable
-            What tells filters apart.
-        passes : callable
-            ``passes(records)``: the rows of those that it lets through; a record has ``id``, ``text`` and ``metadata``.
+        `key` tells filters apart; ``passes(records)`` gives the rows of those that it lets through.
         """
 
         def made() -> tuple[Any, frozenset[str]]:

@@ -104,25 +104,9 @@ for _one in (*(each.name for each in fields(EntityGraph) if each.init), "operato
 class ChangeLog:
     """What came to an index and left it since its arrays were made; every change makes a new one.
 
-    Parameters
-    ----------
-    base : EntityGraph
-    records : PassageRecords
-        Of the passages of `base`.
-    words : LexicalIndex
-        Their words, as names are made of them.
-    gone : mapping of str to int
-        Passages of `base` that left, and their rows.
-    came : mapping of str to PassageRecord
-        In the order in which they came.
-    again : mapping of str to PassageRecord
-        Passages of `base` that stay and were read again.
-    vectors : (k, d) array of float32, optional
-        Of `came`.
-    lexical, name_words : LexicalIndex
-        Words of `came`, as queries and as names have them.
-    left : LexicalIndex
-        Words of `gone`.
+    Of the passages of `base` there are `records`, and `words` as names are made of them; `gone` are those that left,
+    with their rows, and `left` their words; `again` those that stay and were read again. `came` are others, in their
+    order, with `vectors`, and with words as queries (`lexical`) and as names have them (`name_words`).
     """
 
     base: EntityGraph
@@ -567,18 +551,9 @@ def _rows_of(matrix: Any, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]
 class LoggedOperator:
     """The prepared edges of a base, of which some rows are others, for walks by :class:`ListedTransitions`.
 
-    Parameters
-    ----------
-    base : WalkOperator
-    passages, came : int
-        Passages of the base, and those behind them: an entity's node in the base is so many less.
-    size : int
-    nodes : (m,) array of int
-        Whose rows are others, ascending.
-    ends : (m + 1,) array of int
-        Where their edges start and end among `targets` and `weights`.
-    rarity : callable
-        Weights of the base's edges from passages to these entities.
+    `came` passages stand behind the base's: an entity's node there is so many less. The rows of `nodes`, ascending, are
+    others; `ends` (m + 1,) says where their edges start and end among `targets` and `weights`. `rarity` gives the
+    weights of the base's edges from passages to some entities.
     """
 
     edges = 2**62

@@ -162,14 +162,7 @@ class ListedGains:
 class ListedTransitions(RelevanceTransitions):
     """Transitions whose passages are looked at when much mass is about to flow to them, and count `rest` till then.
 
-    Parameters
-    ----------
-    graph : WalkOperator
-    weights : (P,) array of float
-        Scratch: 0 for every passage, and again after :meth:`end`.
-    gains : callable
-        ``gains(rows)`` of passages.
-    rest : float
+    `weights` (P,) are scratch: 0 for every passage, and again after :meth:`end`. ``gains(rows)`` looks at passages.
     """
 
     def __init__(

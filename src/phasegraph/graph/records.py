@@ -100,16 +100,8 @@ def check_plain(name: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
 class PassageRecords(Mapping[str, PassageRecord]):
     """Records by passage id, in the order of the passages.
 
-    Parameters
-    ----------
-    ids : collection of str
-        In order; with a row for each if it is a mapping.
-    held : mapping of str to PassageRecord
-        Records in memory, which count before the packed ones.
-    packed : (array of bytes, array of int, mapping of str to int), optional
-        Lines of records in one run, where each of them ends, and the row of each passage among them.
-    retitled : frozenset of str, optional
-        Passages of which what was handed over names titles, too; of `held` by default.
+    Those `held` in memory count before the `packed` ones: lines in one run, where each of them ends, and the row of
+    each passage among them. `retitled` are passages of which what was handed over names titles, too.
     """
 
     def __init__(
