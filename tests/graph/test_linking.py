@@ -13,7 +13,6 @@ from phasegraph.graph import Extraction, LinkSettings, build_graph, graph_from_e
 from phasegraph.graph.linking import (
     RESETS,
     FactIndex,
-    RelevanceTransitions,
     fact_reset,
     link,
     nearest_entities,
@@ -23,6 +22,7 @@ from phasegraph.graph.linking import (
     similarities,
 )
 from phasegraph.pagerank import WalkOperator
+from phasegraph.pagerank.push import RelevanceTransitions
 
 GRAPH = build_graph(
     [

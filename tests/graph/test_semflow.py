@@ -16,9 +16,8 @@ from phasegraph.graph.experimental.semflow import (
     abstractness,
     truncated_min_max,
 )
-from phasegraph.graph.linking import RelevanceTransitions
 from phasegraph.pagerank import WalkOperator, personalized_pagerank
-from phasegraph.pagerank.push import as_seeds, run_push
+from phasegraph.pagerank.push import RelevanceTransitions, as_seeds, run_push
 from phasegraph.pagerank.solve import push_settings
 
 PASSAGES = np.array([[1, 0, 0], [0.8, 0.6, 0], [0, 1, 0], [0, 0, 1], [0, 0.6, 0.8]])

@@ -12,16 +12,13 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from phasegraph._packed import NameRows
-from phasegraph._shared import lazy_property, portable, seconds_left
+from phasegraph._shared import portable, seconds_left
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, Extraction, checked_embeddings
 from phasegraph.graph.words import Gazetteer, find_names, normalise_name
 from phasegraph.lexical import Tokenizer, cover, tokenizer_of
-from phasegraph.pagerank import WalkOperator
-from phasegraph.pagerank.push import Transitions, ranges
-from phasegraph.pagerank.workspace import compiled_kernels
 from phasegraph.ranking import Ranking, by_fields, top_order
 from phasegraph.retrieval.steps import Step
 
@@ -550,56 +547,6 @@ def relevance(
         if row is not None:
             node_weights[row] = value
     return node_weights
-
-
-_NOWHERE: Int32Array = np.zeros(1, dtype=np.int32)
-
-
-class RelevanceTransitions(Transitions):
-    """Transitions whose edges are weighted by the node they lead to, worked out only where the walk goes.
-
-    The edge (u, v) weighs ``weight * node_weights[v]``, (n,) positive numbers; a node's out-edges share its mass in
-    proportion.
-    """
-
-    def __init__(self, graph: WalkOperator, node_weights: FloatArray) -> None:
-        super().__init__(graph.edges, graph.out_degrees, graph.costs)
-        self.graph, self.node_weights = graph, node_weights
-
-    def spread(self, nodes: IntArray, amounts: FloatArray) -> tuple[IntArray, FloatArray]:
-        """What arrives where; see :class:`Transitions`."""
-        graph = self.graph
-        counts = graph.out_degrees.take(nodes).astype(np.int64)
-        edges = ranges(graph.indptr.take(nodes), counts)
-        targets = graph.indices.take(edges).astype(np.intp)
-        values = graph.weights.take(edges) * self.node_weights.take(targets)
-        owner = np.repeat(np.arange(len(nodes)), counts)
-        sums = np.bincount(owner, weights=values, minlength=len(nodes))
-        shares = np.divide(amounts, sums, out=np.zeros(len(nodes)), where=sums > 0)
-        values *= shares.take(owner)
-        return targets, values
-
-    @lazy_property
-    def _shares(self) -> FloatArray:
-        """1 / the sum of the weighted out-edges of each node."""
-        sums = self.graph.step.T @ self.node_weights
-        shares: FloatArray = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
-        return shares
-
-    def sweep(self, amounts: FloatArray) -> FloatArray:
-        """One sparse product."""
-        arrived: FloatArray = self.node_weights * (self.graph.step @ (amounts * self._shares))
-        return arrived
-
-    def compiled(self) -> Callable[..., tuple[int, int, int, int]]:
-        """The compiled rounds."""
-        return self._rounds(0.0, 0.0, _NOWHERE)
-
-    def _rounds(self, rest: float, much: float, found: Int32Array) -> Callable[..., tuple[int, int, int, int]]:
-        """Those of nodes that weigh `rest` where their weight is 0, stopped for those `found` to be sent `much`."""
-        g = self.graph
-        arrays = (g.indptr, g.indices, g.weights, self.node_weights, rest, g.costs)
-        return partial(compiled_kernels().relevance_rounds, arrays, (much, g.inverse_out, found))
 
 
 @dataclass(frozen=True, slots=True)

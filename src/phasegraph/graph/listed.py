@@ -19,7 +19,6 @@ from phasegraph.graph.entity_graph import EntityGraph
 from phasegraph.graph.linking import (
     FLOOR,
     UNLISTED,
-    RelevanceTransitions,
     WordSettings,
     entered,
     similarities,
@@ -27,7 +26,7 @@ from phasegraph.graph.linking import (
 )
 from phasegraph.lexical import ListedTerms, WordIn
 from phasegraph.pagerank import PageRankResult, WalkOperator
-from phasegraph.pagerank.push import ranges
+from phasegraph.pagerank.push import RelevanceTransitions, ranges
 from phasegraph.ranking import Ranking
 
 COMPARED = 50_000

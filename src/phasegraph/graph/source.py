@@ -28,7 +28,6 @@ from phasegraph.graph.linking import (
     KeptFacts,
     LinkSettings,
     LocalIds,
-    RelevanceTransitions,
     Seeding,
     WordSettings,
     blended,
@@ -62,7 +61,14 @@ from phasegraph.graph.listed import (
 )
 from phasegraph.lexical import LexicalIndex, ListedTerms, QueryTerms
 from phasegraph.pagerank import PageRankResult, WalkOperator
-from phasegraph.pagerank.push import PushSettings, StaticTransitions, as_seeds, ranges, run_push
+from phasegraph.pagerank.push import (
+    PushSettings,
+    RelevanceTransitions,
+    StaticTransitions,
+    as_seeds,
+    ranges,
+    run_push,
+)
 from phasegraph.pagerank.solve import push_settings
 from phasegraph.pagerank.workspace import Kernel, check_kernel
 from phasegraph.ranking import Background, QueryWords, Ranking, by_fields, top_order

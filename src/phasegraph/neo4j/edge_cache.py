@@ -13,9 +13,8 @@ from scipy import sparse
 from phasegraph._shared import fork_safe_lock, lazy_property
 from phasegraph._typing import BoolArray, Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.linking import RelevanceTransitions
 from phasegraph.pagerank import WalkOperator
-from phasegraph.pagerank.push import StaticTransitions, Transitions, ranges
+from phasegraph.pagerank.push import RelevanceTransitions, StaticTransitions, Transitions, ranges
 
 UNBOUNDED = np.iinfo(np.int32).max  # what pushing a node costs whose edges are not here
 LEAST_TOLERANCE = 1e-9  # times UNBOUNDED, more than all the mass there is
