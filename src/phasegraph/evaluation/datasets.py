@@ -214,13 +214,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Characters [start, end) of a document, with a grade > 0 where it is a gold span.
-
-    Raises
-    ------
-    InvalidInputError
-        Unless ``0 <= start < end`` and the grade is positive and finite.
-    """
+    """Characters [start, end) of a document, 0 <= start < end, with a grade > 0 where it is a gold span."""
 
     document: str
     start: int
@@ -609,18 +603,10 @@ def _read_hops(file: Path, line: int, row: Mapping[str, object], known: set[str]
 class Facts:
     """Facts over entities and passages, as HippoRAG 2 builds them.
 
-    Parameters
-    ----------
-    entities : tuple of str
-        The E subjects and objects, normalised, ascending.
-    pairs : (F, 2) array of int
-        Subject and object of each fact, rows of `entities`.
-    vectors : (F, d) array of float32
-        Embedding of "subject predicate object".
-    mentions : (P, E) sparse array
-        1 where a passage states a fact about the entity.
-    links : (E, E) sparse array
-        In how many passages' triples two entities stand together, both directions, none with itself.
+    The E `entities` (subjects and objects) are normalised and ascend. Of the F facts: (F, 2) `pairs`, rows of subject
+    and object among them, and (F, d) `vectors`, embeddings of "subject predicate object". `mentions` is a (P, E)
+    sparse array, 1 where a passage states a fact about the entity; `links`, (E, E), in how many passages' triples two
+    entities stand together, both directions, none with itself.
     """
 
     entities: tuple[str, ...]

@@ -155,16 +155,7 @@ NAMED_SYSTEMS: Mapping[str, System] = MappingProxyType(_named())
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one system found, and how long it took.
-
-    Parameters
-    ----------
-    name : str
-    found : mapping of str to tuple of str
-        Ids in order, by query id.
-    milliseconds : float or None
-        Mean wall time of a query: the searches of its sources and the fusing; None where it was not measured.
-    """
+    """What one system found (ids in order, by query id), and its mean wall time a query; None where not measured."""
 
     name: str
     found: Mapping[str, tuple[str, ...]]

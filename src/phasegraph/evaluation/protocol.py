@@ -20,21 +20,10 @@ from phasegraph.evaluation.significance import BootstrapResult, holm, paired_boo
 class Protocol:
     """How a benchmark wants to be run.
 
-    Parameters
-    ----------
-    name : str
-    parts : tuple of (str, str)
-        Splits, the one that is tested and the one whose signs must agree with it; the first pair that is there.
-    measures : tuple of str
-        What is measured, the first of them tested.
-    answer_measure : str
-        What is tested where there are answers.
-    level : float
-        Of the tests, corrected by Holm over all systems.
-    resamples : int
-        Of the paired bootstrap.
-    span_overlap : float
-        Share of a gold span that a relevant passage holds, where spans are what is judged.
+    `parts` are pairs of splits, the one that is tested and the one whose signs must agree with it; the first pair that
+    is there counts. The first of the `measures` is tested, and `answer_measure` where there are answers; `level` is
+    that of the tests, corrected by Holm over all systems, `resamples` those of the paired bootstrap. Where spans are
+    what is judged, a relevant passage holds the share `span_overlap` of one.
     """
 
     name: str

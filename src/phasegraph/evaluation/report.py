@@ -279,15 +279,7 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;font-size:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure with its place on the page.
-
-    Parameters
-    ----------
-    name : str
-        File name of the PNG without its ending: lower case, digits, hyphens.
-    title, caption : str
-    figure : matplotlib.figure.Figure
-    """
+    """A figure with its place on the page; `name` is the PNG's without its ending: lower case, digits, hyphens."""
 
     name: str
     title: str
