@@ -42,30 +42,11 @@ def calibrated_pipeline(
 ) -> FusionPipeline:
     """A pipeline with a reference calibrator for every source that does not state its own background.
 
-    Parameters
-    ----------
-    rankings : mapping of str to sequence of Ranking
-        Per source its answers to the same unlabelled queries, at least 20 of which found something.
-    pipeline : FusionPipeline, optional
-        What to start from; default ours.
-    sizes : mapping of str to int, optional
-        How many items a source holds; default what its rankings state, else 1,000,000.
+    `rankings` are, per source, its answers to the same unlabelled queries; `sizes` say how many items a source holds,
+    default what its rankings state, else 1,000,000. Calibrators that the pipeline already had for other sources stay;
+    its `min_agreement` and the bar of its `confidence` are those of these queries. InsufficientDataError if a source
+    answered fewer than 20 of them, or always with the same score.
 
-    Returns
-    -------
-    FusionPipeline
-        A new value; calibrators it already had for other sources stay. Its `min_agreement` and the bar of its
-        `confidence` are those of these queries.
-
-    Raises
-    ------
-    InsufficientDataError
-        If a source answered fewer than 20 queries, or always with the same score.
-    InvalidInputError
-        If there is no source.
-
-    Examples
-    --------
     >>> lists = [Ranking("v", ["a", "b"], [0.5 + i / 100, 0.4]) for i in range(20)]
     >>> sorted(calibrated_pipeline({"v": lists}, sizes={"v": 1000}).calibrators)
     ['v']
@@ -214,33 +195,13 @@ def learn_rescorer(
     contexts: Mapping[str, Context] | None = None,
     /,
 ) -> Rescorer:
-    """Fit a re-scorer of a pipeline's fused values to judged queries.
+    """Fit a re-scorer of a pipeline's fused values to judged queries, for ``replace(pipeline, rescorer=...)``.
 
-    Parameters
-    ----------
-    pipeline : FusionPipeline
-        Its rule, weights and calibrators give the values that are corrected.
-    rankings : mapping of str to sequence of Ranking
-        Per source its answers, one per judgement; as long as they will be when the re-scorer is used.
-    judgements : sequence of Judgement
-    contexts : mapping of str to Context, optional
-        By the query's id what deciding reads of it, as the weights of the default do.
-
-    Returns
-    -------
-    Rescorer
-        For ``dataclasses.replace(pipeline, rescorer=...)``.
-
-    Raises
-    ------
-    InsufficientDataError
-        If fewer than 20 relevant candidates were found in queries that every source answered.
-    MissingDependencyError
-        If LightGBM is not installed (``pip install 'phasegraph[rescore]'``).
-
-    Notes
-    -----
-    Queries that a source had no answer to, or whose relevant passages no source found, are left out.
+    `rankings` are, per source, its answers, one per judgement and as long as they will be when it is used; `contexts`
+    say by the query's id what deciding reads of it, as the weights of the default do. Queries that a source had no
+    answer to, or whose relevant passages no source found, are left out. InsufficientDataError if fewer than 20
+    relevant candidates were found in the others; MissingDependencyError without LightGBM (``pip install
+    'phasegraph[rescore]'``).
     """
     names = tuple(sorted(rankings))
     plain = replace(pipeline, rescorer=None, priors=(), consensus_bonus=0.0, accept=None, selection=None)

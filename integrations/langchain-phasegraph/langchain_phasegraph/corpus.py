@@ -132,10 +132,7 @@ _PAGE = 1000
 def contents_of(store: VectorStore) -> tuple[dict[str, Document], Any]:
     """Documents by id, in the store's order, and their vectors, one row for each.
 
-    Raises
-    ------
-    InvalidInputError
-        If the store's class is not known, or it holds nothing.
+    InvalidInputError if the store's class is not known, or it holds nothing.
     """
     kinds = _kinds(store)
     read = next((_READERS[kind] for kind in kinds if kind in _READERS), None)

@@ -67,10 +67,7 @@ def served_page() -> str:
 def offline_page(data: Mapping[str, Any]) -> str:
     """One file with everything in it, which asks nobody for anything: a policy in its head says so to the browser.
 
-    Parameters
-    ----------
-    data : mapping
-        ``about``, ``view`` and, where two pipelines are compared, ``other``, as :class:`Inspector` gives them.
+    ``about``, ``view`` and, where two pipelines are compared, ``other`` are as :class:`Inspector` gives them.
     """
     style = part("inspector.css")
     scripts = [part("cytoscape.min.js"), part("inspector.js")]

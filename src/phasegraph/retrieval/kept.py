@@ -73,17 +73,10 @@ def version_of(source: object) -> Hashable:
 
 
 class Recent:
-    """The last values that were made, by key; a copy starts empty. Safe for any number of threads.
+    """The `most` last values that were made, by key, each for so many seconds; None is for good.
 
-    Parameters
-    ----------
-    seconds : float, optional
-        How long a value serves; None is for good.
-    most : int, default 8
-        How many are kept, >= 1.
+    A copy starts empty. Safe for any number of threads.
 
-    Examples
-    --------
     >>> recent = Recent()
     >>> recent.get("a", lambda: 1), recent.get("a", lambda: 2)
     (1, 1)

@@ -32,12 +32,8 @@ Send = Callable[[Any], Awaitable[None]]
 def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
     """The tenants of a file: by name the token that shows who asks, and what he may see.
 
-    The file is JSON: ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``.
-
-    Raises
-    ------
-    InvalidInputError
-        If it is not of this form, a token is short or not the only one of its kind, or a filter is empty.
+    The file is JSON: ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. An error if it is not, a token is
+    short or not the only one of its kind, or a filter is empty.
     """
     try:
         state = json.loads(path.read_text(encoding="utf-8-sig"))
