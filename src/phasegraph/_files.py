@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import glob
+import hashlib
 import os
 import socket
 import sys
@@ -48,6 +49,12 @@ def replace_file(path: Path, data: bytes) -> None:
         Path(name).unlink(missing_ok=True)
         raise
     _sweep(path)
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def _begin(path: Path) -> tuple[int, str]:

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from phasegraph._files import one_writer, replace_file
+from phasegraph._files import file_digest, one_writer, replace_file
 from phasegraph.errors import IntegrityError, InvalidInputError
 
 FORMAT = "phasegraph"
@@ -468,8 +468,7 @@ def _write_array(target: Path, name: str, array: NDArray[np.generic] | StreamedA
                 np.lib.format.write_array(handle, np.ascontiguousarray(array), allow_pickle=False)
             handle.flush()
             os.fsync(handle.fileno())
-        with temporary.open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        digest = file_digest(temporary)
         file = f"{name}.{digest[:16]}.npy"
         os.replace(temporary, target / file)
     except BaseException:

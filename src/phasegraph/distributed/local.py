@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from phasegraph._files import file_digest
 from phasegraph._validation import check_count
 from phasegraph.distributed.building import PASSAGES_PER_SHARD, Built, Run, Spent, Work, cuts, in_turn, shown, spent
 from phasegraph.distributed.names import NAMES_PER_BLOCK, EmbeddedNames, NameBlocks
-from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, file_digest, is_whole, rows_of, stage
+from phasegraph.distributed.shards import STAGED, BuildSettings, arrow, digest_of, is_whole, rows_of, stage
 from phasegraph.distributed.triples import TripleFile
 from phasegraph.errors import InvalidInputError, PhasegraphError
 from phasegraph.evaluation.datasets import objects_in, read_vectors, texts_in, wrong

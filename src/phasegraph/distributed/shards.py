@@ -25,6 +25,7 @@ from zlib import crc32
 
 import numpy as np
 
+from phasegraph._files import file_digest
 from phasegraph._typing import Float32Array, IntArray
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
 from phasegraph.graph.building import read_passages, texts_of
@@ -89,12 +90,6 @@ def digest_of(*parts: str) -> str:
     for part in parts:
         made.update(f"{len(part)}:".encode() + part.encode("utf-8", "surrogatepass"))
     return made.hexdigest()[:32]
-
-
-def file_digest(file: Path) -> str:
-    """The SHA-256 of a file."""
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 PASSAGE = ("id", "text")

@@ -7,12 +7,10 @@ ir-measures know no lines, and take a NaN or a repeated id as it comes.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from stat import S_IMODE
 
 import numpy as np
 
@@ -28,19 +26,12 @@ def write_text(path: str | Path, text: str) -> None:
     if file.exists() and not file.is_file():
         with Path(path).open("w", encoding="utf-8") as handle:
             handle.write(text)
-    else:
-        if file.exists():
-            mode = S_IMODE(file.stat().st_mode)
-        else:  # as any other program's new file
-            mask = os.umask(0o077)
-            os.umask(mask)
-            mode = 0o666 & ~mask
-        try:
-            data = text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InvalidInputError(f"{file.name}: text must be whole characters; got {text[error.start]!r}") from error
-        replace_file(file, data)
-        file.chmod(mode)
+        return
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"{file.name}: text must be whole characters; got {text[error.start]!r}") from error
+    replace_file(file, data)
 
 
 @dataclass(frozen=True, slots=True)
