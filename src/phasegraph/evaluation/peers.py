@@ -23,10 +23,6 @@ def _needs(module: str, package: str) -> None:
         raise MissingDependencyError(f"this peer needs {package}; pip install {package}")
 
 
-def _texts(dataset: Dataset) -> dict[str, str]:
-    return {passage.id: passage.content for passage in dataset.passages}
-
-
 def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
     """LangChain's EnsembleRetriever, its defaults: equal weights, c = 60, identity by text.
 
@@ -38,7 +34,7 @@ def ensemble(dataset: Dataset, batch: Batch, k: int) -> list[Scored]:
     from langchain_core.documents import Document
     from langchain_core.retrievers import BaseRetriever
 
-    texts = _texts(dataset)
+    texts = dataset.contents
 
     class Listed(BaseRetriever):
         rankings: dict[str, Any]
@@ -67,7 +63,7 @@ def query_fusion(mode: str) -> Fuse:
         from llama_index.core.retrievers.fusion_retriever import FUSION_MODES
         from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-        texts = _texts(dataset)
+        texts = dataset.contents
 
         class Listed(BaseRetriever):  # type: ignore[misc, unused-ignore]
             def __init__(self, rankings: Mapping[str, Ranking]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import warnings
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,7 @@ from phasegraph.retrieval import (
     search_of,
 )
 from phasegraph.retrieval.plain_hits import PlainHit
+from phasegraph.retrieval.steps import awaited
 from phasegraph.sources.protocol import is_fatal
 from phasegraph.sources.workers import own_loop
 
@@ -295,7 +296,7 @@ def _run(ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: s
         try:
             answer = ask(query.text)
             if inspect.isawaitable(answer):
-                answer = asyncio.run_coroutine_threadsafe(_awaited(answer), own_loop()).result()
+                answer = asyncio.run_coroutine_threadsafe(awaited(answer), own_loop()).result()
             hits = _read_hits(answer, texts, id_key)
         except Exception as error:
             if is_fatal(error):
@@ -308,10 +309,6 @@ def _run(ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: s
         run.nameless += sum(not named for _, named in hits)
     run.milliseconds = 1000 * spent / len(run.found) if run.found else None
     return run
-
-
-async def _awaited(answer: Awaitable[object]) -> object:
-    return await answer
 
 
 def _id_of_text(text: str) -> str:

@@ -200,7 +200,7 @@ class Step:
     def _answer(self, arguments: Sequence[Any], read: Callable[[Any], Any]) -> Any:
         function: Any = self._acall if self._call is None else self._call
         answer = function(*arguments)
-        return read(asyncio.run(_await(answer)) if inspect.isawaitable(answer) else answer)
+        return read(asyncio.run(awaited(answer)) if inspect.isawaitable(answer) else answer)
 
     async def _awaited(
         self, acall: Callable[..., Any], arguments: Sequence[Any], read: Callable[[Any], Any]
@@ -256,7 +256,8 @@ class Step:
             warn(text, cause=cause, stacklevel=4)
 
 
-async def _await(answer: Awaitable[Any]) -> Any:
+async def awaited(answer: Awaitable[Any]) -> Any:
+    """An awaitable as a coroutine."""
     return await answer
 
 

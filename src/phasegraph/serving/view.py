@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -22,6 +21,7 @@ from phasegraph.lexical import read_hits
 from phasegraph.pipeline import FusionPipeline
 from phasegraph.priors import Context
 from phasegraph.result import WHY_EMPTY, Evidence, Result
+from phasegraph.retrieval.provenance import plain
 from phasegraph.retrieval.reading import LONGEST_TEXT
 from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.workers import Late, awithin
@@ -120,7 +120,7 @@ class View:
         passages = [self._passage(name) | as_passage(result.evidence(name)) for name in result.ids]
         fields = ("source", "status", "reason", "hits", "calibration", "milliseconds")
         return self._told(result, passages) | {
-            "confidence_evidence": _finite(asdict(result.confidence_evidence)),
+            "confidence_evidence": plain(asdict(result.confidence_evidence)),
             "agreement": {f"{one} in {other}": share for (one, other), share in result.agreement.items()},
             "sources": [{name: getattr(one, name) for name in fields} for one in result.reports],
         }
@@ -185,10 +185,6 @@ def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:
         return vector
 
     return asked
-
-
-def _finite(state: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in state.items()}
 
 
 def as_passage(evidence: Evidence) -> dict[str, Any]:
