@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +15,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from real_servers import Address, Missing, RealServers, skip_or_fail
 
-# Which tests begin first where there are several workers; whatever is not named follows, a file by itself.
+# Which tests begin first where there are several workers: servers, then files, the longest first; whatever is not named
+# follows, a file by itself.
 FIRST = [
-    "Neo4j", "a second Neo4j", "PostgreSQL", "test_wheels", "examples", "test_docs", "reliability", "neo4j",
-    "integrations",
+    "Neo4j", "a second Neo4j", "test_wheels.py", "PostgreSQL", "test_notebooks.py", "distributed/test_local.py",
+    "test_scripts.py", "reliability/test_runs.py",
 ]  # fmt: skip
+GROUPS = "phasegraph/groups"
 
 
 def server_of(item: pytest.Item) -> str:
@@ -42,17 +46,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if server.endswith("Neo4j"):
             item.add_marker(pytest.mark.neo4j)
             item.add_marker(pytest.mark.timeout(600))
-    if not config.pluginmanager.hasplugin("xdist"):
+    if not hasattr(config, "workerinput"):
         return
-    for item, server in servers.items():
-        item.add_marker(pytest.mark.xdist_group(server or str(item.path)))
 
     def place(item: pytest.Item) -> int:
-        parts = item.nodeid.partition(".py::")[0].split("/")
-        named = servers[item] or next((part for part in parts if part in FIRST), "")
-        return FIRST.index(named) if named else len(FIRST)
+        return next((row for row, one in enumerate(FIRST) if one == servers[item] or item.path.match(one)), len(FIRST))
 
     items.sort(key=place)
+    config.cache.set(GROUPS, {item.nodeid: servers[item] or str(item.path) for item in items})
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A server or a file to a worker, as the workers wrote it down, in the order of `FIRST`.
+
+    xdist's own groups are part of a test's name, which pytest 9.2 no longer lets it change.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByGroup(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return groups()[nodeid]
+
+    groups = cache(lambda: config.cache.get(GROUPS, {}))
+    config.option.loadscopereorder = False
+    return ByGroup(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
