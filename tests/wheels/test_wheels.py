@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -106,14 +107,19 @@ def pip(programs: Path) -> list[str | Path]:
 def environment(python: str, folder: Path, packages: Sequence[str], constraints: Path | None = None) -> Path:
     """A new environment with these packages and what they require; its folder of programs."""
     run([python, "-m", "venv", *(["--without-pip"] if find_spec("pip") else []), folder], folder.parent)
-    install = [*pip(folder / "bin"), "install", "-q", "--no-compile", "--disable-pip-version-check"]
+    install(folder / "bin", packages, constraints)
+    return folder / "bin"
+
+
+def install(programs: Path, packages: Sequence[str], constraints: Path | None = None) -> None:
+    """Packages and what they require, into an environment."""
+    command = [*pip(programs), "install", "-q", "--no-compile", "--disable-pip-version-check"]
     try:
-        run([*install, "-c", constraints or ROOT / "constraints.txt", *packages], folder.parent)
+        run([*command, "-c", constraints or ROOT / "constraints.txt", *packages], programs.parent)
     except AssertionError as error:
         if "Retrying (Retry(" in str(error):
             raise Missing("the packages' requirements cannot be fetched: the package index is out of reach") from error
         raise
-    return folder / "bin"
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -150,10 +156,27 @@ QUICKSTARTS = {
 }
 
 
-@pytest.mark.parametrize("name", QUICKSTARTS)
-def test_a_quickstart_runs_outside_the_clone(installed: Path, tmp_path: Path, name: str) -> None:
-    (tmp_path / "quickstart.py").write_text(QUICKSTARTS[name], encoding="utf-8")
-    assert run([installed / "python", "quickstart.py"], tmp_path).strip()
+RUN_ALL = """
+import contextlib, io, json, runpy, sys
+
+printed = {}
+for name in sys.argv[1:]:
+    print(name, file=sys.stderr)
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        runpy.run_path(f"{name}.py", run_name="__main__")
+    printed[name] = text.getvalue()
+print(json.dumps(printed))
+"""
+
+
+def test_the_quickstarts_run_outside_the_clone(installed: Path, tmp_path: Path) -> None:
+    """One after another in one process, each as a program of its own: what takes long is to load the frameworks."""
+    for name, program in QUICKSTARTS.items():
+        (tmp_path / f"{name}.py").write_text(program, encoding="utf-8")
+    (tmp_path / "all.py").write_text(RUN_ALL, encoding="utf-8")
+    printed = json.loads(run([installed / "python", "all.py", *QUICKSTARTS], tmp_path).splitlines()[-1])
+    assert list(printed) == list(QUICKSTARTS)
+    assert not [name for name, text in printed.items() if not text.strip()]
 
 
 def test_what_is_installed_is_what_was_built(installed: Path, built: dict[str, Built], tmp_path: Path) -> None:
@@ -177,13 +200,17 @@ def test_the_command_line_indexes_searches_and_measures(installed: Path, tmp_pat
     assert "50.0 [50, 50]" in run([command, "evaluate", "judged.jsonl", "--retriever", "my_rag:search"], tmp_path)
 
 
-def test_the_core_needs_nothing_but_numpy_and_scipy(
-    built: dict[str, Built], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+@pytest.fixture(scope="module")
+def core(built: dict[str, Built], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the core alone."""
     try:
-        programs = environment(sys.executable, tmp_path / "core", [str(built["phasegraph"].wheel)])
+        return environment(sys.executable, tmp_path_factory.mktemp("core") / "env", [str(built["phasegraph"].wheel)])
     except Missing as missing:
         skip_or_fail(missing, "WHEELS")
+
+
+def test_the_core_needs_nothing_but_numpy_and_scipy(core: Path, tmp_path: Path) -> None:
+    programs = core
     names = run([*pip(programs), "list", "--format=freeze"], tmp_path)
     assert {line.partition("==")[0] for line in names.splitlines()} <= {
         "numpy",
@@ -287,13 +314,12 @@ def test_the_server_speaks_the_second_version_of_the_sdk(built: dict[str, Built]
     assert "query must not be empty" in said
 
 
-def test_the_inspector_is_in_the_wheel_with_its_page(built: dict[str, Built], tmp_path: Path) -> None:
+def test_the_inspector_is_in_the_wheel_with_its_page(built: dict[str, Built], core: Path, tmp_path: Path) -> None:
+    """In the environment of the core alone, to which it adds what the extra names."""
+    programs = core
     write_jsonl(tmp_path / "corpus.jsonl", [{"id": "a", "title": "Ada", "text": "Ada met Bo."}])
     write_jsonl(tmp_path / "judged.jsonl", [{"question": "Who met Bo?", "relevant": ["a"]}])
-    try:
-        programs = environment(sys.executable, tmp_path / "env", [f"{built['phasegraph'].wheel}[inspect]"])
-    except Missing as missing:
-        skip_or_fail(missing, "WHEELS")
+    install(programs, [f"{built['phasegraph'].wheel}[inspect]"])
     run([programs / "phasegraph", "index", "corpus.jsonl", "--out", "index"], tmp_path)
     run([programs / "phasegraph", "inspect", "index", "--export", "page.html", "--ask", "Who met Bo?"], tmp_path)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
