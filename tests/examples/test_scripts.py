@@ -1,4 +1,4 @@
-"""The scripts run as a user would run them, and say what the passages say."""
+"""The scripts run, and say what the passages say."""
 
 import sys
 from pathlib import Path
@@ -7,18 +7,35 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from example_runs import EXAMPLES, run_script
+from example_runs import EXAMPLES, run_script, run_scripts
 from real_servers import contents
 
 pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What a script that needs no server prints; those of a framework run in one process, each by itself alone."""
+    found = {}
+
+    def of(name):
+        if name not in found:
+            framework = name.partition("_")[0]
+            paths = sorted(EXAMPLES.glob(f"{framework}_*.py"))
+            found.update(run_scripts(paths, tmp_path_factory.mktemp(framework)))
+        done = found[name]
+        assert not done["error"], done["error"]
+        return done["printed"].splitlines()
+
+    return of
 
 
 AGENTS = ["langchain_agent.py", "llamaindex_agent.py"]
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_asks_the_retriever_and_reads_two_passages_together(name, tmp_path):
-    lines = run_script(EXAMPLES / name, {}, tmp_path).splitlines()
+def test_an_agent_asks_the_retriever_and_reads_two_passages_together(name, printed):
+    lines = printed(name)
     assert lines == [
         "asked: Where was the director of Vertigo born?",
         "answer: Alfred Hitchcock was born in Leytonstone and went to Hollywood in 1939.",
@@ -29,8 +46,8 @@ SUMMARIES = ["langchain_summaries.py", "llamaindex_summaries.py"]
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
-def test_summaries_come_first_change_where_they_must_and_facts_are_filtered(name, tmp_path):
-    lines = run_script(EXAMPLES / name, {}, tmp_path).splitlines()
+def test_summaries_come_first_change_where_they_must_and_facts_are_filtered(name, printed):
+    lines = printed(name)
     assert [line.partition(":")[0] for line in lines[:2]] == ["level 1, 6 passages"] * 2
     assert lines[2].strip().startswith("['harbour Bergen', 'harbour Lund'")
     assert lines[-2:] == ["summaries kept: 1 of 2", "walked to: mill Lund"]
@@ -42,12 +59,9 @@ def test_every_script_is_run_here_or_in_test_demo():
     assert {path.name for path in EXAMPLES.glob("*.py")} == named
 
 
-QUICKSTARTS = [EXAMPLES / "langchain_quickstart.py", EXAMPLES / "llamaindex_quickstart.py"]
-
-
-@pytest.mark.parametrize("path", QUICKSTARTS, ids=lambda path: path.stem)
-def test_a_quickstart_finds_what_the_vectors_miss(path, tmp_path):
-    question, *lines = run_script(path, {}, tmp_path).splitlines()
+@pytest.mark.parametrize("name", ["langchain_quickstart.py", "llamaindex_quickstart.py"])
+def test_a_quickstart_finds_what_the_vectors_miss(name, printed):
+    question, *lines = printed(name)
     assert question == "Where was the director of Vertigo born?"
     assert len(lines) == 3
     assert "Vertigo (place among the vectors: 7)" in lines[0]
@@ -55,8 +69,8 @@ def test_a_quickstart_finds_what_the_vectors_miss(path, tmp_path):
 
 
 @pytest.mark.parametrize("framework", ["langchain", "llamaindex"])
-def test_every_stage_runs_and_costs_the_calls_that_the_guide_says(framework, tmp_path):
-    *shown, chain = run_script(EXAMPLES / f"{framework}_stages.py", {}, tmp_path).splitlines()
+def test_every_stage_runs_and_costs_the_calls_that_the_guide_says(framework, printed):
+    *shown, chain = printed(f"{framework}_stages.py")
     found = {line.partition(":")[0]: line for line in shown}
     calls = {"no stage": 0, "HyDE": 1, "step back": 1, "HyDE per modality": 3, "several queries": 1, "DPHF": 1}
     calls |= {"keyword route": 0, "entropy route": 0, "reranker": 0, "correction": 2}
