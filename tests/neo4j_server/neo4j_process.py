@@ -137,6 +137,12 @@ class Neo4jProcess:
         opened = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
         flags = ["-Djol.skipHotspotSAAttach=true", "-Dlog4j2.disable.jmx=true", "-Djava.awt.headless=true"]
         memory = ["-Xms128m", "-Xmx640m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        # The 48 MB of that level are full within a minute, and what is thrown out is compiled again and again.
+        memory += [
+            "-XX:ReservedCodeCacheSize=240m",
+            "-XX:+UnlockDiagnosticVMOptions",
+            "-XX:-BytecodeVerificationRemote",
+        ]
         folders = [f"--home-dir={self.home}", f"--config-dir={self.home}/conf", "--console-mode"]
         runtime = self.jars.java
         # What Java from 24 on warns of at every start otherwise.
