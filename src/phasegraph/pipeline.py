@@ -176,16 +176,10 @@ def sources_proper(candidates: Candidates, added: frozenset[str] = _ADDED) -> Ca
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weighed:
-    """What the priors of a pipeline make of the candidates of one query.
+    """What the priors of a pipeline make of the n candidates of one query.
 
-    Parameters
-    ----------
-    bonuses, factors : (n,) array of float or None
-        Added to, and multiplied with, the fused values; None where nothing is.
-    readings : tuple of FieldReading
-        How many candidates held each field that is read.
-    superposition : Superposition or None
-        Of the candidates, where a prior works it out.
+    `bonuses` are added to, and `factors` multiplied with, the fused values, None where nothing is; `readings` say how
+    many candidates held each field that is read.
     """
 
     bonuses: FloatArray | None = None
@@ -1458,27 +1452,12 @@ def _mapping(name: str, value: object) -> Mapping[str, object]:
 def fit_min_agreement(
     answers: Iterable[Sequence[Ranking]], /, pipeline: FusionPipeline
 ) -> dict[tuple[str, str], float]:
-    """The 5th percentile of each pair's agreement over calibration queries.
+    """The 5th percentile of each ordered pair's agreement, in [0, 1], over calibration queries.
 
-    Parameters
-    ----------
-    answers : iterable of sequence of Ranking
-        Per query the rankings of its sources.
-    pipeline : FusionPipeline
-        Its caps and weights say what is compared.
+    What is compared follows the caps and weights of the pipeline. Pairs that fewer than 20 queries have both sources
+    of are left out. Warns if two sources agree on nothing in most of the queries, since no answer will warn of it
+    then.
 
-    Returns
-    -------
-    dict of (str, str) to float
-        By ordered pair, ascending; in [0, 1]. Pairs that fewer than 20 queries have both sources of are left out.
-
-    Warns
-    -----
-    PhasegraphWarning
-        If two sources agree on nothing in most of the queries, since no answer will warn of it then.
-
-    Examples
-    --------
     >>> from phasegraph import FusionPipeline
     >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20
     >>> fit_min_agreement(lists, FusionPipeline())
@@ -1511,37 +1490,15 @@ def fit_confidence(
     words: Hits | None = None,
     relevant: Mapping[str, Collection[str]] | None = None,
 ) -> ConfidenceModel:
-    """How a pipeline judges confidence, fitted to the questions of a calibration.
+    """How a pipeline judges confidence, fitted to the questions of a calibration and the rankings of their sources.
 
-    Parameters
-    ----------
-    answers : iterable of (str, sequence of Ranking)
-        Questions, and the rankings of their sources.
-    pipeline : FusionPipeline
-        Its caps and weights say what is judged.
-    words : callable, optional
-        ``words(question, rankings)`` is what :func:`phasegraph.lexical.read_hits` says; needed for probabilities.
-    relevant : mapping of str to collection of str, optional
-        By question, the ids that answer it; none where the corpus is known not to.
+    The bar and the width are fitted with 20 questions that the source named ``vector`` answers; see
+    :func:`phasegraph.confidence.fit_bar`. The probability is fitted where 20 judged questions have a confidence:
+    `relevant` are the ids that answer each, none where the corpus is known not to, and ``words(question, rankings)``
+    is what :func:`phasegraph.lexical.read_hits` says. A judged question stands for two: one with its answer, and one
+    whose relevant passages are taken out of the lists. The probability is that of a corpus which answers every second
+    question. Warns if none can be fitted to 20 judged questions or more.
 
-    Returns
-    -------
-    ConfidenceModel
-        The bar and the width are fitted with 20 questions that the source named ``vector`` answers; see
-        :func:`phasegraph.confidence.fit_bar`. The probability is fitted where 20 judged questions have a confidence.
-
-    Warns
-    -----
-    PhasegraphWarning
-        If no probability can be fitted to 20 judged questions or more.
-
-    Notes
-    -----
-    A judged question stands for two: one with its answer, and one whose relevant passages are taken out of the lists.
-    The probability is that of a corpus which answers every second question.
-
-    Examples
-    --------
     >>> lists = [(f"q{i}", [Ranking("vector", ["x"], [0.5 + i / 100])]) for i in range(21)]
     >>> fit_confidence(lists, FusionPipeline()).bar
     0.51

@@ -228,33 +228,12 @@ class Haste:
 class FusionEngine:
     """Settled settings of one fusing retriever, and its calls.
 
-    Parameters
-    ----------
-    specs : mapping of str to SourceSpec
-        In name order.
-    gatherer : Gatherer
-    base, pipeline : FusionPipeline
-        As it was given, loaded or fitted; and with what the constructor was given, which is what decides.
-    chosen : Chosen
-    access : HitAccess
-        How to look into the framework's own hits.
-    asked : tuple of str
-        The sources that a call asks: weight above 0, or depended on by one that is.
-    mismatched : mapping of str to str
-        By source, what to note of a calibrator that was fitted to scores of something else.
-    watch : FirstAnswers
-        Of the thresholds in force.
-    meetings : FirstMeetings
-        Of the sources' ids.
-    unheard : Unheard
-    haste : Haste
-    stages : Stages or None
-        What routes, reranks and corrects.
-    rewritings : mapping of str to Rewriting
-        Of the sources whose queries are rewritten.
+    `base` is the pipeline as it was given, loaded or fitted; `pipeline`, with what the constructor was given, is what
+    decides. A call asks the sources of `asked`: weight above 0, or depended on by one that is. `mismatched` says by
+    source what to note of a calibrator that was fitted to scores of something else; `access` looks into the
+    framework's own hits. `watch`, `meetings`, `unheard` and `haste` warn, and remember that they did; `stages` route,
+    rerank and correct.
 
-    Examples
-    --------
     >>> from phasegraph.sources import CallableSource
     >>> engine = FusionEngine.of({"v": SourceSpec(retriever=None)})
     >>> source = CallableSource("v", lambda query, limit: [("a", 2.0)])
@@ -344,22 +323,9 @@ class FusionEngine:
         return replace(self, chosen=chosen, pipeline=chosen.on(self.base))
 
     def retrieve(self, query: str, sources: Sources, *, k: int | None = None, read: bool = False) -> Answer:
-        """Ask the sources and decide.
+        """Ask the `sources`, those of `asked` bound to this call, and decide: a result, and a `SelectedHit` for each.
 
-        Parameters
-        ----------
-        query : str
-            Not blank.
-        sources : mapping of str to Source or AsyncSource
-            Those of `asked`, bound to this call.
-        k : int, optional
-            In place of the pipeline's.
-        read : bool, default False
-            Read the hits for the query's words even where only the confidence of the result needs them.
-
-        Returns
-        -------
-        (Result, list of SelectedHit)
+        If `read`, the hits are read for the query's words even where only the confidence of the result needs them.
         """
         if self.stages is not None or self.rewritings:
             return _played(self._flow(query, sources, k, read))
@@ -805,12 +771,8 @@ class FusionEngine:
     ) -> FusionEngine:
         """The same engine with what can be fitted: reference calibrators, how far sources agree, the confidence.
 
-        Parameters
-        ----------
-        answers : sequence of (query, sequence of Ranking)
-        relevant : mapping of str to collection of str, optional
-            Ids of relevant passages by query, to see that no source is read the wrong way round, and to make the
-            confidence a probability.
+        `relevant`, ids by query, shows that no source is read the wrong way round, and makes the confidence a
+        probability.
         """
         if relevant is not None:
             check_orientations(answers, relevant)
@@ -880,12 +842,7 @@ class _UnderWay:
 
 
 class _Ahead:
-    """Sources that are asked before the others; where they are late, their answer is waited for beside those.
-
-    Parameters
-    ----------
-    sources : mapping of str to Source or AsyncSource
-    """
+    """Sources that are asked before the others; where they are late, their answer is waited for beside those."""
 
     __slots__ = ("_outcome", "_sources", "_task")
 
@@ -1022,18 +979,10 @@ def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
 
 @dataclass(slots=True)
 class SelectedHit:
-    """The payload under which a result is returned, and what the other sources hold.
+    """The payload under which a result is returned, None where no source holds one, and what the other sources hold.
 
-    Parameters
-    ----------
-    source : str
-        Whose payload it is: of the heaviest source that returned it with a text, ties by name.
-    payload : object
-        None where no source holds one.
-    others : tuple of str
-        Sources that returned another text under the same id.
-    told : tuple of (str, callable)
-        Source and what tells how it found it.
+    It is that of the heaviest `source` that returned it with a text, ties by name. `others` returned another text
+    under the same id; `told` pairs each source with what tells how it found it.
     """
 
     source: str = ""
@@ -1051,14 +1000,7 @@ Answer: TypeAlias = tuple[Result, list[SelectedHit]]
 
 
 def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
-    """One per id of the result, in order.
-
-    Parameters
-    ----------
-    result : Result
-    text : callable
-        Text of a payload; a payload with an empty one gives way to any other.
-    """
+    """One per id of the result, in order; a payload whose `text` is empty gives way to any other."""
     ids, rankings = result.ids, result.candidates.rankings
     weights = (-result.weights).tolist()
     columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
@@ -1277,47 +1219,19 @@ def fit_calibrators(
     normal_scores: bool = True,
     fingerprints: Mapping[str, str] | None = None,
 ) -> dict[str, ReferenceECDF]:
-    """A reference calibrator per source, from its rankings of many queries.
+    """A reference calibrator per source, in name order, from rankings of any number of sources and queries.
 
-    Parameters
-    ----------
-    rankings : iterable of Ranking
-        Of any number of sources and queries.
-    sizes : mapping of str to int or None, optional
-        Size of each source's collection, where it is known; else what its rankings state, else 1,000,000.
-    sources : sequence of str
-        Sources that were asked: one that returned nothing at all is named too.
-    least : int, default 1
-        Queries that a source must have answered.
-    strict : bool, default False
-        Raise where a source cannot be fitted.
-    normal_scores : bool, default True
-        False for percentiles, which rules over [0, 1] want.
-    fingerprints : mapping of str to str, optional
-        What each source's scores come from.
+    `sizes` are those of the collections, where they are known; else what rankings state, else 1,000,000. `sources`
+    were asked: one that returned nothing at all is named too. Those that state their background or give ranks only are
+    left out: the first need no sample, the second have no scores. So is, with a warning, or a DegradedError if
+    `strict`, one that cannot be fitted while another can: it answered fewer than `least` queries, or gave fewer than
+    20 scores, or fewer than two different ones; InsufficientDataError where that is every source. `normal_scores` is
+    False for percentiles, which rules over [0, 1] want.
 
-    Returns
-    -------
-    dict of str to ReferenceECDF
-        In name order. Sources that state their background or give ranks only are left out: the first need no
-        sample, the second have no scores. So is, with a warning, one that cannot be fitted while another can.
-
-    Raises
-    ------
-    InsufficientDataError
-        If every source answered fewer than `least` queries, or gave fewer than 20 scores, or fewer than two different
-        ones; the message names one.
-    DegradedError
-        If `strict` and a source cannot be fitted.
-
-    Notes
-    -----
     A list of n hits is the top of its source's distribution: the share of the collection that it holds, mean list
     length by size, puts it on the scale of the background calibration (see
     :class:`~phasegraph.calibration.ReferenceECDF`).
 
-    Examples
-    --------
     >>> lists = [Ranking("v", [f"p{i}" for i in range(10)], [q - i / 10 for i in range(10)]) for q in range(3)]
     >>> fit_calibrators(lists, {"v": 1000})["v"].fraction
     0.01
@@ -1382,13 +1296,8 @@ def calibration_queries(
 ) -> Iterable[str]:
     """The queries to calibrate with, both arguments checked before the first is asked, with a bar.
 
-    Raises
-    ------
-    InvalidInputError, InvalidTypeError
-        If `queries` is a single text, holds something else than text that is not blank, or nothing at all; if
-        `relevant` is no mapping of some of them to ids.
-    InsufficientDataError
-        If fewer than 20 of them are different.
+    An error if `queries` is a single text, holds something else than text that is not blank, or fewer than 20
+    different ones; if `relevant` is no mapping of some of them to ids.
     """
     if isinstance(queries, str | bytes) or not isinstance(queries, Iterable):
         raise InvalidTypeError(f"queries must be a sequence of texts; got {type(queries).__name__}")
@@ -1415,13 +1324,8 @@ def calibration_queries(
 class ResultCallback:
     """Run the ``on_result`` callback of a retriever; an exception it raises becomes a warning.
 
-    Parameters
-    ----------
-    function : callable or None
-        Called with every result; a coroutine function is awaited in asynchronous calls, and cannot be in others.
+    A coroutine function is awaited in asynchronous calls, and cannot be in others.
 
-    Examples
-    --------
     >>> seen = []
     >>> ResultCallback(seen.append).notify("a result")
     >>> seen
@@ -1496,19 +1400,9 @@ def decide_lists(
     access: HitAccess,
     watch: FirstAnswers,
 ) -> Answer:
-    """Read lists that are already there, in name order, and decide.
+    """Read lists that are already there, in name order, and decide; the `query` is for priors that read it.
 
-    Parameters
-    ----------
-    pipeline : FusionPipeline
-    lists : mapping of str to list
-    read : callable
-        ``read(name, list, notes)`` gives the ranking of a list; what it notes goes to its report.
-    query : str, optional
-        For priors that read it.
-    access : HitAccess
-    watch : FirstAnswers
-        Of the pipeline's thresholds.
+    ``read(name, list, notes)`` gives the ranking of a list; what it notes goes to its report.
     """
     if not isinstance(lists, Mapping):
         raise InvalidTypeError(f"lists must be a mapping of names to lists; got {type(lists).__name__}")

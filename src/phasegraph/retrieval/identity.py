@@ -27,8 +27,6 @@ def text_id(text: str, /) -> str:
 
     Texts are compared after Unicode normalisation (NFC) and with every run of white space as one blank.
 
-    Examples
-    --------
     >>> text_id("one  two ") == text_id("one two")
     True
     """
@@ -53,26 +51,11 @@ def is_text_id(identifier: str, /) -> bool:
 def resolve_id(
     own: object, metadata: Mapping[str, object], text: str, /, refused: Collection[str] = ()
 ) -> tuple[str, str]:
-    """The id of one hit, and where it came from.
+    """The id of one hit, and where it came from: ``"own"``, the metadata key, or ``"text"``.
 
-    Parameters
-    ----------
-    own : object
-        The id that the document or node carries, or None.
-    metadata : mapping
-        Looked through for :data:`ID_KEYS`, in their order.
-    text : str
-        Hashed where nothing else is there.
-    refused : collection of str
-        Keys that are not looked for: they name more than one passage.
+    It is its own, else that of the first of the :data:`ID_KEYS` in its metadata, but for those `refused`, which name
+    more than one passage; else made from its text.
 
-    Returns
-    -------
-    (str, str)
-        The id, and ``"own"``, the metadata key, or ``"text"``.
-
-    Examples
-    --------
     >>> resolve_id(None, {"pk": 7}, "some text")
     ('7', 'pk')
     """
@@ -87,16 +70,8 @@ def resolve_id(
 class Payloads(Mapping[str, Any]):
     """The framework's own hits by id, the first of each, and what the source says of how it found them.
 
-    Parameters
-    ----------
-    ids : (n,) sequence of str
-    hits : (n,) sequence
-        None for one of which the source names the id alone: it counts as not there.
-    evidence : mapping of str to object
-        By id.
+    A hit that is None, of which the source names the id alone, counts as not there.
 
-    Examples
-    --------
     >>> Payloads(["a", "b", "a"], [1, 2, 3])["a"]
     1
     """
@@ -175,13 +150,6 @@ class _Ids(list[str]):
 class Identities:
     """Reads the ids of one source's hits, and says once when it has to fall back on their text.
 
-    Parameters
-    ----------
-    source : str
-        Name of the source, for the warning.
-
-    Examples
-    --------
     >>> Identities("vector").read(["a", None], lambda row: ({"pk": "b"}, "text"), notes := [])
     ['a', 'b']
     >>> notes
@@ -202,21 +170,11 @@ class Identities:
         details: Callable[[int], tuple[Mapping[str, object], str]],
         notes: list[str],
     ) -> list[str]:
-        """Ids of the hits; what those that carry none were given is added to `notes`.
+        """Ids of the hits, their own or None; what those that carry none were given is added to `notes`.
 
-        Parameters
-        ----------
-        own : (n,) sequence of object
-            The id each hit carries, or None.
-        details : callable
-            ``details(row) -> (metadata, text)``; only called for hits that carry no id.
-        notes : list of str
-
-        Warns
-        -----
-        PhasegraphWarning
-            Once per source, when an id is made from a text, and once per metadata key that gave one id to different
-            texts: a loader's id of a whole document, which is no passage's.
+        ``details(row) -> (metadata, text)`` is only called for these. Warns once per source when an id is made from a
+        text, and once per metadata key that gave one id to different texts: a loader's id of a whole document, which
+        is no passage's.
         """
         if set(map(type, own)) == {str} and "" not in own:
             return list(own)  # type: ignore[arg-type]
@@ -266,32 +224,13 @@ class Identities:
 
 
 def corpus_ids(corpus: Iterable[Held], what: str) -> list[str]:
-    """The id of each passage of a corpus; those that carry none are read from a metadata key, or made from their text.
+    """The id of each passage, of (id or None, metadata, text); those without are read from metadata, or made from text.
 
-    Parameters
-    ----------
-    corpus : iterable of (id or None, metadata, text)
-    what : str
-        What the caller calls them, for messages.
+    A passage without an id whose text was there before has the same id. InvalidInputError names an id that two
+    passages carry. Warns where a metadata key gives one id to different texts (a loader's id of a whole document,
+    repeated over what was split from it): it is read for none of them. And where passages without an id have the same
+    text: they are one.
 
-    Returns
-    -------
-    list of str
-        A passage without an id whose text was there before has the same id.
-
-    Raises
-    ------
-    InvalidInputError
-        If two passages carry the same id of their own; it is named.
-
-    Warns
-    -----
-    PhasegraphWarning
-        Where a metadata key gives one id to different texts (a loader's id of a whole document, repeated over what was
-        split from it): it is read for none of them. And where passages without an id have the same text: they are one.
-
-    Examples
-    --------
     >>> corpus_ids([("a", {}, "one"), (None, {"pk": 2}, "two")], "documents")
     ['a', '2']
     """
@@ -347,17 +286,8 @@ def join_by_text(
 ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
     """Hits whose id is made from their text take the id of another source's hit that has the same text.
 
-    Parameters
-    ----------
-    rankings : sequence of Ranking
-    text : callable
-        Text of a payload.
-
-    Returns
-    -------
-    (tuple of Ranking, dict of str to list of str)
-        The rankings in their order, and what to note of each source. Where several ids have the same text, the first
-        of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
+    Gives the rankings in their order, and what to note of each source. Where several ids have the same text, the first
+    of them in alphabetical order is taken: the outcome does not depend on the order of the sources.
     """
     if len(rankings) < 2 or not any(["text-" in " ".join(ranking.ids) for ranking in rankings]):
         return tuple(rankings), {}
@@ -382,16 +312,9 @@ def join_by_text(
 
 
 def named_by_text(upstream: Upstream, known: Collection[str], text: Callable[[Any], str]) -> Upstream:
-    """The rankings under the ids of a source that knows its passages by their text.
+    """The rankings, whose hits have ids of their own, under those of a source that knows its passages by their text.
 
-    Parameters
-    ----------
-    upstream : mapping of str to Ranking or None
-        Whose hits have ids of their own.
-    known : collection of str
-        Ids made from texts; nothing is done where there are none.
-    text : callable
-        Text of a payload.
+    `known` are ids made from texts; nothing is done where there are none.
     """
     if not known:
         return upstream
@@ -463,21 +386,7 @@ class FirstMeetings:
     ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
         """Hits whose id is read from metadata, and under which another source has another text, are told by their text.
 
-        Parameters
-        ----------
-        rankings : sequence of Ranking
-        text : callable
-            Text of a payload.
-
-        Returns
-        -------
-        (tuple of Ranking, dict of str to list of str)
-            The rankings in their order, and what to note of each source.
-
-        Warns
-        -----
-        PhasegraphWarning
-            Once of each source.
+        Gives the rankings in their order, and what to note of each source; warns once of each.
         """
         held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
         if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
@@ -552,22 +461,11 @@ _SAMPLE = 64
 class Deletions:
     """Drops the hits of one source whose passages are gone, and says so once.
 
-    Parameters
-    ----------
-    source : str
-        Name of the source.
-    corpus : sequence of str
-        Ids of the passages that it holds in memory; empty where nothing is known of them, and no store is asked then.
-    stores : mapping of str to callable
-        By source name, stores that can be asked for passages by id. A store has the source's corpus if it holds at
-        least half of a sample of it; a passage is gone where none of those that have the corpus holds it.
+    `corpus` are ids of the passages that it holds in memory; empty where nothing is known of them, and no store is
+    asked then. The `stores`, by source, can be asked for passages by id. A store has the source's corpus if it holds
+    at least half of a sample of it; a passage is gone where none of those that have the corpus holds it. Passages
+    whose ids are made from their texts cannot be asked for.
 
-    Notes
-    -----
-    Passages whose ids are made from their texts cannot be asked for.
-
-    Examples
-    --------
     >>> held = {name: name for name in "abcd"}
     >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}
     >>> deletions = Deletions("graph", list(held), stores)
@@ -590,15 +488,9 @@ class Deletions:
         return bool(self._sample)
 
     def checked(self, ranking: Ranking, upstream: Upstream, notes: list[str]) -> Ranking:
-        """The ranking without the hits whose passages are gone.
+        """The ranking without the hits whose passages are gone; `notes` takes how many, and what could not be asked.
 
-        Parameters
-        ----------
-        ranking : Ranking
-        upstream : mapping of str to Ranking or None
-            What the stores' own sources found for the same query: those passages are not asked for again.
-        notes : list of str
-            Takes how many were dropped, and what could not be asked.
+        What the stores' own sources found for the same query, `upstream`, is not asked for again.
         """
         if not self._sample or not len(ranking):
             return ranking

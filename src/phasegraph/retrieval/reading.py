@@ -41,21 +41,10 @@ Known: TypeAlias = bool | Callable[[object], bool | None]
 
 
 def infer_direction(scores: Sequence[object], /) -> bool | None:
-    """Whether higher is better, from scores in the order a store returned them: best first.
+    """Whether higher is better, from scores in the order a store returned them: best first; only numbers count.
 
-    Parameters
-    ----------
-    scores : (n,) sequence of object
-        Values that are not finite numbers are passed over.
+    None where the order does not tell: fewer than two different values, or neither falling nor rising throughout.
 
-    Returns
-    -------
-    bool or None
-        True for falling scores, False for rising ones (distances), None where the order does not tell: fewer than
-        two different values, or neither falling nor rising throughout.
-
-    Examples
-    --------
     >>> infer_direction([0.9, 0.5, 0.5]), infer_direction([0.002, 0.586, 3.96]), infer_direction([1.0, 1.0])
     (True, False, None)
     """
@@ -68,22 +57,10 @@ def infer_direction(scores: Sequence[object], /) -> bool | None:
 
 
 def known_direction(store: object, /) -> bool | None:
-    """Whether higher is better in the scores of a store's own score search, where its class tells.
+    """Whether higher is better in the raw scores of a store's own score search; None where its class does not tell.
 
-    Parameters
-    ----------
-    store : object
-        A vector store of LangChain or LlamaIndex.
-
-    Returns
-    -------
-    bool or None
-        None for a class that is not known, or whose metric cannot be read.
-
-    Notes
-    -----
-    What counts is the raw score of the score search. The same class can differ between the frameworks: LlamaIndex
-    turns the distances of Postgres and Chroma into similarities, LangChain hands them over as they are.
+    The same class can differ between the frameworks: LlamaIndex turns the distances of Postgres and Chroma into
+    similarities, LangChain hands them over as they are.
     """
     for kind in type(store).__mro__:
         root = kind.__module__.partition(".")[0]
@@ -97,31 +74,14 @@ def known_direction(store: object, /) -> bool | None:
 
 
 class Direction:
-    """The direction of one source's scores; inferred at most once, and then remembered.
+    """The direction of one source's scores: declared, known by the store's class, or inferred and remembered.
 
-    Parameters
-    ----------
-    declared : bool or None
-        What the caller says.
-    known : bool or None
-        What the store's class says.
-    source : str
-        Name of the source, for the warning.
-
-    Warns
-    -----
-    PhasegraphWarning
-        Once, when an answer of at least three hits stands in the order opposite to what is declared.
-
-    Notes
-    -----
     Every answer in one order is evidence, as much as it is unlikely by chance (the logarithm of n! for n different
-    scores), and the direction is the one that has more of it so far: one answer of three hits decides nothing for good.
-    Where it turns, a warning says so. Scores that do not differ need no direction: they are taken as they are. Safe for
-    any number of threads: they all infer from best-first answers.
+    scores), and the direction is the one that has more of it so far: one answer of three hits decides nothing for
+    good. Where it turns, a warning says so; so does one, once, where an answer of at least three hits stands in the
+    order opposite to what is declared. Scores that do not differ need no direction: they are taken as they are. Safe
+    for any number of threads: they all infer from best-first answers.
 
-    Examples
-    --------
     >>> direction = Direction()
     >>> direction.of([0.1, 0.2, 0.4])
     (False, 'lower is better: inferred from the order of its scores')
@@ -152,13 +112,7 @@ class Direction:
         return self._known if self._declared is None else self._declared
 
     def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
-        """Whether higher is better (None = it cannot be told), and a note for the report.
-
-        Parameters
-        ----------
-        scores : (n,) sequence of object
-            In the order the source returned them.
-        """
+        """Whether higher is better in scores in the source's order, None where unknown, and a note for the report."""
         if self._declared is not None:
             return self._declared, self._doubt(self._declared, scores)
         if self._known is not None:
@@ -291,14 +245,7 @@ _STORES: Mapping[str, Mapping[str, Known]] = MappingProxyType(
 class HitReader:
     """Reads the answers of one source; remembers its direction, and that it warned about ids.
 
-    Parameters
-    ----------
-    name : str
-    fields : HitFields
-    known : bool or None
-        Whether higher is better, as the class of the source's store says.
-    metadata, text : callable
-        Metadata and text of a hit.
+    `known` says whether higher is better, as the class of the source's store has it.
     """
 
     name: str
@@ -373,21 +320,11 @@ class HitReader:
         order: Sequence[object] | None = None,
         told: tuple[bool, str] | None = None,
     ) -> Ranking:
-        """The hits as a ranking; what had to be handled is added to `notes`.
+        """The n hits as a ranking; what had to be handled is added to `notes`.
 
-        Parameters
-        ----------
-        ids : (n,) sequence of str
-        scores : (n,) sequence or None
-            None, or None for every hit: only their order is known.
-        payloads : Payloads
-        limit : int or None
-            Hits asked for; further ones are cut, and noted.
-        notes : list of str
-        order : sequence of object, optional
-            Scores whose order tells the direction, where they are not `scores`.
-        told : (bool, str), optional
-            Whether higher is better, and a note, where the answer itself says it; a declaration wins.
+        Without scores, or with None for every hit, only their order is known. Hits beyond the `limit` are cut, and
+        noted. The direction is told by `order`, where that is not the scores; `told` says it, with a note, where the
+        answer itself does; a declaration wins.
         """
         scores, joined = self._known_scores(scores, notes, len(ids)), order is not None
         higher: bool | None = True
@@ -454,22 +391,9 @@ def with_passages(
 ) -> Ranking:
     """The ranking with the passages that ``resolve(ids)`` gave; a hit without one keeps its own payload.
 
-    Parameters
-    ----------
-    ranking : Ranking
-    found : mapping or sequence
-        By id, or one per id in the same order; None for those that are not there.
-    unpack : callable
-        The framework's own reading of an answer that is neither.
-    made : callable
-        ``made(id, value)``: what was given as the framework's own passage.
-    notes : list of str
-        Takes how many ids were given no passage.
-
-    Raises
-    ------
-    InvalidTypeError
-        If there are more or fewer than ids.
+    They are found by id, or one per id in the same order, None for those that are not there; `unpack` reads any other
+    answer as the framework does, and ``made(id, value)`` makes the framework's own passage. `notes` takes how many ids
+    were given none. InvalidTypeError if there are more or fewer than ids.
     """
     if isinstance(found, Mapping):
         given = {str(key): value for key, value in found.items() if value is not None}
@@ -492,14 +416,7 @@ def with_passages(
 def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[str]) -> Ranking:
     """The ranking without the hits that ``resolve`` gave a passage which the filter does not let through.
 
-    Parameters
-    ----------
-    ranking : Ranking
-        As :func:`with_passages` left it.
-    passes : callable
-        Whether a payload has what the filter asks for.
-    notes : list of str
-        Takes how many were dropped.
+    `passes` says of a payload whether it has what the filter asks for; `notes` takes how many were dropped.
     """
     payloads = ranking.payloads
     gone = [one for one in ranking.ids if (held := payloads.get(one)) is None or not passes(held)]
@@ -526,21 +443,9 @@ def completed(
 ) -> Ranking:
     """The ranking with the passages that it names and does not hold, as far as other sources have them.
 
-    Those that none of the stores has are dropped.
-
-    Parameters
-    ----------
-    ranking : Ranking
-    upstream : iterable of Ranking or None
-        What other sources found for the same query.
-    look_ups : mapping of str to callable
-        Asked in turn for what is still missing; one that fails is noted.
-    notes : list of str
-        Takes where passages came from.
-    deletions : Deletions
-        Drops the others.
-    own : bool
-        Whether the source has a store of its own, which was asked before.
+    What those found for the same query, `upstream`, is looked at first; then the `look_ups` are asked in turn for what
+    is still missing, and one that fails is noted. Those that none of the stores has are dropped by `deletions`. `own`
+    says whether the source has a store of its own, which was asked before.
     """
     payloads = ranking.payloads
     missing = [one for one in ranking.ids if payloads.get(one) is None]
@@ -614,22 +519,10 @@ EXPECTED = (  # whole in a source's report, which cuts at 200 characters
 
 
 def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
-    """The hits of an answer, each of them still as it was given.
+    """The hits of an answer, as they were given: one text, ids with scores, or anything that yields hits.
 
-    Parameters
-    ----------
-    answer : object
-        One text, ids with scores, or anything that yields hits.
-    hits : str
-        What the framework calls its hits, for the error.
+    MalformedAnswerError if it is none of these; it says what was expected, by what the framework calls its `hits`.
 
-    Raises
-    ------
-    MalformedAnswerError
-        If it is none of these; the message says what was expected.
-
-    Examples
-    --------
     >>> answer_items("the answer", "documents"), answer_items({"p": 0.5}, "documents")
     (['the answer'], [{'id': 'p', 'score': 0.5}])
     """
@@ -659,21 +552,11 @@ def _no_metadata(_: object) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class HitAccess:
-    """How to look into a framework's own documents or nodes.
+    """How to look into a framework's own documents or nodes: the text of a hit, "" for one that only names its passage.
 
-    Parameters
-    ----------
-    text : callable
-        Text of a hit; empty for one that only names its passage.
-    metadata : callable
-    to_embed : callable, optional
-        The text of a hit that is embedded; default `text`.
-    vector : callable, optional
-        The embedding that a hit carries, or None.
-    embed : callable, optional
-        ``embed(texts) -> (n, d)``, of the model that one of the sources embeds with.
-    aembed : callable, optional
-        The same as a coroutine function, where the model has one of its own; else `embed` runs in a worker.
+    `to_embed` is the text that is embedded, by default the same; `vector` the embedding that a hit carries, or None.
+    ``embed(texts) -> (n, d)`` is of the model that one of the sources embeds with, `aembed` the same as a coroutine
+    function, where the model has one of its own; else `embed` runs in a worker.
     """
 
     text: Callable[[Any], str] = str
@@ -729,13 +612,7 @@ class HitAccess:
         return read_hits(query, rankings, text)
 
     def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
-        """Embeddings of the candidates: their own, else from the model.
-
-        Raises
-        ------
-        InvalidInputError
-            If there is no model, and not every hit carries an embedding.
-        """
+        """Embeddings of the candidates: their own, else from the model, without which it is an InvalidInputError."""
         carried = self.carried(ids, rankings)
         if carried is not None:
             return carried
