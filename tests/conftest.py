@@ -18,8 +18,8 @@ from real_servers import Address, Missing, RealServers, skip_or_fail
 # Which tests begin first where there are several workers: servers, then files, the longest first; whatever is not named
 # follows, a file by itself.
 FIRST = [
-    "Neo4j", "a second Neo4j", "test_wheels.py", "test_notebooks.py", "neo4j/test_rights.py", "reliability/test_runs.py",
-    "PostgreSQL", "distributed/test_local.py", "test_scripts.py",
+    "Neo4j", "a second Neo4j", "test_wheels.py", "test_notebooks.py", "neo4j/test_rights.py",
+    "reliability/test_runs.py", "PostgreSQL", "distributed/test_local.py", "test_scripts.py",
 ]  # fmt: skip
 GROUPS = "phasegraph/groups"
 

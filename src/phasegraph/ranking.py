@@ -78,6 +78,16 @@ def _as_float(score: object) -> float:
     return float("nan")
 
 
+def read_only(value: Any) -> None:
+    """As ``__post_init__`` of a frozen dataclass, leave nobody to write into its arrays and dictionaries."""
+    for name in value.__dataclass_fields__:
+        one = getattr(value, name)
+        if isinstance(one, np.ndarray):
+            one.setflags(write=False)
+        elif isinstance(one, dict):
+            object.__setattr__(value, name, MappingProxyType(one))
+
+
 def by_fields(value: Any) -> tuple[Callable[..., Any], tuple[type, Mapping[str, Any]]]:
     """As ``__reduce__`` of a frozen dataclass, make it again, with all its checks, from its fields."""
     given = {one.name: getattr(value, one.name) for one in fields(value) if one.init}

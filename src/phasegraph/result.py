@@ -15,12 +15,9 @@ from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOu
 from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import InvalidInputError
 from phasegraph.priors import Superposition
-from phasegraph.ranking import Candidates, Ranking, SourceReport, by_fields
+from phasegraph.ranking import Candidates, Ranking, SourceReport, by_fields, read_only
 from phasegraph.selection import SelectionResult
 
-_ARRAYS = (
-    "scores", "fused", "contributions", "calibrated", "weights", "bonuses", "priors", "rows", "accepted",
-)  # fmt: skip
 Reason = Literal["", "nothing_found", "could_not_look", "all_rejected", "abstained"]
 WHY_EMPTY: Mapping[str, str] = MappingProxyType(
     {
@@ -165,12 +162,7 @@ class Result:
     extras: Mapping[str, object] = field(default_factory=dict, repr=False)
     judge: Callable[[], ConfidenceEvidence] = field(default=ConfidenceEvidence, repr=False)
 
-    def __post_init__(self) -> None:
-        for name in _ARRAYS:
-            getattr(self, name).setflags(write=False)
-        object.__setattr__(self, "agreement", MappingProxyType(self.agreement))
-        object.__setattr__(self, "extras", MappingProxyType(self.extras))
-
+    __post_init__ = read_only  # type: ignore[misc]  # of every such dataclass, and so a function
     __reduce__ = by_fields
 
     def __len__(self) -> int:
