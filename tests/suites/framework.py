@@ -421,9 +421,9 @@ class FrameworkSuite:
 
     @pytest.mark.parametrize("own", [{"weights": {"vector": 1}}, {"accept": {"vector": 0.5}}, {"selection": "mmr"}])
     def test_a_setting_given_beside_a_pipeline_which_has_it_names_both(self, own: dict[str, Any]) -> None:
-        with pytest.raises(InvalidInputError, match=f"{next(iter(own))}= and pipeline= both"):
+        with pytest.raises(InvalidInputError, match=f"{next(iter(own))}= and pipeline= cannot both"):
             self.retriever(vector=self.fruit, pipeline=FusionPipeline(), **own)
-        with pytest.raises(InvalidInputError, match=r"SourceSpec\.weight and pipeline= both"):
+        with pytest.raises(InvalidInputError, match=r"SourceSpec\.weight and pipeline= cannot both"):
             self.retriever(vector=SourceSpec(retriever=self.fruit, weight=2), pipeline=FusionPipeline())
 
     def test_a_pipeline_that_is_no_file_says_what_there_is_instead(self) -> None:

@@ -236,6 +236,7 @@ LISTED: Mapping[str, Mapping[str, str]] = {
             "llama_index/retrievers/phasegraph/entity_graph",
             "phasegraph/retrieval/engine",
             "phasegraph/retrieval/identity",
+            "phasegraph/retrieval/provenance",
             "phasegraph/retrieval/reading",
             "phasegraph/retrieval/source_config",
             "phasegraph/retrieval/steps",
