@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -74,6 +76,13 @@ def test_theoretical_min_max_names_a_score_below_the_infimum() -> None:
 def test_max_normalise_refuses_what_it_cannot_divide(scores: list[float]) -> None:
     with pytest.raises(InvalidInputError, match="max normalisation"):
         max_normalise(np.array(scores))
+
+
+@pytest.mark.parametrize("function", [z_score, log_z_score])
+def test_equal_scores_have_no_z_score_whatever_their_mean_is_rounded_to(function: Callable[..., np.ndarray]) -> None:
+    for score in (0.215111, 0.1, 1 / 3):
+        for count in (3, 7, 10):
+            assert function(np.full(count, score)).tolist() == [0.0] * count
 
 
 def test_z_score_by_hand() -> None:

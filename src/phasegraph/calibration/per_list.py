@@ -169,7 +169,9 @@ def z_score(scores: FloatArray, /) -> FloatArray:
     if not len(values):
         return values
     spread = float(values.std())
-    return (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
+    if spread == 0 or values.min() == values.max():  # the mean of equal scores is rounded, and may differ from them
+        return np.zeros(len(values))
+    return np.asarray((values - values.mean()) / spread)
 
 
 def log_z_score(scores: FloatArray, /, *, floor: float = 1e-4) -> FloatArray:
