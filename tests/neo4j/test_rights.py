@@ -20,6 +20,7 @@ neo4j = pytest.importorskip("neo4j")
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "neo4j.md"
 SETTINGS = re.search(r"```text\n# neo4j\.conf for Cypher of others\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[1]
 PASSWORD = "not-the-real-one"
+pytestmark = [pytest.mark.neo4j, pytest.mark.timeout(600)]
 
 WRITES = (
     "CREATE (:Evil)",
@@ -223,7 +224,6 @@ def test_there_are_sixty_attacks_and_more():
     assert len(set(ATTACKS)) == len(ATTACKS) > 60
 
 
-@pytest.mark.timeout(600)
 def test_nothing_is_changed_nothing_is_fetched_and_no_projection_is_left(server, listener):
     url = f"http://127.0.0.1:{listener.port}/x.csv"
     text = f"LOAD CSV FROM '{url}' AS row RETURN row"
