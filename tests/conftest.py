@@ -9,11 +9,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from real_servers import Address, Missing, RealServers, skip_or_fail
+
+# No test has a stopwatch: a busy machine takes longer than 200 ms over any example.
+hypothesis.settings.register_profile("phasegraph", hypothesis.settings(), deadline=None)
+hypothesis.settings.load_profile("phasegraph")
 
 # Which tests begin first where there are several workers: servers, then files, the longest first; whatever is not named
 # follows, a file by itself.
