@@ -165,7 +165,7 @@ def test_trees_that_cannot_be_are_refused(change, said):
 
 
 def test_a_pipeline_takes_nothing_else_for_a_rescorer():
-    with pytest.raises(InvalidInputError, match="rescorer must be a Rescorer or None"):
+    with pytest.raises(InvalidInputError, match="rescorer must be Rescorer or None"):
         FusionPipeline(rescorer=TREE)  # type: ignore[arg-type]
 
 

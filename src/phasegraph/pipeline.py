@@ -846,9 +846,7 @@ class FusionPipeline(KnownFields):
             raise InvalidTypeError(f"confidence must be a ConfidenceModel; got {self.confidence!r:.80}")
         for name, kind in _PARTS.items():
             if not isinstance(getattr(self, name), kind | None):
-                raise InvalidTypeError(
-                    f"{name} must be of the class {kind.__name__}, or None; got {getattr(self, name)!r}"
-                )
+                raise InvalidTypeError(f"{name} must be {kind.__name__} or None; got {getattr(self, name)!r}")
         put(self, "k", check_count("k", self.k))
         check_flag("consensus_bounded", self.consensus_bounded)
         check_flag("strict", self.strict)
