@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from phasegraph._validation import (
     check_text,
 )
 from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.retrieval import Execution, SourceSpec
+from phasegraph.sources import BreakerSettings
 
 VALUE, TYPE = InvalidInputError, InvalidTypeError
 
@@ -87,3 +90,16 @@ def test_what_does_not_hold_is_refused_by_name(check, kind: type[Exception], mes
     with pytest.raises(InvalidInputError, match=f"^{message}") as caught:
         check()
     assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(
+    ("made", "given", "said"),
+    [
+        (BreakerSettings, "failure", "did you mean 'failures'?"),
+        (SourceSpec, "id", "did you mean fields=HitFields(id=...)?"),
+        (Execution, "in_worker", "did you mean 'in_thread'?"),
+    ],
+)
+def test_a_misspelt_setting_of_a_source_names_the_one_that_was_meant(made, given, said):
+    with pytest.raises(InvalidTypeError, match=re.escape(f"unexpected argument {given!r}; {said}")):
+        made(**{given: 1})
