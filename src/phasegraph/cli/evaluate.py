@@ -227,6 +227,27 @@ ReportTo = Annotated[
 ]
 
 
+def _check_together(
+    folder: Path,
+    within: str | None,
+    graph: Path | None,
+    report_to: Path | None,
+    off_topic: Path | None,
+    unanswerable: bool,
+) -> None:
+    """Refuse options that say different things of the passages that are searched."""
+    if not folder.is_dir():
+        raise typer.BadParameter(f"DATASET_DIR must be a folder unless there is a --retriever; got the file {folder}")
+    if within is not None and (graph is not None or report_to is not None):
+        raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
+    if off_topic is not None and unanswerable:
+        raise typer.BadParameter("--off-topic and --unanswerable both say what abstain_auc is of: give one of them")
+    if within is not None and (off_topic is not None or unanswerable):
+        raise typer.BadParameter(
+            "--within searches a part of the corpus at a time: leave out --off-topic and --unanswerable"
+        )
+
+
 def evaluate(
     context: typer.Context,
     folder: JudgedFile,
@@ -270,20 +291,10 @@ def evaluate(
         check_heeded(context, "--retriever", BESIDE_RETRIEVERS)
         evaluate_retrievers(retriever, folder, corpus, id_key, goals, json_to, rows_to)
         return
-    if not folder.is_dir():
-        raise typer.BadParameter(f"DATASET_DIR must be a folder unless there is a --retriever; got the file {folder}")
     if corpus is not None or id_key is not None:
         raise typer.BadParameter("--corpus and --id-key need a --retriever")
-    rules = protocol_of(protocol, dev_set)
-    abstaining = off_topic is not None or unanswerable
-    if within is not None and (graph is not None or report_to is not None):
-        raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
-    if off_topic is not None and unanswerable:
-        raise typer.BadParameter("--off-topic and --unanswerable both say what abstain_auc is of: give one of them")
-    if within is not None and abstaining:
-        raise typer.BadParameter(
-            "--within searches a part of the corpus at a time: leave out --off-topic and --unanswerable"
-        )
+    _check_together(folder, within, graph, report_to, off_topic, unanswerable)
+    rules, abstaining = protocol_of(protocol, dev_set), off_topic is not None or unanswerable
     added = ["tuned"] * (pipeline is not None) + ["calibrated"] * (calibrate_on is not None)
     names = chosen_systems(systems, baseline, added)
     of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
