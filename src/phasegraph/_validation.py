@@ -208,7 +208,7 @@ def known_arguments(make: Made) -> Made:
 
     @wraps(make)
     def checked(cls: Any, *given: Any, **named: Any) -> Any:
-        known = {*own, *getattr(cls, "model_fields", inspect.signature(cls).parameters)} - {"cls", "fields", "unknown"}
+        known = {*own, *inspect.signature(cls).parameters} - {"cls", "fields", "unknown"}
         for name in named.keys() - known:
             raise unexpected_argument(name, known)
         return make(cls, *given, **named)
