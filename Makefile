@@ -6,13 +6,15 @@ DRIVER6 := .venv-driver6
 DOCS := .venv-docs
 COMPARE := .venv-compare
 DISTRIBUTED := .venv-distributed
+GRAPHRAG := .venv-graphrag
 DRIVER6_PINS := .cache/driver6-constraints.txt
 DISTRIBUTED_PINS := .cache/distributed-constraints.txt
+GRAPHRAG_PINS := .cache/graphrag-constraints.txt
 PACKAGES := -e . -e integrations/langchain-phasegraph -e integrations/llama-index-retrievers-phasegraph
 SOURCES := pyproject.toml constraints.txt Makefile integrations/langchain-phasegraph/pyproject.toml \
 	integrations/llama-index-retrievers-phasegraph/pyproject.toml
 
-.PHONY: demo test test-wheels test-driver6 test-distributed lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare
+.PHONY: demo test test-servers test-tools test-wheels test-all test-driver6 test-distributed test-graphrag lint format types bench neo4j docs site clean help chaos soak fuzz determinism compare figures figures-check
 
 help:  ## What there is
 	@grep -E '^[a-z0-9-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -55,11 +57,24 @@ $(VENV)/.ready-bench: $(SOURCES)
 demo: $(VENV)/.ready-demo  ## The main job on bundled real data, in both frameworks
 	$(BIN)/python examples/demo.py
 
-test: $(VENV)/.ready-test  ## Every test that needs no root, in WORKERS processes; says what it skipped
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# TARGETS of tests/conftest.py says which tests belong to which target; tests/test_targets.py checks that none is left out.
+PARALLEL := -n $(WORKERS) --dist loadgroup
+
+test: $(VENV)/.ready-test  ## Every test that needs no server, no wheels and no tool, in WORKERS processes
+	$(BIN)/python -m pytest $(PARALLEL) -m "not servers and not tools and not wheels"
+	@echo "The other tests: make test-servers, make test-tools, make test-wheels; all in one run: make test-all"
+
+test-servers: $(VENV)/.ready-test  ## Neo4j, PostgreSQL, MCP and HTTP servers, and the browser; says what it skipped
+	$(BIN)/python -m pytest $(PARALLEL) -m servers
+
+test-tools: $(VENV)/.ready-test  ## The programs of tools/, the examples, the notebooks, the pages and several processes
+	$(BIN)/python -m pytest $(PARALLEL) -m tools
 
 test-wheels: $(VENV)/.ready-test  ## The packages as a user gets them, in an empty environment for every Python there is
-	PHASEGRAPH_ALL_PYTHONS=1 PHASEGRAPH_REQUIRE_WHEELS=1 $(BIN)/python -m pytest tests/wheels
+	PHASEGRAPH_ALL_PYTHONS=1 PHASEGRAPH_REQUIRE_WHEELS=1 $(BIN)/python -m pytest tests/wheels -m wheels
+
+test-all: $(VENV)/.ready-test  ## The tests of the four targets above in one run: every server starts once
+	$(BIN)/python -m pytest $(PARALLEL)
 
 $(COMPARE)/.ready: $(SOURCES)
 	$(call install_into,$(COMPARE),constraints.txt,$(PACKAGES) --group compare)
@@ -86,18 +101,34 @@ $(DISTRIBUTED)/.ready: $(SOURCES)
 test-distributed: $(DISTRIBUTED)/.ready  ## Ray with two nodes and Spark for real, on loopback; needs Java 17
 	PHASEGRAPH_REQUIRE_DISTRIBUTED=1 $(DISTRIBUTED)/bin/python -m pytest tests/distributed/test_ray.py tests/distributed/test_spark.py
 
-lint: $(VENV)/.ready-lint types  ## ruff and mypy --strict
-	$(BIN)/ruff check src tests integrations examples tools
-	$(BIN)/ruff format --check src tests integrations examples tools
+# The client of Google that LightRAG brings takes no tenacity 9.2 yet.
+$(GRAPHRAG)/.ready: $(SOURCES)
+	@mkdir -p $(dir $(GRAPHRAG_PINS)) && sed 's/^tenacity==.*/tenacity==9.1.4/' constraints.txt > $(GRAPHRAG_PINS)
+	$(call install_into,$(GRAPHRAG),$(GRAPHRAG_PINS),-e . -e integrations/langchain-phasegraph --group graphrag)
+	@touch $@
+
+test-graphrag: $(GRAPHRAG)/.ready  ## LightRAG as a source, as the guide has it
+	$(GRAPHRAG)/bin/python -m pytest tests/graphrag
+
+CODE := src tests integrations examples tools
+
+lint: $(VENV)/.ready-lint types  ## ruff, mypy --strict, deptry and codespell
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/deptry src
+	cd integrations/langchain-phasegraph && ../../$(BIN)/deptry .
+	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/deptry .
+	$(BIN)/codespell $(CODE) docs Makefile pyproject.toml *.md
 
 types: $(VENV)/.ready-lint  ## mypy --strict alone
 	$(BIN)/mypy src tools/reproduce examples/demo.py
+	$(BIN)/mypy tools/figures
 	cd integrations/langchain-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml langchain_phasegraph
 	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p llama_index.retrievers.phasegraph
 
 format: $(VENV)/.ready-lint  ## Lay the code out
-	$(BIN)/ruff format src tests integrations examples tools
-	$(BIN)/ruff check --fix src tests integrations examples tools
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
 
 neo4j: $(VENV)/.ready-test  ## A real Neo4j on loopback in the foreground; needs Java 17 and Maven
 	$(BIN)/python tests/neo4j_server/serve.py
@@ -115,6 +146,14 @@ site: $(DOCS)/.ready  ## The documentation in artifacts/site; a warning is an er
 docs: site $(VENV)/.ready-test  ## The site, and every program, command and link of its pages
 	$(BIN)/python -m pytest tests/test_docs.py
 
+# DATA: the folder of the data sets that are not in the repository; a figure of data that is not there is left out.
+# DATE=1 measures nothing: the pages of stale figures say of when they are.
+figures: $(VENV)/.ready-test  ## Every quoted figure, and the pages that quote it; ONLY="readme rules" DATA=FOLDER
+	$(BIN)/python tools/figures $(if $(DATE),--date) $(if $(ONLY),--only $(ONLY)) $(if $(DATA),--data $(DATA))
+
+figures-check: $(VENV)/.ready-test  ## Fail for a figure that is older than the code, edited by hand, or wrong
+	$(BIN)/python tools/figures --check $(if $(DATA),--data $(DATA))
+
 chaos: $(VENV)/.ready-test  ## Faults in both real retrievers, every answer held against the oracle
 	$(call reliability,$(VENV),chaos)
 
@@ -131,4 +170,4 @@ compare: $(COMPARE)/.ready  ## The laws over LangChain, LlamaIndex, Haystack, ra
 	$(call reliability,$(COMPARE),compare)
 
 clean:  ## Remove the environment and everything made
-	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) $(DISTRIBUTED) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts
+	rm -rf $(VENV) $(DRIVER6) $(DOCS) $(COMPARE) $(DISTRIBUTED) $(GRAPHRAG) .pytest_cache .mypy_cache .ruff_cache .hypothesis artifacts

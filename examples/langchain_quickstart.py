@@ -1,4 +1,4 @@
-"""phasegraph in LangChain: a vector store, an entity graph, one retriever. One file, no data, no server, no model.
+"""phasegraph in LangChain: a vector store, an entity graph, one retriever. One file, no server, no model to download.
 
 Run: pip install langchain-phasegraph; python langchain_quickstart.py
 """
@@ -13,7 +13,7 @@ from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
 
 QUESTION = "Where was the director of Vertigo born?"
 PASSAGES = {
-    "Vertigo": "Vertigo is a thriller by Alfred Hitchcock, with Kim Novak.",
+    "Vertigo": "Vertigo is a thriller with Kim Novak. Its director is Alfred Hitchcock.",
     "Alfred Hitchcock": "Alfred Hitchcock was born in Leytonstone and went to Hollywood in 1939.",
     "Kim Novak": "Kim Novak is an actress and a painter from Chicago.",
     "Federico Fellini": "The director Federico Fellini was born in Rimini.",
@@ -25,7 +25,7 @@ PASSAGES = {
 
 
 class Words(Embeddings):
-    """Counts words, and knows nothing of meaning; put your embedding model in its place."""
+    """A stand-in that counts words and knows no meaning; put your embedding model in its place."""
 
     def embed_documents(self, texts):
         return [self.embed_query(text) for text in texts]
@@ -40,13 +40,13 @@ class Words(Embeddings):
 documents = [Document(text, id=title, metadata={"title": title}) for title, text in PASSAGES.items()]
 store = InMemoryVectorStore.from_documents(documents, Words())
 
-# The two lines. Rules find the entities; `extractions=` takes triples, if you have them.
+# These two lines add the graph. Rules find the names in the passages.
 graph = EntityGraphRetriever.from_documents(documents)
-retriever = PhaseGraphRetriever(vector=store, graph=graph, k=3, score_key="score")
+retriever = PhaseGraphRetriever(vector=store, graph=graph, k=2, score_key="score")
 found = retriever.invoke(QUESTION)
 
 alone = [document.id for document in store.similarity_search(QUESTION, k=len(documents))]
 print(QUESTION)
 for document in found:
     place = alone.index(document.id) + 1
-    print(f"  {document.metadata['score']:.3f}  {document.id} (place among the vectors: {place})")
+    print(f"  {document.metadata['score']:.3f}  {document.id} (vectors alone: {place} of {len(alone)})")

@@ -1,4 +1,4 @@
-"""phasegraph in LlamaIndex: a vector index, an entity graph, one retriever. One file, no data, no server, no model.
+"""phasegraph in LlamaIndex: a vector index, an entity graph, one retriever. One file, no server, no model to download.
 
 Run: pip install llama-index-retrievers-phasegraph; python llamaindex_quickstart.py
 """
@@ -13,7 +13,7 @@ from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityG
 
 QUESTION = "Where was the director of Vertigo born?"
 PASSAGES = {
-    "Vertigo": "Vertigo is a thriller by Alfred Hitchcock, with Kim Novak.",
+    "Vertigo": "Vertigo is a thriller with Kim Novak. Its director is Alfred Hitchcock.",
     "Alfred Hitchcock": "Alfred Hitchcock was born in Leytonstone and went to Hollywood in 1939.",
     "Kim Novak": "Kim Novak is an actress and a painter from Chicago.",
     "Federico Fellini": "The director Federico Fellini was born in Rimini.",
@@ -25,7 +25,7 @@ PASSAGES = {
 
 
 class Words(BaseEmbedding):
-    """Counts words, and knows nothing of meaning; put your embedding model in its place."""
+    """A stand-in that counts words and knows no meaning; put your embedding model in its place."""
 
     def _get_text_embedding(self, text):
         vector = [0.0] * 512
@@ -44,12 +44,12 @@ for node in nodes:
     node.excluded_embed_metadata_keys = ["title"]
 index = VectorStoreIndex(nodes, embed_model=Words())
 
-# The two lines. Rules find the entities; `extractions=` takes triples, if you have them.
+# These two lines add the graph. Rules find the names in the passages.
 graph = EntityGraphRetriever.from_nodes(nodes)
-retriever = CalibratedFusionRetriever(vector=index, graph=graph, similarity_top_k=3)
+retriever = CalibratedFusionRetriever(vector=index, graph=graph, similarity_top_k=2)
 found = retriever.retrieve(QUESTION)
 
 alone = [hit.node_id for hit in index.as_retriever(similarity_top_k=len(nodes)).retrieve(QUESTION)]
 print(QUESTION)
 for hit in found:
-    print(f"  {hit.score:.3f}  {hit.node_id} (place among the vectors: {alone.index(hit.node_id) + 1})")
+    print(f"  {hit.score:.3f}  {hit.node_id} (vectors alone: {alone.index(hit.node_id) + 1} of {len(alone)})")

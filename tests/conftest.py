@@ -28,6 +28,18 @@ FIRST = [
 ]  # fmt: skip
 GROUPS = "phasegraph/groups"
 
+# The target of the Makefile that runs a folder or a file of tests, as a marker. `make test` runs every other test.
+# A test that asks for a real Neo4j or PostgreSQL belongs to `servers`, wherever its file is.
+TARGETS = {
+    "servers": ["inspecting", "matrix", "neo4j", "report/test_browser.py", "serving"],
+    "tools": [
+        "collections", "distributed", "examples", "figures", "reliability", "reproduce",
+        "test_demo.py", "test_docs.py", "test_release.py",
+    ],
+    "wheels": ["wheels"],
+}  # fmt: skip
+FAILED_BEFORE = pytest.StashKey[set[str]]()
+
 
 def server_of(item: pytest.Item) -> str:
     """The real server that a test asks for, by one of our fixtures or as a row of the matrix."""
@@ -40,14 +52,25 @@ def server_of(item: pytest.Item) -> str:
     return next((one.server for one in given.params.values() if getattr(one, "server", "")), "") if given else ""
 
 
+def target_of(path: Path, server: str) -> str:
+    """The marker of the target that runs a test; empty for ``make test``."""
+    if server:
+        return "servers"
+    places = (path, *path.parents)
+    here = Path(__file__).parent
+    return next((target for target, names in TARGETS.items() if any(here / name in places for name in names)), "")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Whatever asks for a Neo4j is marked, so that ``-m "not neo4j"`` leaves it out; the first one waits for Maven.
+    """Mark each test with its target, and with ``neo4j`` where it asks for a Neo4j; the first of these waits for Maven.
 
     With several workers all tests of a server stay with one of them and begin first, so that there is one of each
     server a run and the longest wait is not the last; of the others a file stays with one worker, the longest first.
     """
     servers = {item: server_of(item) for item in items}
     for item, server in servers.items():
+        if target := target_of(item.path, server):
+            item.add_marker(target)
         if server.endswith("Neo4j"):
             item.add_marker(pytest.mark.neo4j)
             item.add_marker(pytest.mark.timeout(600))
@@ -87,6 +110,24 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         report.outcome = "failed"
         report.longrepr = str(report.longrepr)
     return report
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember which tests failed in the last run, where this run asks them again (``--last-failed``)."""
+    config = session.config
+    if config.getoption("lf", default=False) and config.cache is not None:
+        config.stash[FAILED_BEFORE] = set(config.cache.get("cache/lastfailed", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Count and name the tests that failed in the last run and pass in this run."""
+    before = config.stash.get(FAILED_BEFORE, None)
+    if before is None:
+        return
+    passed = sorted(report.nodeid for report in terminalreporter.getreports("passed") if report.nodeid in before)
+    terminalreporter.section(f"{len(passed)} failed first and passed when asked again")
+    for name in passed:
+        terminalreporter.line(name)
 
 
 @pytest.fixture

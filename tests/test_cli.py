@@ -18,8 +18,8 @@ from phasegraph.evaluation.datasets import split_by_id
 from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS
 from phasegraph.evaluation.runs import read_run
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
-from phasegraph.priors import UnitPrior
+from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
+from phasegraph.fusion.priors import UnitPrior
 
 BUNDLED = Path(__file__).parents[1] / "data" / "musique-openie"
 QUICK = "vector,graph,rrf,phasegraph,default"
@@ -81,7 +81,7 @@ def test_evaluate_says_how_well_systems_tell_what_the_corpus_answers(folder, man
     assert state["systems"]["default"]["abstain_auc"] > 60
     assert state["systems"]["default"]["Recall@5"] == pytest.approx(100)  # of the whole corpus, as ever
     assert main([*plain, "--unanswerable", "--off-topic", str(other)]) == 2
-    assert "give one of them" in capsys.readouterr().err
+    assert "exclude each other" in capsys.readouterr().err
 
 
 def test_the_usual_systems_are_named_as_promised(folder, capsys):
@@ -182,6 +182,11 @@ def test_further_measures_and_rows_per_query(folder, tmp_path, capsys):
 def test_bad_usage_ends_with_two(folder, arguments, capsys):
     assert main([part.replace("{folder}", str(folder)) for part in arguments]) == 2
     assert capsys.readouterr().err
+
+
+def test_a_tokenizer_that_is_none_is_named_before_the_work(folder, capsys):
+    assert main(["evaluate", str(folder), "--tokenizer", "klingon"]) == 1
+    assert "tokenizer must be a function or one of english" in capsys.readouterr().err
 
 
 def test_a_command_that_cannot_be_imported_does_not_break_the_others(tmp_path):

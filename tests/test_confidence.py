@@ -22,8 +22,8 @@ from phasegraph.errors import (
     InvalidTypeError,
     PhasegraphWarning,
 )
+from phasegraph.fusion.fitting import fit_confidence
 from phasegraph.lexical import HitWords, read_hits
-from phasegraph.pipeline import fit_confidence
 from phasegraph.ranking import QueryWords
 
 WALK = Ranking("graph", ["a", "b"], [2.0, 1.0], words=QueryWords({"ada": 3.0, "met": 1.0}, named=0.5))

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
+import warnings
 
 import pytest
 
@@ -14,6 +17,7 @@ from phasegraph.errors import (
     PhasegraphWarning,
     StoreError,
     too_late,
+    warn,
 )
 
 CLASSES = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, Exception)]
@@ -102,3 +106,41 @@ def test_a_foreign_error_that_cannot_be_rebuilt_does_not_break_the_others() -> N
     assert str(found) == str(given) == "all sources failed. v: NeedsAKeyword; g: k must be >= 0"
     assert str(found.causes["v"]) == "NeedsAKeyword: no such index"
     assert type(found.causes["g"]) is InvalidInputError
+
+
+WARNS = "from phasegraph.errors import PhasegraphWarning, warn\nwarn('source v failed')\n"
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "",
+        "import logging; logging.basicConfig()\nimport warnings\nfrom phasegraph import PhasegraphWarning\n"
+        "warnings.simplefilter('ignore', PhasegraphWarning)\n",
+    ],
+    ids=["no logging", "logging"],
+)
+def test_a_warning_is_printed_once(setup: str) -> None:
+    """By the interpreter where a program has not set logging up; by its handlers where it ignores the category."""
+    done = subprocess.run([sys.executable, "-c", setup + WARNS], capture_output=True, text=True, check=True)
+    assert done.stderr.count("source v failed") == 1
+
+
+def test_a_change_that_happens_again_is_printed_again() -> None:
+    """The interpreter shows equal warnings of one line once; a source that fails anew must not fail unseen."""
+    again = "from phasegraph.errors import warn\nfor _ in range(3):\n    warn('source v failed')\n"
+    done = subprocess.run([sys.executable, "-c", again], capture_output=True, text=True, check=True)
+    assert done.stderr.count("source v failed") == 3
+
+
+def test_a_warning_names_the_line_of_the_caller_and_keeps_to_the_filters() -> None:
+    def outer() -> None:
+        warn("said", stacklevel=2)
+
+    with pytest.warns(PhasegraphWarning, match="said") as caught:
+        outer()
+    assert (caught[0].filename, caught[0].lineno) == (__file__, outer.__code__.co_firstlineno + 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(PhasegraphWarning, match="said"):
+            warn("said", stacklevel=99)

@@ -12,12 +12,13 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from phasegraph import Background, FusionPipeline, InvalidInputError, ListCalibrator, PhasegraphError, Ranking, Result
+from phasegraph._support.numbers import moderate
 from phasegraph.calibration import fit_reference_ecdf
 from phasegraph.calibration.per_list import LIST_CALIBRATORS
 from phasegraph.fusion import FUSION_RULES
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import PIPELINE_NAMES
 from phasegraph.fusion.weighting import adaptive_weights, effective_number
-from phasegraph.pipeline import PIPELINE_NAMES, Context
-from phasegraph.ranking import moderate
 
 LARGEST = 1.7976931348623157e308
 EDGES = [0.0, 5e-324, 1e-323, 2.2e-308, 1e-300, 1e-160, 1e-16, 0.5, 1.0, 1e16, 1e154, 1e160, 1e300, 1e308, LARGEST]

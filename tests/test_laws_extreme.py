@@ -7,7 +7,7 @@ from hypothesis import given, note, settings
 from strategies import extreme_rankings
 
 from phasegraph import FusionPipeline, Ranking
-from phasegraph.pipeline import publish
+from phasegraph.fusion.decide import publish
 from phasegraph.testing.laws import LAWS
 
 

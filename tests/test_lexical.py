@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 import bm25s
 import numpy as np
@@ -10,8 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasegraph import InvalidInputError, InvalidTypeError, Ranking
-from phasegraph.lexical import TOKENIZERS, HitWords, LexicalIndex, LexicalPart, counted_hits, cover, read_hits, split
+from phasegraph import InvalidInputError, InvalidTypeError, MissingDependencyError, Ranking
+from phasegraph.graph.covering import cover
+from phasegraph.lexical import (
+    TOKENIZERS,
+    HitWords,
+    LexicalIndex,
+    LexicalPart,
+    counted_hits,
+    places_of,
+    read_hits,
+    split,
+    tokenizer_of,
+)
 from phasegraph.ranking import QueryWords
 
 TEXTS = [
@@ -51,12 +63,12 @@ def test_an_updated_index_is_a_new_one_to_the_bit(before, new, data):
 
 def test_words_are_counted_alike_however_many_at_once(monkeypatch):
     whole = arrays(LexicalIndex.of(TEXTS))
-    monkeypatch.setattr("phasegraph.lexical._COUNTED", 3)
+    monkeypatch.setattr("phasegraph.lexical.index._COUNTED", 3)
     assert arrays(LexicalIndex.of(TEXTS)) == whole
 
 
 def test_words_of_other_scripts():
-    assert split("東京都はどこ? Tokyo-2024") == ["東京", "京都", "都は", "はど", "どこ", "tokyo", "2024"]
+    assert split("東京都はどこ? Tokyo-2024") == ["東京", "京都", "都は", "はど", "どこ", "tokyo", "2024", "tokyo-2024"]
     assert split("京") == ["京"]
     assert split("佐々木・人々") == ["佐々", "々木", "人々"]
     assert split("हिन्दी भाषा में लिखा") == ["हिन्दी", "भाषा", "में", "लिखा"]
@@ -64,6 +76,44 @@ def test_words_of_other_scripts():
     assert TOKENIZERS["german"]("Die Straße ist naß") == ["straße", "naß"]
     assert TOKENIZERS["english"]("To be or not") == []
     assert TOKENIZERS["plain"]("To be or not") == ["to", "be", "or", "not"]
+
+
+@pytest.mark.parametrize(
+    ("text", "added"),
+    [
+        ("find_peaks", ["find", "peaks"]),
+        ("parseXMLFile2", ["parse", "xml", "file2"]),
+        ("__init__ _x", ["init"]),
+        ("ERR_CONN_RESET", ["err", "conn", "reset"]),
+        ("np.linalg.norm", ["np.linalg.norm"]),
+        ("3.12.1 beside 2.0", ["3.12.1", "2.0"]),
+        ("ORA-00942, CVE-2024-1234", ["ora-00942", "cve-2024-1234"]),
+        ("関数find_peaksを", ["find", "peaks"]),
+        ("zoë_élan", ["zoë", "élan"]),
+        ("TechCrunch, McDonald, iPhone, eBay, mRNA, well-known. End", []),
+    ],
+)
+def test_identifiers_are_kept_whole_and_split(text, added):
+    assert split(text) == [*split(text, identifiers=False), *added]
+
+
+@pytest.mark.parametrize(("query", "found"), [("find peaks", 0), ("find_peaks", 0), ("findPeaks", 0), ("3.12", 1)])
+def test_an_identifier_is_found_by_its_parts_and_by_its_whole(query, found):
+    scores = (
+        LexicalIndex.of(["def find_peaks(x):", "Python 3.12 of 2023", "no 12 peaks here at all"]).look_up(query).scores
+    )
+    assert scores.argmax() == found
+    assert scores[found] > 0
+
+
+def test_places_are_those_of_the_tokenizers_words():
+    assert places_of("call find_peaks()", TOKENIZERS["english"]("find_peaks")) == [(5, 15)]
+    assert places_of("call findPeaks()", TOKENIZERS["english"]("peaks")) == [(9, 14)]
+    assert places_of("TechCrunch, tech", TOKENIZERS["english"]("tech")) == [(12, 16)]
+    assert places_of("on 3.12 and 312", TOKENIZERS["english"]("3.12")) == [(3, 7)]
+    assert places_of("東京都はどこ", split("東京都")) == [(0, 3)]
+    first = lambda text: [word[:3].lower() for word in text.split()]  # noqa: E731 - as a stemmer does
+    assert places_of("running, Runs", ["run"], first) == [(0, 7), (9, 13)]
 
 
 def test_a_tokenizer_of_ones_own_and_what_is_none():
@@ -76,6 +126,20 @@ def test_a_tokenizer_of_ones_own_and_what_is_none():
     for wrong in (lambda text: None, lambda text: ["a", 1]):
         with pytest.raises(InvalidTypeError, match="tokenizer must give a list of words"):
             LexicalIndex.of(["a"], tokenizer=wrong)
+
+
+def test_words_without_their_endings(monkeypatch):
+    index = LexicalIndex.of(["Die Häuser der Stadt", "Wir sehen find_peaks"], tokenizer="snowball:german")
+    assert index.look_up("Haus").scores.argmax() == 0
+    assert index.look_up("peak").scores.argmax() == 1
+    copied = pickle.loads(pickle.dumps(index))  # noqa: S301
+    assert copied.look_up("Häusern").scores.tolist() == index.look_up("Häusern").scores.tolist()
+    assert places_of("Alle Häuser", tokenizer_of("snowball:german")("Haus"), "snowball:german") == [(5, 11)]
+    with pytest.raises(InvalidInputError, match="'snowball:klingon' must name a language of Snowball: arabic, "):
+        LexicalIndex.of(["a"], tokenizer="snowball:klingon")
+    monkeypatch.setitem(sys.modules, "Stemmer", None)
+    with pytest.raises(MissingDependencyError, match=r"needs PyStemmer; pip install 'phasegraph\[stemming\]'"):
+        LexicalIndex.of(["a"], tokenizer="snowball:french")
 
 
 def test_what_the_words_of_a_query_know():
@@ -100,7 +164,7 @@ def test_what_picks_are_worth_falls_and_nobody_left_out_has_more(rows, weight):
     values = np.array([row[0] for row in rows])
     held = np.array([row[1:] for row in rows])
     shares = np.array([0.3, 0.7])
-    places, worth = cover(values, held, shares, weight, 5)
+    places, worth = cover(values, np.where(held, weight * shares, 0.0), 5)
     assert (np.diff(worth) <= 1e-12).all()
     assert len(set(places.tolist())) == min(5, len(rows))
     rest = np.setdiff1d(np.arange(len(rows)), places)
@@ -158,7 +222,7 @@ def test_cover_takes_the_most_that_is_left_at_every_step(values, data):
         dtype=bool,
     ).reshape(len(values), words)
     shares = np.array(data.draw(st.lists(st.sampled_from([0.1, 0.3]), min_size=words, max_size=words)), dtype=float)
-    places, worth = cover(np.array(values), held, shares, 2.0, 9)
+    places, worth = cover(np.array(values), np.where(held, 2.0 * shares, 0.0), 9)
     left, had = dict(enumerate(values)), np.zeros(words, dtype=bool)
     for place, gain in zip(places.tolist(), worth.tolist(), strict=True):
         totals = {one: value + 2.0 * float(shares[held[one] & ~had].sum()) for one, value in left.items()}
@@ -167,6 +231,12 @@ def test_cover_takes_the_most_that_is_left_at_every_step(values, data):
         had |= held[place]
         del left[place]
     assert len(places) == min(9, len(values))
+
+
+def test_cover_counts_what_a_place_adds_to_the_best_pick_so_far():
+    places, worth = cover(np.zeros(3), np.array([[0.5], [0.4], [0.9]]), 3)
+    assert places.tolist() == [2, 0, 1]
+    assert worth.tolist() == [0.9, 0.0, 0.0]
 
 
 @given(st.lists(WORDS, min_size=1, max_size=12), WORDS, st.data())

@@ -10,15 +10,9 @@ import pytest
 from phasegraph import Context, ExactMatchBonus, FusionPipeline, InvalidInputError, Ranking, RecencyPrior, UnitPrior
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import InvalidTypeError
-from phasegraph.priors import (
-    PRIORS,
-    SuperpositionPrior,
-    as_seconds,
-    importance_multiplier,
-    prior_from_dict,
-    recency,
-    superposition,
-)
+from phasegraph.fusion.priors import as_seconds, importance_multiplier, recency
+from phasegraph.fusion.stored_priors import PRIORS, prior_from_dict
+from phasegraph.fusion.superposition import SuperpositionPrior, superposition
 from phasegraph.retrieval.provenance import provenance
 
 

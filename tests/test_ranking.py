@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasegraph import InvalidInputError, Ranking
+from phasegraph._support.ordering import tied_ranks, top_order
+from phasegraph.candidates import pool
 from phasegraph.errors import InvalidTypeError
-from phasegraph.ranking import pool, tied_ranks, top_order
 
 
 def test_a_ranking_is_in_canonical_order_with_ties_by_id() -> None:

@@ -31,10 +31,11 @@ FUNCTIONS = {"compile", "search", "match", "fullmatch", "split", "findall", "fin
 LENGTH, MOST, ENOUGH = 20, 2.9, 50_000
 # Expressions made at run time, and what they are like: `file:function` to a sample.
 MADE = {
-    "lexical.py:places_of": [r"(?<!\w)word(?!\w)"],
-    "lexical.py:_with_marks": ["\\w[\\w\u0301\u093f]+"],
+    "tokenizers.py:places_of": ["東京"],
+    "tokenizers.py:_with_marks": ["\\w[\\w\u0301\u093f]+"],
     "routing.py:__init__": [r"(?<!\w)who\ is(?!\w)"],
     "routing.py:_named": [r"(?<!\w)graph(?!\w)"],
+    "own_questions.py:_written": [r"(?<!\w)victoria[ -]falls(?!\w)"],
     "_text.py:_many_marks": ["[\u0301\u0316]{30}(?=[\u0301\u0316])"],
 }
 

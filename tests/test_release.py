@@ -155,7 +155,9 @@ def test_wheels_are_tried_in_every_python_before_they_are_published():
 
 def test_pre_commit_asks_mypy_what_lint_asks():
     settings = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
-    (own,) = [hook for one in settings["repos"] if one["repo"] == "local" for hook in one["hooks"]]
+    (own,) = [
+        hook for one in settings["repos"] if one["repo"] == "local" for hook in one["hooks"] if hook["id"] == "mypy"
+    ]
     assert own["entry"] == "make types"
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(r"^lint: .*\btypes\b", makefile, re.MULTILINE)
@@ -166,3 +168,26 @@ def test_pre_commit_asks_with_with_the_pinned_ruff():
     settings = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
     (revision,) = [one["rev"] for one in settings["repos"] if "ruff" in one["repo"]]
     assert f"ruff=={revision.removeprefix('v')}\n" in (ROOT / "constraints.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_an_action_is_named_by_the_digest_of_its_commit(workflow: Path):
+    used = [line.strip() for line in workflow.read_text(encoding="utf-8").splitlines() if "uses:" in line]
+    assert used
+    for line in used:
+        assert re.search(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d", line), line
+
+
+def test_the_tools_of_a_release_are_installed_by_their_digests():
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    assert "pip install --require-hashes -r tools/release-tools.txt" in workflow
+    for line in workflow.splitlines():
+        assert "pip install" not in line or "--require-hashes" in line, line
+        assert "-m build" not in line or "--no-isolation" in line, line
+    pinned = (ROOT / "tools" / "release-tools.txt").read_text(encoding="utf-8")
+    wanted = (ROOT / "tools" / "release-tools.in").read_text(encoding="utf-8").split()
+    entries = re.findall(
+        r"^([a-z0-9.-]+)==\S+ \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", pinned, re.MULTILINE
+    )
+    assert len(entries) == pinned.count("==")
+    assert {re.match(r"[a-z-]+", one)[0] for one in wanted} <= {name for name, _ in entries}

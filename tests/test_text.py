@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phasegraph._text import composed
+from phasegraph.fusion.exact_match import ExactMatchBonus
 from phasegraph.graph.experimental import llm_extraction
 from phasegraph.graph.rules import title_names
 from phasegraph.graph.words import normalise_name, split_words
 from phasegraph.lexical import split
-from phasegraph.priors import ExactMatchBonus
 from phasegraph.retrieval.identity import text_id
 
 MARKS = "e" + 120_000 * "\u0301\u0316"

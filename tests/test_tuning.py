@@ -9,8 +9,8 @@ from phasegraph.calibration import BackgroundCalibrator
 from phasegraph.errors import InsufficientDataError, InvalidInputError, PhasegraphWarning
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import read_hits
-from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Background, Ranking
 from phasegraph.tuning import Candidate, calibrated_pipeline, candidates, learn_weights, tune, tune_confidence
 

@@ -1,7 +1,8 @@
-"""How large the house is, counted: ``python tools/house.py [--json FILE]``.
+"""The house in figures: ``python tools/house.py [--json FILE]``; ``--tree`` writes two parts of the architecture page.
 
-Files and lines per room, the files that one call passes through, exported names, constructor parameters, modules that
-an import loads, and circles among imports (type-checking ones included).
+Files and lines per room, the longest and the most complex functions, identical lines of the integrations, the files
+that one call passes through, exported names, constructor parameters, modules that an import loads, and circles among
+imports (type-checking ones included). Figures to report, not bars.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 import threading
@@ -81,6 +83,85 @@ def circles(found: Mapping[str, Path]) -> list[str]:
             graph[path[1]] = graph[path[1]] - {path[0]}
         else:
             return out
+
+
+PAGE = ROOT / "docs/contributing/architecture.md"
+OPENED = ("_support", "calibration", "fusion", "graph", "lexical", "retrieval", "retrieval/stages", "sources")
+"""Rooms of which the tree shows every file."""
+
+
+def first_line(file: Path) -> str:
+    """The first line of a module's docstring."""
+    return (ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or "").split("\n")[0]
+
+
+def tree() -> str:
+    """Every room, and every file of the opened rooms, with the first line of its docstring."""
+    base, lines = ROOT / "src/phasegraph", []
+
+    def show(folder: Path, depth: int) -> None:
+        files = [file for file in folder.glob("*.py") if file.name != "__init__.py"]
+        rooms = [room.parent for room in folder.glob("*/__init__.py")]
+        for path in sorted([*files, *rooms], key=lambda path: (path.is_file(), path.name)):
+            name = f"{'  ' * depth}{path.name}{'/' if path.is_dir() else ''}"
+            lines.append(f"    {name:<26}{first_line(path / '__init__.py' if path.is_dir() else path)}".rstrip())
+            if path.is_dir() and path.relative_to(base).as_posix() in OPENED:
+                show(path, depth + 1)
+
+    show(base, 0)
+    return "\n".join(lines)
+
+
+def papers() -> str:
+    """Every reference of a docstring in the core, and the definitions that cite it, as a table."""
+    base = ROOT / "src/phasegraph"
+    found: dict[str, tuple[str, set[str]]] = {}
+    for file in sorted(base.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                continue
+            for cited in re.findall(r"^\.\. \[\d+\] (.+(?:\n   .+)*)", ast.get_docstring(node) or "", re.MULTILINE):
+                text = " ".join(cited.split()).rstrip(".")
+                number = re.search(r"arXiv:\d+\.\d+|doi:\S+|\"[^\"]+\"", text)
+                key = number[0] if number else text
+                where = f"`{file.relative_to(base).as_posix()}`"
+                named = where if isinstance(node, ast.Module) else f"`{node.name}` in {where}"
+                shortest, places = found.get(key, (text, set()))
+                found[key] = min(shortest, text, key=len), places | {named}
+    rows = sorted((text, ", ".join(sorted(places))) for text, places in found.values())
+    return "\n".join(["| source | code |", "|---|---|", *(f"| {text} | {places} |" for text, places in rows)])
+
+
+def generated(page: str) -> str:
+    """The architecture page with the tree and the table of papers of now."""
+    for name, text in (("tree", tree()), ("papers", papers())):
+        before, _, rest = page.partition(f"<!-- {name} -->\n")
+        page = f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->\n{rest.partition(f'<!-- /{name} -->' + chr(10))[2]}"
+    return page
+
+
+def functions(found: Mapping[str, Path]) -> list[tuple[str, int, int]]:
+    """Every function with its lines, docstring included, and its branches plus one."""
+    out = []
+    branches = (ast.If, ast.For, ast.While, ast.AsyncFor, ast.ExceptHandler, ast.BoolOp, ast.IfExp, ast.comprehension)
+    for module, file in found.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                out.append(
+                    (f"{module}.{node.name}", lines, 1 + sum(isinstance(one, branches) for one in ast.walk(node)))
+                )
+    return out
+
+
+def identical_lines() -> int:
+    """Lines of 20 characters or more that both integrations hold, imports and docstring fences apart."""
+    held = []
+    for package in list(PACKAGES)[1:]:
+        files = (PACKAGES[package] / package.replace(".", "/")).glob("*.py")
+        lines = {line.strip() for file in files for line in file.read_text(encoding="utf-8").splitlines()}
+        held.append({line for line in lines if len(line) >= 20 and not line.startswith(("from ", "import "))})
+    return len(held[0] & held[1])
 
 
 def exported(found: Mapping[str, Path]) -> dict[str, int]:
@@ -192,7 +273,11 @@ def measure() -> dict[str, Any]:
     core = lines - table["integrations"]["lines"]
     largest = max((name for name in table if name != "integrations"), key=lambda name: table[name]["lines"])
     names = exported(found)
+    each = functions(found)
     return {
+        "longest": sorted(each, key=lambda one: -one[1])[:3],
+        "most_complex": sorted(each, key=lambda one: -one[2])[:3],
+        "identical_lines": identical_lines(),
         "rooms": table,
         "files": files,
         "lines": lines,
@@ -217,6 +302,9 @@ def report(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name:<16}{row['files']:>6}{row['lines']:>8}"
     yield f"{'all':<16}{found['files']:>6}{found['lines']:>8}   (core {found['core_lines']})"
     yield "largest room: {name}, {share:.1%} of all lines".format(**found["largest_room"])
+    yield "longest functions: " + ", ".join(f"{name} {lines} lines" for name, lines, _ in found["longest"])
+    yield "most branches: " + ", ".join(f"{name} {branches}" for name, _, branches in found["most_complex"])
+    yield f"identical lines of the integrations: {found['identical_lines']}"
     yield f"files passed by one invoke {len(found['invoke_files'])}, by one retrieve {len(found['retrieve_files'])}"
     yield "exported names {names} in {lists} lists, {contract} of them for the integrations".format(**found["exported"])
     yield "constructor parameters: " + ", ".join(f"{name} {count}" for name, count in found["parameters"].items())
@@ -229,7 +317,11 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description="How large the house is, counted.")
     parser.add_argument("--json", metavar="FILE", help="write the measurement there as well")
+    parser.add_argument("--tree", action="store_true", help="write the tree and the papers of the architecture page")
     chosen = parser.parse_args()
+    if chosen.tree:
+        PAGE.write_text(generated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        return
     found = measure()
     print("\n".join(report(found)))
     if chosen.json:

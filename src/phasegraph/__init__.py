@@ -6,6 +6,7 @@ from typing import Any
 from phasegraph.calibration.background import BackgroundCalibrator
 from phasegraph.calibration.per_list import ListCalibrator
 from phasegraph.calibration.reference import ReferenceECDF, fit_reference_ecdf
+from phasegraph.candidates import Candidates
 from phasegraph.confidence import Confidence, ConfidenceEvidence, ConfidenceModel
 from phasegraph.errors import (
     AllSourcesFailed,
@@ -21,9 +22,12 @@ from phasegraph.errors import (
     StoreError,
 )
 from phasegraph.fusion import FUSION_RULES
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context, ExactMatchBonus, RecencyPrior, UnitPrior
-from phasegraph.ranking import Background, Candidates, Ranking, SourceReport
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.exact_match import ExactMatchBonus
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.priors import RecencyPrior, UnitPrior
+from phasegraph.ranking import Background, Ranking
+from phasegraph.reports import SourceReport
 from phasegraph.result import Evidence, Inspection, Result, SourceEvidence
 from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import CallableSource, Source

@@ -25,15 +25,38 @@ PATIENCE = 60.0
 """Seconds for which one who saves waits for another."""
 _GLANCE = 0.02
 _HELD = {errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
+_FULL = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _BEYOND = 1 << 30
 """Where Windows locks a byte, so that what the file says can be read meanwhile."""
 
 
+@contextmanager
+def naming_full_disk(folder: Path) -> Iterator[None]:
+    """Name the folder in the error of a full disk; the error of the system is its cause.
+
+    numpy reports a short write without a code: "8192 requested and 0 written".
+    """
+    try:
+        yield
+    except OSError as error:
+        code = errno.ENOSPC if error.errno is None and "requested and" in str(error) else error.errno
+        if code not in _FULL or error.filename is not None:
+            raise
+        raise OSError(code, "No space left on the disk of the folder", str(folder)) from error
+
+
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` next to `path`, sync it, and rename it into place.
+    """Write `data` next to `path`, sync it, rename it into place, and sync the directory.
 
     What writers that died left there is removed; what a living one is writing is locked, and stays.
     """
+    with naming_full_disk(path.parent):
+        _replace(path, data)
+    sync_folder(path.parent)
+    _sweep(path)
+
+
+def _replace(path: Path, data: bytes) -> None:
     descriptor, name = _begin(path)
     try:
         with os.fdopen(descriptor, "wb") as handle:
@@ -48,7 +71,31 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    _sweep(path)
+
+
+def make_folder(path: Path) -> None:
+    """Make a directory and its parents where they are missing; a power cut does not lose them."""
+    made = [one for one in (path, *path.parents) if not one.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for one in made:
+        sync_folder(one.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Write the names of a directory's files to disk, so that a power cut undoes no rename and no removal.
+
+    Windows has no such call, and a file system that does not support the call is passed over.
+    """
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def file_digest(path: Path) -> str:

@@ -24,6 +24,7 @@ survives ``pickle`` with its type, message, attributes and causes, so that one r
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -165,7 +166,10 @@ class PhasegraphWarning(UserWarning):
 
 
 def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) -> None:
-    """Log a warning on the logger ``phasegraph``, and warn by :class:`PhasegraphWarning`.
+    """Warn by :class:`PhasegraphWarning`; log the same on the logger ``phasegraph`` if the program has set logging up.
+
+    A program without logging handlers sees each warning once, from the interpreter. One that has handlers reads the log
+    and ignores the category: ``warnings.simplefilter("ignore", PhasegraphWarning)``.
 
     Parameters
     ----------
@@ -177,9 +181,16 @@ def warn(text: str, *, cause: BaseException | None = None, stacklevel: int = 1) 
         Whose line the warning names: 1 that of the caller of this function, 2 that of its caller, and so on.
     """
     text = legible(text)
-    _logger.warning("%s", text)
+    if _logger.hasHandlers():  # else the interpreter would print the record beside the warning
+        _logger.warning("%s", text)
     if cause is not None:
         _logger.debug("%s", text, exc_info=cause)
     warning = PhasegraphWarning(text)
     warning.__cause__ = cause
-    warnings.warn(warning, stacklevel=stacklevel + 1)
+    frame = sys._getframe()
+    for _ in range(stacklevel):
+        frame = frame.f_back or frame
+    module = frame.f_globals.get("__name__")
+    warnings.warn_explicit(  # with no registry: the same change may happen again, and is shown again
+        warning, PhasegraphWarning, frame.f_code.co_filename, frame.f_lineno, module, registry={}
+    )

@@ -10,12 +10,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from phasegraph._support.frozen import by_fields, read_only
 from phasegraph._typing import FloatArray
 from phasegraph.acceptance.policy import ACCEPT, AMBIGUOUS, REJECT, AcceptanceOutcome
+from phasegraph.candidates import Candidates
 from phasegraph.confidence import ConfidenceEvidence
 from phasegraph.errors import InvalidInputError
-from phasegraph.priors import Superposition
-from phasegraph.ranking import Candidates, Ranking, SourceReport, by_fields, read_only
+from phasegraph.fusion.superposition import Superposition
+from phasegraph.ranking import Ranking
+from phasegraph.reports import SourceReport
 from phasegraph.selection import SelectionResult
 
 Reason = Literal["", "nothing_found", "could_not_look", "all_rejected", "abstained"]
@@ -77,7 +80,7 @@ class Evidence:
     sources : tuple of SourceEvidence
     energy, entropy : float or None
         Of the passage, as the quantum document computes them, where the pipeline has a
-        :class:`~phasegraph.priors.SuperpositionPrior`; neither decides anything.
+        :class:`~phasegraph.fusion.superposition.SuperpositionPrior`; neither decides anything.
     set_entropy : float or None
         Of the selected set once it had joined, in nats, where the selection goes by ``legacy_entropy``.
     """

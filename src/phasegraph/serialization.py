@@ -18,12 +18,20 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from phasegraph._files import file_digest, one_writer, replace_file
+from phasegraph._files import (
+    file_digest,
+    make_folder,
+    naming_full_disk,
+    one_writer,
+    replace_file,
+    sync_folder,
+)
 from phasegraph.errors import IntegrityError, InvalidInputError
 
 FORMAT = "phasegraph"
@@ -65,7 +73,7 @@ def decode_document(data: bytes, kind: str, newest: int) -> dict[str, object]:
     body = document.get("body")
     if not isinstance(body, dict):
         raise IntegrityError("the body is missing: the file is damaged")
-    if _deeper(body, _DEEPEST):
+    if deeper(body, _DEEPEST):
         raise IntegrityError(f"values must lie at most {_DEEPEST} levels deep: the file is damaged or foreign")
     try:
         intact = document.get("sha256") == _digest(_canonical(body))
@@ -92,7 +100,7 @@ def read_document(path: str | os.PathLike[str], kind: str, newest: int) -> dict[
         raise IntegrityError(f"{file.name}: {error}") from error
 
 
-def _deeper(value: object, most: int) -> bool:
+def deeper(value: object, most: int) -> bool:
     """Whether lists and mappings lie deeper in each other than that; without recursion."""
     level = [value]
     for _ in range(most):
@@ -115,13 +123,14 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-MANIFEST, CHECKED = "manifest.json", "checked.json"
+MANIFEST = "manifest.json"
 MAX_ARRAY_BYTES = 64 * 1024**3
 MAPPED_BYTES = 1024**2
 """Arrays larger than this are mapped; others are read, which takes no longer and cannot be cut off later."""
 _MOST_ARRAYS, _MOST_READS = 200, 1000
 _SETTLED = 2.0
 """Seconds since its last change after which a file's times say whether it is changed again."""
+_MOST_NOTES = 1000
 _TICK, _MOST_TICKS, _COARSE = 0.002, 50, 1_000_000
 """Seconds between looks at a file system's clock, and how many; nanoseconds of which a coarse one's are multiples."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -200,25 +209,27 @@ def write_bundle(
             raise InvalidInputError(f"array names must match [a-z][a-z0-9_]*; got {name!r}")
         if not _TYPE.fullmatch(array.dtype.str):
             raise InvalidInputError(f"array {name!r} must have a plain type; got {array.dtype}")
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
     with one_writer(target):
         before = {one.name for one in target.glob("*.npy")}
         try:
             entries, written = {}, {}
             for name, array in sorted(arrays.items()):
-                entries[name] = _write_array(target, name, array)
+                with naming_full_disk(target):
+                    entries[name] = _write_array(target, name, array)
                 written[name] = _times((target / str(entries[name]["file"])).stat())
+            sync_folder(target)
             write_document(target / MANIFEST, kind, version, {"arrays": entries, "content": dict(body)})
-        except Exception:  # an interrupt may come when the manifest names them already
-            for begun in target.glob("*.npy"):  # a disk may be full of them
-                if begun.name not in before and _FILE.fullmatch(begun.name):
+        except Exception:
+            named = (target / MANIFEST).read_bytes() if (target / MANIFEST).is_file() else b""
+            for begun in target.glob("*.npy"):  # a disk may be full of them; the manifest may name them already
+                if begun.name not in before and _FILE.fullmatch(begun.name) and begun.name.encode() not in named:
                     begun.unlink(missing_ok=True)
             raise
         kept = {str(entry["file"]) for entry in entries.values()}
         for stale in target.iterdir():  # of arrays alone: somebody may be writing a document here
             if stale.name not in kept and (_FILE.fullmatch(stale.name) or _BEGUN.fullmatch(stale.name)):
                 stale.unlink(missing_ok=True)
-        (target / CHECKED).unlink(missing_ok=True)
         if readers:
             _note_written(target, entries, written, readers)
 
@@ -237,16 +248,17 @@ def _note_written(
         last = max((times[-1] for times in written.values()), default=0)
         if os.name == "nt" or not last % _COARSE:
             return
-        for _ in range(_MOST_TICKS):
-            replace_file(target / CHECKED, b"{}")
-            if (target / CHECKED).stat().st_ctime_ns > last:
-                break
-            time.sleep(_TICK)
-        else:
-            return  # the clock was set back
+        with TemporaryFile(dir=target) as clock:
+            for _ in range(_MOST_TICKS):
+                os.utime(clock.fileno())
+                if os.fstat(clock.fileno()).st_ctime_ns > last:
+                    break
+                time.sleep(_TICK)
+            else:
+                return  # the clock was set back
         state, _ = _state((target / MANIFEST).read_bytes(), handles)
         if state["files"] == written:
-            replace_file(target / CHECKED, json.dumps({**state, "readers": list(readers)}).encode())
+            _note(state, readers)
 
 
 Verify: TypeAlias = bool | Literal["again"]
@@ -279,10 +291,10 @@ class Bundle:
         return {name: array.view(np.ndarray) for name, array in self.arrays.items()}
 
     def passed(self, *readers: str) -> None:
-        """Remember that these readers need not check it, where the files are at rest and the directory is writable."""
+        """Remember that these readers need not check it, where the files are at rest."""
         if self.state is not None:
             with suppress(OSError):
-                replace_file(self.directory / CHECKED, json.dumps({**self.state, "readers": readers}).encode())
+                _note(self.state, readers)
 
 
 def read_bundle(
@@ -316,6 +328,12 @@ def read_bundle(
     return found.body, found.arrays
 
 
+def check_exists(folder: Path) -> None:
+    """Refuse a folder that is not there: IntegrityError."""
+    if not folder.exists():
+        raise IntegrityError(f"the folder {folder.name!r} does not exist")
+
+
 def open_bundle(
     directory: str | os.PathLike[str],
     kind: str,
@@ -345,10 +363,14 @@ def open_bundle(
     With ``verify=True`` checksums are compared once for each state of the files: after :meth:`Bundle.passed` by the
     `reader`, they are not read again until the manifest, or inode, size or a time of one of the files, has changed.
     "again" compares them whatever is known. On Windows, where files have no time of change, nothing is known.
+    The notes of this are the user's, in ``$XDG_CACHE_HOME/phasegraph/checked`` or ``~/.cache/phasegraph/checked``, one
+    for each of the last 1,000 directories. They lie outside of the directory, so that whoever hands it over cannot say
+    that it was checked.
     """
     target = Path(directory)
     manifest = target / MANIFEST
     if not manifest.is_file():
+        check_exists(target)
         raise IntegrityError(f"a saved {kind} is a directory with a {MANIFEST}; {target.name!r} has none")
     for _ in range(_MOST_READS):
         seen, which = _capped(manifest)
@@ -382,7 +404,7 @@ def _read_bundle(
     with ExitStack() as opened:  # all at once: from then on a writer may remove them
         handles = {name: opened.enter_context(_opened(target, entry)) for name, entry in entries.items()}
         state, settled = _state(manifest, handles)
-        sound = verify != "again" and settled and _remembered(target, reader) == state
+        sound = verify != "again" and settled and _remembered(state, reader)
         check = bool(verify) and not sound
         arrays = {name: _read_array(handles[name], entries[name], mmap, check) for name in entries}
     return Bundle(content, arrays, sound, target, state if settled and check else None)
@@ -404,12 +426,44 @@ def _times(about: os.stat_result) -> list[int]:
     return [about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns]
 
 
-def _remembered(target: Path, reader: str) -> object:
+def _remembered(state: Mapping[str, object], reader: str) -> bool:
+    notes = _notes()
+    if notes is None:
+        return False
     try:
-        found = json.loads(_capped(target / CHECKED)[0])
-        return found if reader in found.pop("readers") else None
+        found = json.loads(_capped(_note_file(notes, state))[0])
+        return reader in found.pop("readers") and found == state
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+
+
+def _note(state: Mapping[str, object], readers: Sequence[str]) -> None:
+    """Note that these readers need not check the files in this state."""
+    notes = _notes()
+    if notes is None:
+        return
+    replace_file(_note_file(notes, state), json.dumps({**state, "readers": list(readers)}).encode())
+    for stale in sorted(notes.glob("*.json"), key=lambda one: one.stat().st_mtime_ns)[:-_MOST_NOTES]:
+        stale.unlink(missing_ok=True)
+
+
+def _note_file(notes: Path, state: Mapping[str, object]) -> Path:
+    return notes / f"{state['manifest']}.json"
+
+
+def _notes() -> Path | None:
+    """The directory of the user's notes; None where there is no place for it, or where other users may write to it.
+
+    It lies outside of every saved directory: whoever hands over a directory cannot say that its files were checked.
+    """
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        notes = (Path(home) if os.path.isabs(home) else Path.home() / ".cache") / "phasegraph" / "checked"
+        notes.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = notes.stat()
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home
         return None
+    return notes if about.st_uid == os.getuid() and not about.st_mode & 0o022 else None
 
 
 def bundle_kind(directory: str | os.PathLike[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from phasegraph._validation import check_count
 from phasegraph.errors import needed
-from phasegraph.ranking import SourceReport
+from phasegraph.reports import SourceReport
 from phasegraph.result import Result
 
 __all__ = ["SpansOfResults"]

@@ -2,8 +2,7 @@
 
 :func:`calibrated_pipeline` needs no labels. :func:`tune` searches rules, calibrations, weights, caps and temperatures
 on one part of the judged queries and confirms on the other; a gain that the second part does not confirm is not
-called one, and nothing is changed for it. :func:`learn_rescorer` fits trees that correct the fused order; `tune` tries
-them where asked to.
+called one, and nothing is changed for it.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from phasegraph.evaluation.abstention import abstain_auc, calibration_errors
 from phasegraph.evaluation.datasets import Judgement, split_by_id
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.significance import bootstrap_intervals, sign_flip
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.fitting import fit_confidence, fit_min_agreement
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.fusion.weighting import WEIGHTINGS
 from phasegraph.lexical import HitWords
-from phasegraph.pipeline import FusionPipeline, features_of, fit_confidence, fit_min_agreement, without_rescorer
-from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
-from phasegraph.rescoring import Rescorer, fit_rescorer, require_lightgbm
-from phasegraph.retrieval.engine import fit_calibrators
+from phasegraph.retrieval.fitting import fit_calibrators
 
 MINIMUM_QUERIES = 20
 
@@ -60,7 +59,7 @@ def calibrated_pipeline(
                 f"calibrating source {name!r} needs at least {MINIMUM_QUERIES} queries that found something; "
                 f"got {answered}"
             )
-    base = FusionPipeline() if pipeline is None else without_rescorer(pipeline, strict=pipeline.strict)
+    base = FusionPipeline() if pipeline is None else pipeline
     fitted = fit_calibrators([one for name in sorted(rankings) for one in rankings[name]], sizes)
     answers = list(zip(*(rankings[name] for name in sorted(rankings)), strict=False))
     calibrators = {**base.calibrators, **fitted}
@@ -188,40 +187,6 @@ def _fit(values: FloatArray, labels: FloatArray, ridge: float) -> FloatArray:
     return np.asarray(found.x[:-1] / scale, dtype=np.float64)
 
 
-def learn_rescorer(
-    pipeline: FusionPipeline,
-    rankings: Mapping[str, Sequence[Ranking]],
-    judgements: Sequence[Judgement],
-    contexts: Mapping[str, Context] | None = None,
-    /,
-) -> Rescorer:
-    """Fit a re-scorer of a pipeline's fused values to judged queries, for ``replace(pipeline, rescorer=...)``.
-
-    `rankings` are, per source, its answers, one per judgement and as long as they will be when it is used; `contexts`
-    say by the query's id what deciding reads of it, as the weights of the default do. Queries that a source had no
-    answer to, or whose relevant passages no source found, are left out. InsufficientDataError if fewer than 20
-    relevant candidates were found in the others; MissingDependencyError without LightGBM (``pip install
-    'phasegraph[rescore]'``).
-    """
-    names = tuple(sorted(rankings))
-    plain = replace(pipeline, rescorer=None, priors=(), consensus_bonus=0.0, accept=None, selection=None)
-    found = []
-    for row, judgement in enumerate(judgements):
-        short = plain.shortlist([rankings[name][row] for name in names], (contexts or {}).get(judgement.query))
-        gold = judgement.passages
-        relevant = np.array([passage in gold for passage in short.candidates.ids], dtype=np.float64)
-        if short.candidates.sources == names and relevant.any():
-            features = features_of(short.candidates, short.calibrated, short.values, short.fused)
-            found.append((features, short.fused, relevant))
-    total = int(sum(relevant.sum() for _, _, relevant in found))
-    if total < MINIMUM_RELEVANT:
-        raise InsufficientDataError(
-            f"a re-scorer needs at least {MINIMUM_RELEVANT} relevant candidates in queries that every source answered; "
-            f"got {total}"
-        )
-    return fit_rescorer(names, found)
-
-
 Rankings: TypeAlias = Mapping[str, Sequence[Ranking]]
 Fit: TypeAlias = Callable[[Rankings, Sequence[Judgement]], FusionPipeline]
 SHARES = (0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9)
@@ -260,20 +225,6 @@ def candidates(sources: Sequence[str], *, sizes: Mapping[str, int] | None = None
         found += _of_weights(label, weights, names)
     found += _learned(names, grid, sizes)
     return tuple(found)
-
-
-def rescored(candidate: Candidate, contexts: Mapping[str, Context]) -> Candidate:
-    """A configuration with a re-scorer of its fused values; `contexts` by the query's id.
-
-    >>> rescored(candidates(["vector"])[0], {}).name
-    'default, re-scored'
-    """
-
-    def fit(rankings: Rankings, judgements: Sequence[Judgement]) -> FusionPipeline:
-        base = candidate.fit(rankings, judgements)
-        return replace(base, rescorer=learn_rescorer(base, rankings, judgements, contexts))
-
-    return Candidate(f"{candidate.name}, re-scored", fit, fitted=True)
 
 
 def _fixed(name: str, pipeline: FusionPipeline) -> Candidate:
@@ -475,7 +426,6 @@ def tune(
     confirmation: Sequence[int] | IntArray | None = None,
     space: Sequence[Candidate] | None = None,
     sizes: Mapping[str, int] | None = None,
-    rescore: bool = False,
     progress: Callable[[Sequence[Candidate], str], Iterable[Candidate]] | None = None,
     rng: int = 0,
 ) -> Tuning:
@@ -502,8 +452,6 @@ def tune(
         :func:`candidates`.
     sizes : mapping of str to int, optional
         How many items a source holds.
-    rescore : bool, default False
-        Try the default and the best of `space` with a re-scorer, too (:func:`learn_rescorer`); needs LightGBM.
     progress : callable, optional
         Wraps the candidates to show how far it is.
     rng : int, default 0
@@ -520,8 +468,6 @@ def tune(
     InvalidInputError
         If lengths differ, an id repeats, a row of `confirmation` is none, or `space` is empty or begins with one that
         must be fitted; if a source's scores fall where relevance rises on the tuning part.
-    MissingDependencyError
-        If `rescore` and LightGBM is not installed.
 
     Warns
     -----
@@ -534,8 +480,6 @@ def tune(
     four, scored on the fifth). The best is refitted on the whole tuning part and meets the other part once.
     """
     goal = Measure("Recall", 5) if measure is None else measure
-    if rescore:
-        require_lightgbm()
     if not rankings:
         raise InvalidInputError("rankings must hold at least one source; got none")
     ids = [judgement.query for judgement in judgements]
@@ -572,11 +516,6 @@ def tune(
     folds = tuning.folds(rng)
     shown = tried if progress is None else progress(tried, "configurations")
     means = np.array([_out_of_fold(one, tuning, folds, goal) for one in shown])
-    if rescore:
-        contexts = {one.query: _context(text) for one, text in zip(tuning.judgements, tuning.texts, strict=True)}
-        more = tuple(rescored(tried[place], contexts) for place in sorted({0, int(np.nanargmax(means))}))
-        means = np.append(means, [_out_of_fold(one, tuning, folds, goal) for one in more])
-        tried += more
     best, unfitted = int(np.nanargmax(means)), int(np.isnan(means).sum())
     default, chosen = (one.fit(tuning.rankings, tuning.judgements) for one in (tried[0], tried[best]))
     before, after = confirming.scores(default, goal), confirming.scores(chosen, goal)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from phasegraph import Ranking
 from phasegraph.acceptance import AcceptanceOutcome, AcceptancePolicy, Threshold
+from phasegraph.candidates import Candidates, pool
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.ranking import Candidates, pool
 
 VECTOR = Ranking("vector", ["a", "b", "c"], [0.9, 0.6, 0.3])
 GRAPH = Ranking("graph", ["b", "d"], [8.0, 2.0])

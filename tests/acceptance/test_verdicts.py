@@ -12,7 +12,7 @@ import pytest
 
 from phasegraph import DegradedError, FusionPipeline, ListCalibrator, Ranking
 from phasegraph.acceptance import AcceptancePolicy
-from phasegraph.priors import Context
+from phasegraph.fusion.context import Context
 from phasegraph.ranking import RERANK
 
 BI = Ranking("vector", ["a", "b", "c", "d"], [0.9, 0.8, 0.4, 0.3])

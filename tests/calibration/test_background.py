@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from phasegraph import Background, BackgroundCalibrator, InvalidInputError, Ranking
+from phasegraph import Background, BackgroundCalibrator, FusionPipeline, InvalidInputError, Ranking
 from phasegraph.calibration.background import order_statistic
 
 N = 1_000_000
@@ -72,6 +72,17 @@ def test_a_rank_only_list_takes_the_order_statistics_of_its_ranks() -> None:
     np.testing.assert_allclose(
         BackgroundCalibrator()(ranking).values, [order_statistic(rank, N) for rank in range(1, 9)]
     )
+
+
+def test_hits_that_share_one_rank_are_members_and_nothing_more() -> None:
+    shared = Ranking("v", _ids(8), [-4.5] * 8, [np.nan] * 8, rank_only=True)
+    found = BackgroundCalibrator()(shared)
+    assert not found.informative
+    assert len(set(found.values.tolist())) == 1
+    for pipeline in (FusionPipeline(), FusionPipeline.reciprocal_rank()):
+        result = pipeline.decide([shared])
+        assert result.ids == shared.ids
+        assert len(set(result.fused.tolist())) == 1
 
 
 def test_the_list_tier_is_affine_invariant_and_therefore_cannot_tell_a_poor_list() -> None:

@@ -13,6 +13,7 @@ from tiny import PASSAGES, write_dataset, write_jsonl
 from phasegraph.cli import main
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.storage import load_graph
+from phasegraph.serving.view import View
 
 TRIPLES = [
     {"id": "p00", "triples": [["Ada Lovelace", "daughter of", "Lord Byron"], ["Ada Lovelace", "worked"]]},
@@ -325,3 +326,33 @@ def test_the_tokenizer_is_kept_with_the_index_and_checked(tmp_path, capsys):
     ):
         assert _run(tmp_path, out, *arguments) != 0
         assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_metadata_of_the_lines_is_kept_and_updated(tmp_path, capsys):
+    rows = [
+        {"id": f"p{row}", "text": f"Ada {row} met Bo.", "metadata": {"team": "red" if row else "blue"}}
+        for row in range(3)
+    ]
+    write_jsonl(tmp_path / "corpus.jsonl", rows)
+    assert _run(tmp_path, tmp_path / "g") == 0
+    held = {name: one.metadata for name, one in GraphIndex.load(tmp_path / "g").records.items()}
+    assert held == {one["id"]: one["metadata"] for one in rows}
+    view = View(GraphIndex.load(tmp_path / "g"), only={"team": "red"})
+    assert len(view) == 2
+
+    assert _run(tmp_path, tmp_path / "g", "--update") == 0
+    assert "3 as they were" in capsys.readouterr().out
+    rows[1]["metadata"] = {"team": "blue"}
+    del rows[2]["metadata"]
+    write_jsonl(tmp_path / "corpus.jsonl", rows)
+    assert _run(tmp_path, tmp_path / "g", "--update") == 0
+    assert "2 changed, 1 as they were" in capsys.readouterr().out
+    held = {name: one.metadata for name, one in GraphIndex.load(tmp_path / "g").records.items()}
+    assert held == {"p0": {"team": "blue"}, "p1": {"team": "blue"}, "p2": {}}
+
+
+def test_metadata_that_is_no_mapping_is_refused(tmp_path, capsys):
+    write_jsonl(tmp_path / "corpus.jsonl", [{"id": "p", "text": "Ada met Bo.", "metadata": ["red"]}])
+    assert _run(tmp_path, tmp_path / "g") == 1
+    assert "metadata of passage 'p' must be a mapping" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "g").exists()

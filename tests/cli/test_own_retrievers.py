@@ -93,10 +93,11 @@ def test_a_folder_gives_the_last_hop_and_what_is_no_passage(folder, tmp_path, ca
 def test_a_corpus_beside_the_file_tells_ids_that_are_none(folder, tmp_path, capsys):
     write_jsonl(tmp_path / "judged.jsonl", [{"question": "Who?", "relevant": ["p01"]}])
     command = ["evaluate", "judged.jsonl", "--retriever", "my_rag:other_ids", "--json", "-"]
-    assert main([*command, "--corpus", str(folder / "corpus.jsonl")]) == 0
+    assert main([*command, "--corpus", str(folder / "corpus.jsonl")]) == 1
     captured = capsys.readouterr()
-    assert json.loads(captured.out)["unknown_ids"] == {"my_rag:other_ids": 100.0}
-    assert "none of the 1 ids it returned is judged for any question" in captured.err
+    assert captured.out == ""
+    assert "none of the 1 ids of 'my_rag:other_ids' is in the corpus or judged for any question" in captured.err
+    assert "--id-key" in captured.err
 
 
 def test_errors_are_counted_and_the_first_is_shown(folder, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -37,14 +38,15 @@ from phasegraph.distributed.local import Processes
 from phasegraph.evaluation.datasets import read_vectors
 from phasegraph.graph import GraphIndex, NameSynonyms
 from phasegraph.graph.building import read_openie
-from phasegraph.serialization import CHECKED
+from phasegraph.serialization import MANIFEST
 
 
 @pytest.mark.parametrize(("shards", "workers"), [(1, 1), (5, 2)])
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
 def test_any_number_of_shards_and_processes_gives_the_index_of_one(
-    suffix: str, shards: int, workers: int, tmp_path: Path
+    suffix: str, shards: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     rows = passages(200)
     if suffix == ".parquet":
         rows[8]["text"] = "No lone surrogate: Arrow has none."
@@ -59,7 +61,9 @@ def test_any_number_of_shards_and_processes_gives_the_index_of_one(
     assert (built.passages, built.shards, built.kept) == (200, shards, 0)
     assert built.cpu > 0
     assert built.worker_peak > 1e7
-    assert (tmp_path / "out" / CHECKED).is_file()  # as of an index that was just saved: it opens without being read
+    digest = hashlib.sha256((tmp_path / "out" / MANIFEST).read_bytes()).hexdigest()
+    noted = tmp_path / "cache" / "phasegraph" / "checked" / f"{digest}.json"
+    assert noted.is_file()  # as of an index that was just saved: it opens without being read
     assert not (tmp_path / "out.work").exists()
 
 

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from phasegraph import InsufficientDataError, InvalidInputError
+from phasegraph import InsufficientDataError, InvalidInputError, PhasegraphWarning
 from phasegraph.cli.app import app
 from phasegraph.evaluation.ablation import STAGES, ablate, compare_ablations, published_ablation
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.significance import holm, paired_bootstrap
-from phasegraph.evaluation.source_runs import ExperimentInput
+from phasegraph.evaluation.source_runs import ExperimentInput, graph_of
+from phasegraph.graph import filter_facts_with
+from phasegraph.retrieval import ModelAnswers, hyde
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLED = ROOT / "data" / "musique-openie"
@@ -135,6 +137,62 @@ def test_every_stage_runs_on_the_bundled_slice_and_twice_the_same(small: Dataset
     assert found["- rerank"].means != found["full"].means
     assert ablate(ExperimentInput(small), names, resamples=200) == found
     assert any("stand-ins, not models" in note for note in found.notes)
+
+
+def models(answers: ModelAnswers, asked: list[str]) -> dict[str, Any]:
+    """A model for every stage, its answers kept; offline there is none."""
+
+    def rewrite(prompt: str) -> str:
+        asked.append("rewrite")
+        return f"A text that answers: {prompt[-40:]}"
+
+    def rerank(query: str, texts: list[str]) -> list[float]:
+        asked.append("rerank")
+        return [float(len(text) % 7) for text in texts]
+
+    def grade(query: str, texts: list[str]) -> str:
+        asked.append("grade")
+        return f"{10 * len(query) % 97 + 1} of 100"
+
+    def facts(prompt: str) -> str:
+        asked.append("facts")
+        return '{"fact": []}' if len(prompt) % 2 else '{"facts": [1, 2]}'
+
+    def embed(text: str) -> Any:
+        asked.append("embed")
+        return np.random.default_rng(len(text)).normal(size=384).astype(np.float32)
+
+    def kept(name: str, model: Any) -> Any:
+        return answers.around(None if answers.offline else model, name)
+
+    return {
+        "rewrite": hyde(kept("writer", rewrite)), "rerank": kept("reranker", rerank), "grade": kept("grader", grade),
+        "facts": filter_facts_with(kept("filter", facts)), "embed": kept("embedder", embed),
+    }  # fmt: skip
+
+
+@pytest.mark.timeout(300)
+def test_a_whole_experiment_is_replayed_from_the_answers_of_its_models(small: Dataset, tmp_path: Path) -> None:
+    file, names, asked = tmp_path / "answers.jsonl", ["rewrite", "rerank", "correct", "facts"], list[str]()
+    inputs = ExperimentInput(small.subset(range(4)), graph=graph_of(small))
+    answers = ModelAnswers(file)
+    found = ablate(inputs, names, models=models(answers, asked), resamples=200)
+    assert set(asked) == {"rewrite", "rerank", "grade", "facts", "embed"}
+    assert found.notes == tuple(f"{name}: by the model handed in" for name in names)
+    assert found["full"].means != ablate(inputs, names, resamples=200)["full"].means
+    asked.clear()
+    replay = ModelAnswers(file, offline=True)
+    assert ablate(inputs, names, models=models(replay, asked), resamples=200) == found
+    assert (asked, replay.asked, replay.missing) == ([], 0, 0)
+    file.write_text("\n".join(line for line in file.read_text().splitlines() if '"reranker"' not in line))
+    lacking = models(ModelAnswers(file, offline=True), asked)
+    with (
+        pytest.warns(PhasegraphWarning, match="rerank failed"),
+        pytest.raises(InsufficientDataError, match=r"rerank failed \(answers.jsonl holds no answer"),
+    ):
+        ablate(inputs, ["rerank"], models=lacking)
+    with pytest.raises(InvalidInputError, match="models must be among rewrite"):
+        ablate(inputs, ["rerank"], models={"ranker": len})
 
 
 def test_what_is_no_stage_is_named(small: Dataset) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -253,3 +254,17 @@ def test_answers_are_measured_by_the_same_table():
     table = compare([Answers("rag", said)], judged, baseline="rag", measures=measures)
     assert table["rag"].means == pytest.approx({measures[0]: 1 / 4, measures[1]: (2 / 3 + 1) / 4})
     assert table.to_dict()["scored"] == {"EM": 4, "F1": 4}
+
+
+def test_bm25_and_the_walk_split_words_as_they_are_told(folder):
+    dataset = load_dataset(folder)
+    asked = replace(dataset.queries[2], text="is the of")
+    dataset = replace(dataset, queries=(asked,), query_vectors=dataset.query_vectors[[2]])
+    found = {
+        name: search_sources(ExperimentInput(dataset, tokenizer=name), ["bm25", "graph"])
+        for name in ("english", "plain")
+    }
+    assert len(found["english"]["bm25"].rankings[0]) == 0  # a stop word alone is in the passages
+    assert len(found["plain"]["bm25"].rankings[0]) > 0
+    walked = [of["graph"].rankings[0] for of in found.values()]
+    assert walked[0].scores.tolist() != walked[1].scores.tolist()

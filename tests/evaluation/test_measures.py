@@ -1,6 +1,7 @@
 """Measures against hand arithmetic, ir-measures and the tie traps of the tools around it."""
 
 import sys
+from dataclasses import replace
 
 import ir_measures
 import numpy as np
@@ -51,7 +52,9 @@ def test_any_alternative_of_a_hop_will_do_and_counts_once():
 
 @pytest.mark.parametrize("name", [*MEASURES, "Success", "MRR"])
 def test_a_query_without_results_scores_zero_and_stays_in_the_mean(name):
-    values = score_run({"q": ["a", "b"]}, [TWO_HOPS, Judgement("q3", (("c",),))], Measure(name, 5))
+    paged = {"pages": ("a",), "sources": {"a": "a"}}
+    judged = [replace(TWO_HOPS, **paged), Judgement("q3", (("c",),), **paged)]
+    values = score_run({"q": ["a", "b"]}, judged, Measure(name, 5))
     assert values[0] > 0
     assert values[1] == 0.0
 

@@ -261,18 +261,18 @@ def test_running_out_of_memory_is_not_counted(data):
         evaluate(search, data)
 
 
-def test_ids_of_another_scheme_are_warned_about_and_counted(data, order):
-    def search(question):
-        return [f"chunk-{name}" for name in order[question]]
-
-    with pytest.warns(PhasegraphWarning, match="none of the 12 ids it returned is judged for any question"):
-        found = evaluate(search, data)
-    assert found.unknown == {"search": 1.0}
-    assert found.to_dict()["unknown_ids"] == {"search": 100.0}
+def test_ids_that_are_not_in_the_corpus_are_counted(data, order):
     half = evaluate(lambda question: [order[question][0], "other"], data)
     assert half.unknown == {"<lambda>": 0.5}
-    with pytest.warns(PhasegraphWarning, match="none of the"):
-        assert evaluate(search, list(data.queries)).unknown == {"search": None}
+    assert half.to_dict()["unknown_ids"] == {"<lambda>": 50.0}
+    without_corpus = evaluate(lambda question: [*order[question], "other"], list(data.queries))
+    assert without_corpus.unknown == {"<lambda>": None}
+
+
+def test_passages_none_of_which_is_judged_are_warned_about(data):
+    with pytest.warns(PhasegraphWarning, match="none of the 2 ids it returned is judged for any question"):
+        found = evaluate({"search": lambda question: ["p07", "p09"]}, data)
+    assert found.means["search"]["Recall@10"] == 0
 
 
 def test_a_key_says_where_the_judged_id_stands(data, order):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from phasegraph import FusionPipeline, Ranking
 from phasegraph.errors import InvalidInputError, NotConvergedError
 from phasegraph.fusion import FUSION_RULES
 from phasegraph.fusion.experimental import (
@@ -28,6 +31,9 @@ IDS = "abcdefg"
 PERCENTILES = np.array([[1, N], [0.8, 0.5], [0.6, 1], [0.4, N], [0.2, N], [N, 0.75], [N, 0.25]])
 SCORES = np.array([[0.62, N], [0.55, 0.004], [0.41, 0.31], [0.40, N], [0.12, N], [N, 0.02], [N, 0.001]])
 WEIGHTS = np.array([0.7, 0.3])
+GRAPH_DEFORMED = {
+    "a": 0.393196, "c": 0.253040, "b": 0.234565, "f": 0.077425, "d": 0.023649, "g": 0.015305, "e": 0.002821,
+}  # fmt: skip
 
 
 def _ordered(values: np.ndarray) -> dict[str, float]:
@@ -76,12 +82,43 @@ def test_power_mean_without_a_positive_exponent_vetoes_what_is_missing() -> None
 
 
 def test_tsallis_golden() -> None:
-    """The graph's list deformed, the vector's not."""
-    found = boltzmann(PERCENTILES, weights=np.array([0.7, 0.0])) + tsallis(PERCENTILES, weights=np.array([0.0, 0.3]))
-    _same(
-        _ordered(found),
-        {"a": 0.393196, "c": 0.253040, "b": 0.234565, "f": 0.077425, "d": 0.023649, "g": 0.015305, "e": 0.002821},
-    )
+    """The graph's list deformed, the vector's not; and both."""
+    _same(_ordered(tsallis(PERCENTILES, weights=WEIGHTS, q=np.array([1.0, 1.5]))), GRAPH_DEFORMED)
+    assert _ordered(tsallis(PERCENTILES, weights=WEIGHTS))["a"] == pytest.approx(0.329, abs=5e-4)
+
+
+def test_the_pipeline_named_tsallis_deforms_the_graphs_list_alone() -> None:
+    """Through a pipeline the order of the sources is another: by name."""
+    columns = zip(("vector", "graph"), SCORES.T, strict=True)
+    lists = [
+        Ranking.from_hits(name, *zip(*((i, s) for i, s in zip(IDS, of, strict=True) if s == s), strict=True))
+        for name, of in columns
+    ]
+    pipeline = FusionPipeline.named("tsallis", {"vector": 0.7, "graph": 0.3})
+    found = pipeline.decide(lists)
+    _same(dict(zip(found.ids, found.fused.round(6).tolist(), strict=True)), GRAPH_DEFORMED)
+    np.testing.assert_allclose(found.contributions.sum(axis=1), found.fused, atol=1e-9)
+    alone = pipeline.decide(lists[:1])
+    assert alone.fused.tolist() == FusionPipeline.named("boltzmann").decide(lists[:1]).fused.tolist()
+    both = replace(pipeline, rule_options={"q": 1.5}).decide(lists)
+    assert both.fused[both.ids.index("a")] == pytest.approx(0.329, abs=5e-4)
+
+
+def test_an_option_by_source_name_outlives_copies_and_refuses_what_it_cannot_use() -> None:
+    pipeline = FusionPipeline.named("tsallis")
+    for copied in (pickle.loads(pickle.dumps(pipeline)), FusionPipeline.from_dict(pipeline.to_dict())):  # noqa: S301
+        assert copied == pipeline
+        assert copied.rule_options["q"] == {"graph": 1.5}
+    with pytest.raises(TypeError):
+        pipeline.rule_options["q"]["graph"] = 2.0
+    with pytest.raises(InvalidInputError, match=r"name sources of weights \(a, b\); got graph"):
+        FusionPipeline.named("tsallis", {"a": 1.0, "b": 1.0})
+    with pytest.raises(InvalidInputError, match=r"q must .*2.*got 7"):
+        replace(pipeline, rule_options={"q": {"vector": 1.2, "graph": 7.0}})
+    with pytest.raises(InvalidInputError, match="must be what it can use"):
+        replace(pipeline, rule_options={"epsilon": {"graph": 1e-6}})
+    with pytest.raises(InvalidInputError, match=r"one per source \(2\); got 3"):
+        tsallis(PERCENTILES, q=np.array([1.0, 1.5, 1.5]))
 
 
 def test_tsallis_at_one_is_boltzmann_and_close_by_above() -> None:

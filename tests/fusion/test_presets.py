@@ -18,7 +18,7 @@ from phasegraph import (
     UnitPrior,
 )
 from phasegraph.evaluation.runs import Run, read_run, write_run
-from phasegraph.pipeline import PIPELINE_NAMES
+from phasegraph.fusion.pipeline import PIPELINE_NAMES
 
 VECTOR = Ranking("vector", ["a", "b", "c", "d", "e"], [0.62, 0.55, 0.41, 0.40, 0.12])
 GRAPH = Ranking("graph", ["c", "f", "b", "g"], [0.31, 0.02, 0.004, 0.001])

@@ -26,7 +26,7 @@ from phasegraph.graph import (
 )
 from phasegraph.graph.corpus import Corpus, Folder
 from phasegraph.graph.deltas import LoggedGraph
-from phasegraph.graph.source import restrict_graph
+from phasegraph.graph.restricting import restrict_graph
 from phasegraph.ranking import Ranking
 
 NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Łukasz"]

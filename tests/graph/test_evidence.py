@@ -20,7 +20,9 @@ from phasegraph.graph import (
     load_graph,
     save_graph,
 )
-from phasegraph.graph.linking import WordSettings, blended, covering, effective_number, published, seeds_by_words
+from phasegraph.graph.covering import covering, seeds_by_words
+from phasegraph.graph.scoring import published
+from phasegraph.graph.settings import WordSettings
 from phasegraph.graph.storage import graph_from_parts, graph_parts
 from phasegraph.lexical import LexicalIndex
 from phasegraph.retrieval.provenance import plain_evidence
@@ -85,19 +87,24 @@ def test_a_shorter_list_is_the_head_of_a_longer_one(given_ranking):
 
 
 def test_the_score_is_what_the_definition_says():
-    """The formula of docs/research/lexical-walk.md, by hand, for two passages and a query without a name."""
+    """The formula of docs/research/ordinary-documents.md, by hand, for two passages and a query without a name."""
     graph = build_graph([{"id": "a", "text": "red apple"}, {"id": "b", "text": "green pear"}], embeddings=np.eye(2))
-    settings = WordSettings(diffuse=(19.0, 20.0), unnamed=0.0)
-    found = GraphSource(graph, embedder=lambda query: [0.6, 0.8], words=settings).search("red", None, {})
+    found = GraphSource(graph, embedder=lambda query: [0.6, 0.8]).search("red", None, {})
     relevance = np.array([0.6 + 0.2, 0.8])
     worth = np.array([0.8 + 0.3, 0.8])  # a covers the whole query
     masses = (worth / 1.1) ** 10
     mass = masses / masses.sum()  # nothing leads anywhere
     logs = np.log(mass + 2e-3) + 0.5 * np.log(relevance)
+    low = logs.min()
+    logs -= low
+    reach = logs[0]
+    # no link: each kind of evidence is 0 for the worse passage, and 2 of its deviations for the better one
+    mean = np.array([2.0 + 0.0 + 2.0, 0.0 + 2.0 + 0.0]) / 3
+    scores = 0.29 * reach * mean + 0.02 * np.minimum(logs, 0.0)
     assert found.ids == ("a", "b")
-    np.testing.assert_allclose(np.log(found.scores), [logs[0] + 3.0, logs[1]], atol=1e-5)
+    np.testing.assert_allclose(np.log(found.scores) - low, [scores[0] + 2.5, scores[1]], atol=1e-5)
     np.testing.assert_allclose(
-        [found.background.location, found.background.scale], [logs.mean(), logs.std()], atol=1e-5
+        [found.background.location, found.background.scale], [logs.mean() + low, logs.std()], atol=1e-5
     )
 
 
@@ -130,18 +137,6 @@ def test_a_querys_other_words_are_scored_alike_in_all_passages_and_in_some():
         np.testing.assert_allclose(some.without(names).scores_of(rows), expected[rows])
 
 
-def test_a_walk_that_points_nowhere_is_plain_relevance():
-    terms = LexicalIndex.of(["ada"] * 3 + ["bo"] * 37).look_up("ada")
-    cosines, logs = np.linspace(0, 1, 40), np.zeros(40)
-    logs[:20] = 1e-9 * np.arange(20)
-    assert effective_number(logs) == pytest.approx(20)
-    found = blended(logs, cosines, terms, 1.0, WordSettings())
-    z = [(one - one.mean()) / one.std() for one in (cosines, terms.scores)]
-    np.testing.assert_allclose(found, logs.std() * (0.7 * z[0] + 0.3 * z[1]))
-    sharp = np.where(np.arange(40) == 7, 0.0, -40.0)
-    np.testing.assert_allclose(blended(sharp, cosines, terms, 1.0, WordSettings()), sharp)
-
-
 def test_seeds_have_different_words():
     texts = ["ada met bo", "ada met", "bo", "cy"]
     terms = LexicalIndex.of(texts).look_up("ada met bo")
@@ -154,7 +149,7 @@ def test_seeds_have_different_words():
 
 def test_covering_moves_up_what_brings_missing_words():
     terms = LexicalIndex.of(["ada ada", "ada", "bo", "cy"]).look_up("ada bo")
-    scores = np.array([1.0, 0.9, 0.2, 0.8])
+    scores = np.array([1.0, 0.9, 0.4, 0.8])
     order, values = covering(scores, np.arange(4), list("abcd"), terms, None, WordSettings())
     assert order.tolist() == [2, 0, 1, 3]
     assert (np.diff(values) <= 0).all()
@@ -215,9 +210,7 @@ def test_words_in_japanese_find_their_passage():
     [
         ("weight", -1.0, "WordSettings.weight"),
         ("relation", -1.0, "WordSettings.relation"),
-        ("unnamed", 1.5, "WordSettings.unnamed"),
         ("seed_pool", 0, "WordSettings.seed_pool"),
-        ("diffuse", (13.0, 10.0), "two ascending numbers"),
     ],
 )
 def test_settings_out_of_range_are_refused(field, value, message):
@@ -232,17 +225,6 @@ def test_what_is_no_settings_or_index_is_refused():
         replace(GRAPH, lexical="index")
     with pytest.raises(InvalidInputError, match="lexical must hold 5 passages; got 1"):
         replace(GRAPH, lexical=LexicalIndex.of(["one"]))
-
-
-def test_a_query_that_stands_in_one_passage_looks_for_it():
-    terms = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo"]).look_up("ada met bo")
-    logs, cosines = np.array([-9.0, 0.0, -9.0, -9.0]), np.array([0.1, 0.9, 0.8, 0.9])
-    found = blended(logs, cosines, terms, 1.0, WordSettings())
-    np.testing.assert_allclose(found, logs.std() * (terms.scores - terms.scores.mean()) / terms.scores.std())
-    short = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo"]).look_up("ada bo")
-    assert int(np.argmax(blended(logs, cosines, short, 1.0, WordSettings()))) == 1, "two words are a name, perhaps"
-    unknown = LexicalIndex.of(["ada met bo", "ada met", "cy", "bo"]).look_up("ada met bo zork")
-    assert int(np.argmax(blended(logs, cosines, unknown, 1.0, WordSettings()))) == 1
 
 
 THINGS = [{"id": f"p{row:02d}", "text": f"Note on thing{row}."} for row in range(30)]

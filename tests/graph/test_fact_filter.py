@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import threading
 import time
@@ -258,8 +259,53 @@ def test_the_model_reads_numbers_and_answers_with_them() -> None:
     assert filter_facts_with(model)('Who "was" {it}?', FACTS) == FACTS[:2]
     assert '"Who \\"was\\" {it}?"' in asked[0]
     assert '"4": "b | r | c"' in asked[0]
-    assert filter_facts_with(model, prompt="{query} {facts} {{}}")("q", FACTS[:1]) == FACTS[:1]
+    assert "Choose at most four" not in asked[0]
+    assert "Choose at most 4;" in asked[0]
+    assert filter_facts_with(model, prompt="{query} {facts} {}")("q", FACTS[:1]) == FACTS[:1]
+    assert asked[1] == '"q" {"1": "a | r | b"} {}'
     assert filter_facts_with(lambda prompt: "[]")("q", FACTS) == []
+
+
+LISTED = json.dumps({"fact": [list(fact) for fact in FACTS]})
+PUBLISHED = """[[ ## fact_after_filter ## ]]
+{"fact": [["B", "r", "C "], ["b", "r", "d"], ["a", "r", "b"], ["a", "r", "d"]]}
+
+[[ ## completed ## ]]"""
+
+
+def test_the_papers_prompt_lists_triples_and_its_answer_is_read() -> None:
+    """The published form of question and answer; ["b", "r", "d"] is none of the facts and is passed over."""
+    asked: list[str] = []
+
+    def model(prompt: str) -> str:
+        asked.append(prompt)
+        return PUBLISHED
+
+    prompt = 'Select up to {most} facts, e.g., {"fact": [["s1", "p1", "o1"]]}.\nQuestion: {query}\nFacts: {triples}'
+    keep = filter_facts_with(model, prompt=prompt, most=12)
+    assert keep("who?", FACTS) == [FACTS[0], FACTS[2], FACTS[3]]
+    assert asked == [
+        f'Select up to 12 facts, e.g., {{"fact": [["s1", "p1", "o1"]]}}.\nQuestion: "who?"\nFacts: {LISTED}'
+    ]
+    assert filter_facts_with(lambda prompt: '{"fact": []}')("who?", FACTS) == []
+    assert filter_facts_with(lambda prompt: LISTED)("who?", FACTS) == FACTS
+
+
+def test_the_first_facts_of_the_answer_are_kept_up_to_the_number_asked_for() -> None:
+    """Four is HippoRAG 2's number, twelve SemFlowRAG's; a fact that is named twice counts once."""
+    facts = [("e", "r", str(number)) for number in range(20)]
+    backwards = '{"facts": %s}' % [20, *range(20, 0, -1)]
+    assert filter_facts_with(lambda prompt: backwards)("q", facts) == facts[16:]
+    assert filter_facts_with(lambda prompt: backwards, most=12)("q", facts) == facts[8:]
+
+
+def test_the_papers_answer_seeds_the_published_walk() -> None:
+    """Both walks of the paper with its answer are the walks of a filter that keeps the same facts, to the bit."""
+    for name in ("hipporag2", "semflow"):
+        said = replace(SOURCES[name], fact_filter=filter_facts_with(lambda prompt: PUBLISHED, most=12))
+        kept = replace(SOURCES[name], fact_filter=lambda query, facts: [one for one in facts if one != FACTS[1]])
+        one, other = (source.search(QUERY, 10, {}) for source in (said, kept))
+        assert (one.ids, one.scores.tobytes(), one.reason) == (other.ids, other.scores.tobytes(), "")
 
 
 def test_bad_input_is_named() -> None:
@@ -269,9 +315,9 @@ def test_bad_input_is_named() -> None:
         replace(OURS, fact_filter=3)
     with pytest.raises(InvalidInputError, match=r"FactFilter.timeout"):
         FactFilter(keep_all, timeout=0)
-    with pytest.raises(InvalidInputError, match=r"prompt must hold \{query\}, \{facts\}"):
+    with pytest.raises(InvalidInputError, match=r"with \{query\} and \{facts\} or \{triples\} in it; got '\{query\}'"):
         filter_facts_with(len, prompt="{query}")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="no other field"):
-        filter_facts_with(len, prompt="{query} {facts} {more}")  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=r"most must be"):
+        filter_facts_with(len, most=0)  # type: ignore[arg-type]
     with pytest.raises(InvalidTypeError, match="text_model"):
         filter_facts_with("gpt")  # type: ignore[arg-type]

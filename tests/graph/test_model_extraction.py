@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasegraph import InvalidInputError, PhasegraphWarning
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.graph import build_graph
 from phasegraph.graph.experimental.llm_extraction import (
     ModelSettings,
@@ -317,6 +317,25 @@ UNREADABLE = {
     "digits": '{"entities": [' + "9" * 5000 + "]}",
     "bytes": b"\xff",
 }
+
+
+def test_prompts_of_ones_own_are_filled_in_and_the_published_answers_are_read() -> None:
+    asked: list[str] = []
+
+    def model(prompt: str) -> str:
+        asked.append(prompt)
+        return '{"named_entities": ["Ada", "Bo"], "triples": [["Ada", "met", "Bo"]]}'
+
+    own = ('Names, as {"named_entities": []}, of {passage}', "Triples of {passage} with {entities}")
+    run = extract_with_model([{"id": "1", "text": "Ada met {entities}."}], model, model_name="m", prompts=own)
+    assert run.extractions[0].triples == (("Ada", "met", "Bo"),)
+    assert asked == [
+        'Names, as {"named_entities": []}, of "Ada met {entities}."',
+        'Triples of "Ada met {entities}." with ["Ada", "Bo"]',
+    ]
+    for wrong, error in ((("{passage}", "{passage}"), InvalidInputError), ("{passage}", InvalidTypeError)):
+        with pytest.raises(error, match=r"prompts? must be"):
+            extract_with_model(PASSAGES, model, model_name="m", prompts=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("case", UNREADABLE)

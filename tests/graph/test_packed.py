@@ -22,17 +22,24 @@ from phasegraph._packed import PackedTexts, TextRows, merged_names
 from phasegraph.graph import EntityGraph, GraphIndex, GraphSource, load_graph
 from phasegraph.graph.storage import packed
 from phasegraph.lexical import LexicalIndex
-from phasegraph.serialization import CHECKED, read_bundle, write_bundle
+from phasegraph.serialization import MANIFEST, read_bundle, write_bundle
 
 NAMES = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Łukasz", "日本"]
 TEXTS = ["", "a", "a\0", "ab", "é", "日本", "\ud800", "\uffff", "\U0001f600"]
 
 
 @pytest.fixture(autouse=True)
-def _packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def _packed(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setattr("phasegraph.graph.storage.PACKED_BYTES", 0)
     monkeypatch.setattr("phasegraph.serialization.MAPPED_BYTES", 64)
     monkeypatch.setattr("phasegraph.serialization._SETTLED", -3600.0)
+
+
+def _note(folder: Path) -> Path:
+    """Where it is noted that the files of a folder were checked."""
+    digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    return Path(os.environ["XDG_CACHE_HOME"]) / "phasegraph" / "checked" / f"{digest}.json"
 
 
 def _passages(count: int, first: int = 0) -> list[dict[str, str]]:
@@ -162,7 +169,23 @@ def test_a_bundle_without_what_follows_from_it_still_loads(tmp_path: Path) -> No
     write_bundle(tmp_path, "entity-graph", 1, body, fewer)
     for _ in range(2):
         _same(GraphIndex.load(tmp_path).graph, index.graph)
-    assert not (tmp_path / CHECKED).exists()
+    assert not _note(tmp_path).exists()
+
+
+def test_an_index_of_an_older_version_keeps_its_words_as_they_were_counted(tmp_path: Path) -> None:
+    """It splits questions and new passages as its own were."""
+    passages = [{"id": "a", "text": "see find_peaks"}, {"id": "b", "text": "no peaks"}]
+    old = GraphIndex.build(passages, tokenizer="english-without-parts")
+    old.save(tmp_path)
+    body, arrays = read_bundle(tmp_path, "entity-graph", 1, mmap=False)
+    del body["identifiers_split"]
+    write_bundle(tmp_path, "entity-graph", 1, {**body, "tokenizer": "english"}, arrays)
+    loaded = GraphIndex.load(tmp_path)
+    assert loaded.graph.lexical.look_up("peaks").scores.tolist() == old.graph.lexical.look_up("peaks").scores.tolist()
+    more = loaded.add([{"id": "c", "text": "find_peaks again"}])
+    assert tuple(more.graph.lexical.vocabulary) == ("again", "find_peaks", "peaks", "see")
+    more.save(tmp_path)
+    assert GraphIndex.load(tmp_path).graph.lexical.tokenizer == "english-without-parts"
 
 
 @pytest.mark.parametrize("name", ["walk_data", "walk_indices", "walk_inverse_out", "walk_costs", "walk_out_degrees",
@@ -180,7 +203,7 @@ def test_what_follows_is_checked_before_it_is_believed(tmp_path: Path, name: str
 
 def test_files_are_checked_once_for_each_of_their_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _index().save(tmp_path)
-    (tmp_path / CHECKED).unlink()  # as after copying them elsewhere
+    _note(tmp_path).unlink()  # as after copying them elsewhere
     read = []
     digest = "phasegraph.serialization.hashlib.file_digest"
     plain = hashlib.file_digest
@@ -232,20 +255,20 @@ def test_a_clock_that_cannot_tell_a_change_from_the_writing_notes_nothing(
 ) -> None:
     monkeypatch.setattr("phasegraph.serialization._COARSE", 1)
     _index().save(tmp_path)
-    assert not (tmp_path / CHECKED).exists()
+    assert not _note(tmp_path).exists()
     monkeypatch.setattr("phasegraph.serialization._COARSE", 10**30)
     monkeypatch.setattr("phasegraph.serialization._MOST_TICKS", 0)
     _index().save(tmp_path)
-    assert not (tmp_path / CHECKED).exists()
+    assert not _note(tmp_path).exists()
 
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_damage_after_a_check_is_found(tmp_path: Path, opened: bool) -> None:
     _index().save(tmp_path)
     if opened:
-        (tmp_path / CHECKED).unlink()
+        _note(tmp_path).unlink()
         GraphIndex.load(tmp_path)
-    assert (tmp_path / CHECKED).is_file()
+    assert _note(tmp_path).is_file()
     for file in sorted(tmp_path.glob("*.npy")):
         data, times = file.read_bytes(), file.stat()
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 255]))
@@ -262,7 +285,7 @@ def test_damage_after_a_check_is_found(tmp_path: Path, opened: bool) -> None:
 def test_a_damaged_note_of_the_check_is_no_note(tmp_path: Path, found: bytes) -> None:
     index = _index()
     index.save(tmp_path)
-    (tmp_path / CHECKED).write_bytes(found)
+    _note(tmp_path).write_bytes(found)
     _same(load_graph(tmp_path), index.graph)
 
 
@@ -275,12 +298,12 @@ def test_files_that_have_just_changed_are_read_again(tmp_path: Path, monkeypatch
     monkeypatch.setattr("phasegraph.serialization.hashlib.file_digest", lambda *of: read.append(1) or plain(*of))
     load_graph(tmp_path)
     assert read  # although it was noted that they need not be
-    (tmp_path / CHECKED).unlink()
+    _note(tmp_path).unlink()
     load_graph(tmp_path)
-    assert not (tmp_path / CHECKED).exists()
+    assert not _note(tmp_path).exists()
     time.sleep(2.1)
     load_graph(tmp_path)
-    assert (tmp_path / CHECKED).exists()
+    assert _note(tmp_path).exists()
 
 
 @settings(max_examples=120, deadline=None, derandomize=True, database=None)

@@ -32,8 +32,8 @@ from phasegraph.graph import (
     load_graph,
     save_graph,
 )
-from phasegraph.graph.linking import FactIndex
-from phasegraph.graph.source import PathNode, WalkPath
+from phasegraph.graph.facts import FactIndex
+from phasegraph.graph.paths import PathNode, WalkPath
 from phasegraph.graph.words import split_words
 from phasegraph.pagerank import WalkOperator, personalized_pagerank
 

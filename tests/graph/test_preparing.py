@@ -10,7 +10,7 @@ from phasegraph import Ranking
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.graph.chunk_graph import ChunkGraphSource, build_chunk_graph
 from phasegraph.graph.experimental.semflow import SemFlowSource
-from phasegraph.graph.linking import FactIndex
+from phasegraph.graph.facts import FactIndex
 from phasegraph.graph.source import prepare
 
 PASSAGES = [{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Bo sang to Cy."}]

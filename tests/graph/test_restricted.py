@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph._packed import PackedTexts
 from phasegraph.graph import Extraction, GraphSource, graph_from_extractions, load_graph, save_graph
-from phasegraph.graph.linking import FactIndex
-from phasegraph.graph.source import RestrictedGraphSource, restrict_graph
+from phasegraph.graph.facts import FactIndex
+from phasegraph.graph.restricting import restrict_graph
+from phasegraph.graph.source import RestrictedGraphSource
 from phasegraph.lexical import LexicalIndex
 
 NAMES = ["ada", "bo", "cy", "dee", "eve"]
@@ -114,7 +115,7 @@ def test_what_is_read_follows_what_is_allowed(tmp_path, monkeypatch):
     texts = [f"Ada met Bo and N{i}." for i in range(400)]
     save_graph(graph_from_extractions([row.passage_id for row in rows], rows, texts=texts), tmp_path / "graph")
     allowed, asked = {"p1", "p40", "p207", "nobody"}, "Who met Ada and N207?"
-    monkeypatch.setattr("phasegraph.lexical._FEW", 400)
+    monkeypatch.setattr("phasegraph.lexical.index._FEW", 400)
     expected = GraphSource(load_graph(tmp_path / "graph")).within(lambda name: name in allowed).search(asked, 9, {})
     monkeypatch.undo()
 

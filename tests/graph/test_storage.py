@@ -5,12 +5,13 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from phasegraph import IntegrityError, InvalidTypeError
-from phasegraph.graph import EntityGraph, GraphSource, build_graph
+from phasegraph.graph import ChunkGraph, EntityGraph, GraphIndex, GraphSource, SummaryTree, build_graph
 from phasegraph.graph.storage import load_graph, save_graph
 from phasegraph.serialization import read_bundle, write_bundle
 
@@ -132,3 +133,11 @@ def test_a_process_killed_while_saving_leaves_the_old_graph_or_the_new_one(tmp_p
         process.join()
         sizes.add(len(load_graph(tmp_path).passages))
     assert sizes <= {20, 40}
+
+
+@pytest.mark.parametrize("load", [load_graph, GraphIndex.load, ChunkGraph.load, SummaryTree.load])
+def test_a_folder_that_does_not_exist_is_named_as_such(load: Any, tmp_path: Path) -> None:
+    with pytest.raises(IntegrityError, match=r"^the folder 'nope' does not exist$"):
+        load(tmp_path / "nope")
+    with pytest.raises(IntegrityError, match=r"is a directory with a manifest\.json"):
+        load(tmp_path)

@@ -407,3 +407,11 @@ def test_the_extractive_summary_is_of_the_centre() -> None:
     assert "Rain" not in said
     assert extractive(["word " * 500]) == ("word " * 500).strip()[:700]
     assert len(extractive([f"Sentence {row} on the matter at hand." for row in range(300)], characters=200)) <= 200
+
+
+def test_its_repr_is_short_and_holds_no_passage() -> None:
+    passages, vectors, _ = planted(4, 30)
+    tree = built(passages, vectors)
+    assert len(repr(tree)) < 300
+    assert "p001" not in repr(tree)
+    assert f"120 passages and {len(tree.summaries)} summaries" in repr(tree)

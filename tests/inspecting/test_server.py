@@ -63,6 +63,8 @@ def test_loopback_has_its_names(client, host) -> None:
         {"origin": "https://evil.example"},
         {"origin": "null"},
         {"origin": "http://127.0.0.1:9999"},
+        {"origin": "http://[x"},
+        {"origin": "//[::1"},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ],
@@ -70,6 +72,13 @@ def test_loopback_has_its_names(client, host) -> None:
 def test_another_site_is_refused(client, headers) -> None:
     assert client.post("/api/ask", json=ASK, headers=headers).status_code == 403
     assert client.get("/api/about", headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["authorization", "origin"])
+def test_a_header_that_decides_comes_once(client, name) -> None:
+    answer = client.get("/api/about", headers=[(name, "Bearer x"), (name, "http://testserver")])
+    assert answer.status_code == 400
+    assert answer.headers["x-frame-options"] == "DENY"
 
 
 def test_a_link_elsewhere_leads_to_the_page_and_to_nothing_in_it(client) -> None:
@@ -135,7 +144,7 @@ def test_beyond_loopback_there_is_a_token(inspector) -> None:
         (json.dumps(ASK | {"settings": {"k": -1}}).encode(), "k must"),
         (json.dumps(ASK | {"settings": {"final": 7}}).encode(), "final must be in [0, 1]"),
         (json.dumps(ASK | {"settings": {"confidence": "x"}}).encode(), "Confidence.min"),
-        (json.dumps(ASK | {"settings": {"rescorer": {}}}).encode(), "no field 'rescorer'"),
+        (json.dumps(ASK | {"settings": {"priors": []}}).encode(), "no field 'priors'"),
     ],
 )
 def test_what_cannot_be_used_is_said_and_costs_nothing(client, body, said) -> None:
@@ -162,7 +171,7 @@ def test_a_passage_is_found_and_ranked_among_all(client, inspector) -> None:
     assert [one["id"] for one in client.post("/api/find", json={"needle": HOSTILE[0][0]}).json()] == [HOSTILE[0][0]]
     assert client.post("/api/find", json={"needle": " "}).status_code == 400
     got = client.post("/api/why-not", json=ASK | {"settings": {"k": 2}, "id": "p11"}).json()
-    assert got["sources"]["lexical"]["said"] == "it has no word of the question"
+    assert got["sources"]["lexical"]["said"] == "the passage has no word of the question"
     assert got["sources"]["vector"]["of"] == len(inspector.index.records)
     place = 1 + inspector.sources["vector"].search(QUESTION, None, {}).positions["p11"]
     assert got["sources"]["vector"]["rank"] == place
@@ -253,10 +262,10 @@ def test_a_port_that_is_taken_is_said(inspector, served) -> None:
 
 
 def test_without_starlette_the_command_says_what_to_install(inspector, monkeypatch) -> None:
-    for name in [one for one in sys.modules if one.split(".")[0] == "starlette"]:
+    for name in [one for one in tuple(sys.modules) if one.split(".")[0] == "starlette"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "starlette", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'phasegraph\[inspect\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'phasegraph\[try\]'"):
         make_app(inspector)
 
 

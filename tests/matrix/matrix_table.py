@@ -118,74 +118,76 @@ def tables(kind: str, head: str, lines: Lines) -> list[str]:
 INTRODUCTION = """\
 # Where a score comes from, and what is done with it
 
-Every line is measured, not copied from a manual: a hundred passages of `data/musique-openie` with their real
-embeddings in the real store, and the first of its questions. "Best, middle, worst" are the raw scores of the first,
-the middle and the last hit. This page is written by `python tests/matrix/make_table.py`; the tests ask every store
-again and fail where a line no longer holds.
+You want to know what your store returns, and how phasegraph reads it. Find your store in the tables below.
 
-- **Better** is the direction of the raw score. A distance becomes a ranking by negation.
-- **Relevance function** is what LangChain's `similarity_search_with_relevance_scores` makes of the same hits, best
-  first. Some stores' turn the order round, others leave the range of 0 to 1, so phasegraph never asks it.
-- **Id** is where the id of a hit is found. Sources meet by id: give the same passage the same id in every store.
-- **What phasegraph does** says how the direction came to be known, as the source's report does: it is declared
-  (`HitFields(higher_is_better=...)`), else known for the store's class, else inferred from the order of the
-  answers so far; else only the ranks count."""
+The tests measure every line. They put a hundred passages of `data/musique-openie`, with their real embeddings, into the
+real store and ask the first question. `python tests/matrix/make_table.py` writes this page. The tests ask every store
+again and fail if a line is no longer true.
+
+- **Best, middle, worst** are the raw scores of the first, the middle and the last hit.
+- **Better** is the direction of the raw score. phasegraph negates distances.
+- **Relevance function** shows the result of LangChain's `similarity_search_with_relevance_scores` for the same hits,
+  best first. Some stores reverse the order there, and others leave the range of 0 to 1. So phasegraph never calls it.
+- **Id** says where phasegraph finds the id of a hit. Give the same passage the same id in every store.
+- **What phasegraph does** says how phasegraph knows the direction, in the words of the source's report. You declare
+  the direction (`HitFields(higher_is_better=...)`), or phasegraph knows it from the store's class. Otherwise it infers
+  the direction from the order of the answers so far. If it cannot, only the ranks count."""
 
 GRAPHS = """\
-Knowledge-graph retrievers return passages, triples or one text of everything they found. A triple leads to the passage
-that its relation names, not to the passage that mentioned its subject last; then vectors and graph meet by id, and
-their agreement counts. Equal scores count as membership only. Where a retriever says nothing about passages, its text
-stands as a hit of its own; return `Document`s, nodes or dicts with the passages' ids instead wherever you can."""
+Knowledge-graph retrievers return passages, triples, or one text with all facts. phasegraph maps a triple to the passage
+that its relation names, not to the last passage that mentioned its subject. So hits of vectors and graph match by id,
+and their agreement counts. If all scores are equal, only membership counts. If a retriever names no passage, its text
+is a separate hit. So return `Document`s, nodes or dicts with the passages' ids whenever you can."""
 
 FILTERS = """\
 ## Filters
 
-The hundred passages belong to two tenants, half to each, in one store. One of them asks, with the filter given once:
-`filter={"tenant": "red"}` in LangChain, `filters=MetadataFilters(...)` in LlamaIndex. The tests search everything that
-is reported on the way (hits, evidence, candidates, paths of the walk, reports, warnings, callbacks, events, spans) for
-the ids and words of the other, and compare ids and scores with those of a store that never held the other's passages.
+One store holds the hundred passages of two tenants, half for each. One tenant asks with a filter:
+`filter={"tenant": "red"}` in LangChain, `filters=MetadataFilters(...)` in LlamaIndex. The tests search every output for
+ids and words of the other tenant: hits, evidence, candidates, paths of the walk, reports, warnings, callbacks, events
+and spans. They also compare ids and scores with a store that never held the other tenant's passages.
 
-- A store's own filter is used where its values travel as values. LangChain writes those for LanceDB into the text of
-  its query, so there every row is asked for, up to 10,000, and what does not match is dropped before anything sees it;
-  beyond that, and under `mmr`, it is refused.
-- A BM25 index counts the words of all its documents, so its scores would tell of the other's texts. It is built anew
-  from the documents that match, once per filter. It is refused where that cannot be done: for a class of one's own, or
-  an index that does not hold its nodes.
-- What takes no filter is refused, not filtered afterwards: it has walked through the other's passages by then, and what
-  it found may rest on them. In LangChain the call fails, in LlamaIndex `within` raises. Retrievers of
-  a property graph and chains that write Cypher are such; give each tenant a graph of its own, or use ours. A function
-  that takes a filter is given it, and what it returns against it is dropped.
-- A filter that a retriever has already, in its search settings or bound to it, stays in force with that of the call,
-  and reaches the other sources. `calibrate` looks within the retriever's own filter, too.
-- LlamaIndex has no filters for FAISS, and LangChain filters twenty hits that were found without. In both, FAISS's own
-  selection of rows is used for flat, HNSW and IVF indexes; another index fails in LlamaIndex, and is asked for all its
-  rows in LangChain.
-- LangChain's operators (`$in`, `$or`, ranges) are put into Chroma's, Qdrant's, PGVector's and Neo4jVector's words.
-  Another store is asked for 10,000 hits, and what does not match is dropped; where too few are left of 10,000, it is an
-  error.
-- Our walk runs on the graph of the allowed passages. What a text says by itself is the same as if it had been built for
-  the tenant alone; which names count as entities was read with all passages at hand, and a fact that passages of both
-  state may be lost. A graph per tenant has neither limit."""
+- phasegraph uses a store's own filter if the filter's values travel as parameters. For LanceDB, LangChain writes the
+  values into the text of the query. There phasegraph asks for every row, up to 10,000, and drops the other tenant's
+  rows first. With more rows, or under `mmr`, the call fails.
+- A BM25 index counts the words of all its documents, so its scores would reveal the other tenant's texts. phasegraph
+  builds a new index from the matching documents, once per filter. The call fails if that is impossible: for a class of
+  your own, or an index without its nodes.
+- If a source takes no filter, phasegraph refuses it instead of filtering its hits. Such a source has already used the
+  other tenant's passages. In LangChain, the call fails; in LlamaIndex, `within` raises an error. This concerns
+  retrievers of a property graph and chains that write Cypher. Give each tenant a separate graph, or use ours.
+- A function that takes a filter receives it. phasegraph drops hits that do not match.
+- A retriever may already have a filter, in its search settings or bound to it. This filter applies together with the
+  call's filter and reaches the other sources. `calibrate` also stays within the retriever's own filter.
+- LlamaIndex has no filters for FAISS, and LangChain filters twenty hits of an unfiltered search. In both frameworks,
+  phasegraph uses FAISS's own selection of rows for flat, HNSW and IVF indexes. With other indexes, LlamaIndex fails,
+  and in LangChain phasegraph asks for all rows.
+- phasegraph translates LangChain's operators (`$in`, `$or`, ranges) for Chroma, Qdrant, PGVector and Neo4jVector. It
+  asks other stores for 10,000 hits and drops hits that do not match. If too few of the 10,000 remain, you get an error.
+- Our walk runs on the graph of the allowed passages. Each text counts as in a graph of this tenant alone. Two limits
+  remain: the names were found with all passages present, and a fact in passages of both tenants may be lost. A separate
+  graph per tenant has neither limit."""
 
 NOTES = """\
 ## Notes
 
-- Qdrant takes UUIDs and whole numbers as ids, LangChain's `PGVectorStore` UUIDs unless its id column is made otherwise.
-  Where a store has to have other ids than the rest, `SourceSpec(fields=HitFields(id=...))` reads the shared one out of
+- Qdrant takes UUIDs and whole numbers as ids. LangChain's `PGVectorStore` takes UUIDs, unless you create its id column
+  differently. If a store needs other ids than the rest, `SourceSpec(fields=HitFields(id=...))` reads the shared id from
   the metadata.
-- LangChain's `PGVector` keeps one table for all collections, and an id belongs to one of them: the same id written to
-  a second collection is not found there.
-- LangChain's `LanceDB` searches by squared distance whatever `distance` says.
-- A declared direction is believed. Where the order of an answer says the opposite, a warning says so once and the
-  source's report every time.
-- A source of the core that is given as it is names passages and holds no texts: they come from what the other sources
-  found, then from their stores by id. LanceDB hands back no ids; LlamaIndex's `BM25Retriever` and both frameworks'
-  Neo4jVector look none up: there
-  give the texts yourself (`documents=`, `nodes=` or `HitFields(resolve=...)`), or a warning says that they are missing.
-- LlamaIndex's `CypherTemplateRetriever` refuses a store that speaks no Cypher, `SimplePropertyGraphStore` among them,
-  when it is made.
-- `GraphCypherQAChain` can be a source as it is: with `return_direct` each row is a hit, `c.id` and `c.text` read as its
-  id and text; without, the answer in words is one.
-- neo4j-graphrag 1.22's `VectorCypherRetriever` raises when it is given filters; its `HybridRetriever` takes none.
-- Both frameworks' Neo4j vector stores score by cosine where a filter is given, whatever the index measures.
-- Neo4j's vector index holds quantised vectors: near ties can change places."""
+- LangChain's `PGVector` keeps one table for all collections, and an id belongs to one collection. If you write the same
+  id to a second collection, the second collection does not find it.
+- LangChain's `LanceDB` searches by squared distance, whatever `distance` says.
+- phasegraph believes a declared direction. If the order of an answer contradicts it, a warning says so once, and the
+  source's report says so every time.
+- A core source names passages without texts. The texts come from the hits of the other sources, then from their stores
+  by id. LanceDB returns no ids. LlamaIndex's `BM25Retriever` and both frameworks' Neo4jVector cannot look up ids.
+  There, pass the texts (`documents=`, `nodes=` or `HitFields(resolve=...)`). Otherwise a warning says that they are
+  missing.
+- LlamaIndex's `CypherTemplateRetriever` refuses a store without Cypher, such as `SimplePropertyGraphStore`, when you
+  create it.
+- `GraphCypherQAChain` can be a source. With `return_direct`, each row is a hit, and `c.id` and `c.text` are its id and
+  text. Without `return_direct`, the answer in words is one hit.
+- neo4j-graphrag 1.22's `VectorCypherRetriever` raises an error if it receives filters. Its `HybridRetriever` takes no
+  filters.
+- Both frameworks' Neo4j vector stores score by cosine if you set a filter, whatever the index measures.
+- Neo4j's vector index holds quantised vectors, so near ties can change places."""

@@ -14,7 +14,7 @@ from matrix_table import PAGE, line, tenant_line
 from langchain_phasegraph import PhaseGraphRetriever
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
-from phasegraph.retrieval.reading import infer_direction
+from phasegraph.retrieval.directions import infer_direction
 
 CONTENTS = ("InMemoryVectorStore", "Chroma", "FAISS", "QdrantVectorStore", "PGVector", "LanceDB")
 ROWS = (*LANGCHAIN, *LLAMAINDEX)

@@ -12,12 +12,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import neo4j
 from fake_bolt import CATALOGUE, FAULTS, fake_bolt
-from fault_runs import VECTOR, Metronome, ask, ask_all, connected, graph_source
+from fault_runs import FAILURES, PROBE_SECONDS, VECTOR, Metronome, ask, ask_all, connected, gatherer_of, graph_source
 from recording import Unasked
 
 from phasegraph.errors import InvalidInputError, StoreError
 from phasegraph.neo4j import Neo4jConnection, Neo4jGraphSource
-from phasegraph.sources import Gatherer, SourceSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:source .graph. (failed .* times in a row|was busy)")
 DEADLINE, LATE = 0.2, 0.05
@@ -70,7 +69,7 @@ def test_a_healthy_fake_is_a_server_to_the_driver():
 
 @pytest.mark.parametrize("fault", TOGETHER)
 def test_a_fault_loses_no_other_result_and_no_call_is_late(calm, fault):
-    """No call is over deadline + 50 ms by more than a plain timer of this process was at that moment."""
+    """No call is over deadline + 50 ms by more than the machine excuses."""
     runs, metronome = calm
     run = runs[fault]
     assert len(run.calls) == CALLS
@@ -79,13 +78,17 @@ def test_a_fault_loses_no_other_result_and_no_call_is_late(calm, fault):
     assert not late, f"{late}; against the wall {run.overtime(DEADLINE)[:5]}"
     if fault == "deadlock_then_ok":
         # The first calls of a process import the driver, and all the threads wait for that; others may come too late
-        # where the process was kept from going on, and one in fifty for what no timer sees.
+        # where the process was kept from going on, and one in fifty for what no timer sees. test_retries.py has the
+        # same fault without real time: how late it may come and still be tried again.
         rest = list(zip(run.calls, run.statuses, strict=True))[2:]
-        assert {status for _, status in rest} <= {"ok", "timeout"}
-        timed_out = [call for call, status in rest if status != "ok" and metronome.held_up(*call) < DEADLINE / 10]
-        assert len(timed_out) <= max(1, CALLS // 50)
+        assert set(run.statuses) <= {"ok", "timeout", "error"}
+        failed = [call for call, status in rest if status != "ok" and metronome.held_up(*call) < DEADLINE / 10]
+        assert len(failed) <= max(1, CALLS // 50), run.reasons
+        assert run.statuses.count("ok") > 0
     elif fault == "gone_mid_run":
-        assert set(run.statuses[1:]) <= {"error", "timeout"}
+        # The server answers once. A busy machine may be too late for that answer, or not be the first call.
+        assert set(run.statuses) <= {"ok", "error", "timeout"}
+        assert run.statuses.count("ok") <= 1
     else:
         assert set(run.statuses) <= {"error", "timeout"}
     # A search that is given up ends soon, whatever its server does: none is left from one call to the next
@@ -99,10 +102,13 @@ def test_with_a_breaker_most_calls_do_not_even_ask(guarded, fault):
     run = runs[fault]
     assert (run.lost, run.silent) == (0, 0)
     assert not [seconds for seconds in run.overtime(DEADLINE, metronome) if seconds > LATE]
-    if fault != "deadlock_then_ok" and CALLS >= 20:
-        assert run.statuses.count("skipped") >= CALLS / 2
-    else:
-        assert run.statuses.count("skipped") == 0 or CALLS < 20
+    if fault == "deadlock_then_ok":
+        assert run.statuses.count("skipped") == 0 or run.statuses[:FAILURES].count("ok") == 0
+        return
+    # One trial an interval; a trial that ends well but too late is followed by another.
+    seconds = run.calls[-1][1] - run.calls[0][0]
+    trials = (seconds / PROBE_SECONDS + 1) * (2 if fault == "slow" else 1)
+    assert CALLS - run.statuses.count("skipped") <= FAILURES + trials
 
 
 def test_a_flood_of_rows_is_left_to_itself_at_the_deadline():
@@ -158,7 +164,7 @@ def test_an_error_says_what_kind_it_is_and_never_what_was_sent_nor_comes_late(fa
         with pytest.raises(StoreError, match=f"^{kind}: ") as caught:
             connection.read("RETURN $value", {"value": "private words"})
         ended = time.monotonic()
-        assert ended - began - metronome.held_up(began, ended) < 1.0 + LATE, "the driver would take half a minute"
+        assert ended - began - metronome.excused(began, ended) < 1.0 + LATE, "the driver would take half a minute"
     assert "s3cret-pw" not in str(caught.value)
     assert "private words" not in str(caught.value)
     if fault == "schema_missing":
@@ -174,7 +180,7 @@ def test_looking_whether_a_corpus_can_be_walked_takes_no_longer_than_the_deadlin
         with pytest.raises(StoreError):
             Neo4jGraphSource(connection, "c").verify()
         ended = time.monotonic()
-    assert ended - began - metronome.held_up(began, ended) < 0.5 + LATE
+    assert ended - began - metronome.excused(began, ended) < 0.5 + LATE
 
 
 def test_a_transient_error_is_retried_within_the_budget():
@@ -227,8 +233,7 @@ def test_connections_of_searches_that_were_given_up_come_back(fault):
 
 
 def test_no_more_searches_hang_than_are_allowed_and_the_rest_are_reported_as_busy():
-    settings = SourceSettings(circuit_breaker=None, max_in_flight=3)
-    gatherer = Gatherer({"graph": settings, "vector": SourceSettings()}, timeout=0.05)
+    gatherer = gatherer_of(0.05, circuit_breaker=None, max_in_flight=3)
     with fake_bolt("silent_answer") as server, connected(server, 5.0) as connection:
         sources = {"graph": graph_source(connection), "vector": VECTOR}
         reasons = [gatherer.gather(sources, "who?").reports[0].reason for _ in range(10)]
@@ -238,7 +243,7 @@ def test_no_more_searches_hang_than_are_allowed_and_the_rest_are_reported_as_bus
 
 def test_closing_while_searches_hang_neither_raises_nor_waits():
     for _ in range(5):
-        gatherer = Gatherer({"graph": SourceSettings(circuit_breaker=None), "vector": SourceSettings()}, timeout=0.05)
+        gatherer = gatherer_of(0.05, circuit_breaker=None)
         with fake_bolt("flood") as server, connected(server, 5.0) as connection:
             sources = {"graph": graph_source(connection), "vector": VECTOR}
             for _ in range(4):

@@ -10,7 +10,7 @@ from phasegraph import Background, Context, FusionPipeline, InvalidInputError, R
 from phasegraph.acceptance import AcceptancePolicy, Threshold
 from phasegraph.calibration import ListCalibrator
 from phasegraph.errors import DegradedError, InvalidTypeError
-from phasegraph.priors import SuperpositionPrior
+from phasegraph.fusion.superposition import SuperpositionPrior
 from phasegraph.retrieval.provenance import provenance
 from phasegraph.selection import SelectionPolicy
 

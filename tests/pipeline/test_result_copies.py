@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from phasegraph import Background, FusionPipeline, Ranking
+from phasegraph.fusion.context import Context
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
-from phasegraph.pipeline import Context
 from phasegraph.result import Result
 
 COPIES = [lambda value: pickle.loads(pickle.dumps(value)), copy.deepcopy]  # noqa: S301 - our own bytes

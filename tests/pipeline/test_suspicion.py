@@ -7,7 +7,7 @@ import pytest
 
 from phasegraph import DegradedError, FusionPipeline, InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.calibration import fit_reference_ecdf
-from phasegraph.pipeline import fit_min_agreement
+from phasegraph.fusion.fitting import fit_min_agreement
 
 IDS = [f"p{i:02d}" for i in range(40)]
 

@@ -6,7 +6,7 @@ from tiny import many_queries, write_dataset
 
 from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.source_runs import SourceRun
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from robust import SHIFTS, _turned, robust_page, standings
 

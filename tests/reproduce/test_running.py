@@ -1,6 +1,7 @@
 """The reproduction on a small data set: every study, both parts, the same twice."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,8 @@ from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.experiment import TWO
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.ranking import Ranking
-from running import reproduce, run_study
-from studies import STUDIES, configuration
+from running import ALL_STUDIES, reproduce, run_study
+from studies import STUDIES, configuration, hard_slice
 
 PROGRAM = Path(__file__).parents[2] / "tools" / "reproduce"
 
@@ -42,13 +43,31 @@ def reproduced(tmp_path_factory):
 def test_every_study_gets_its_page_and_its_figures(reproduced):
     out, said = reproduced
     pages = {path.stem for path in out.glob("*.md")}
-    assert pages == {study.name for study in STUDIES} | {"README", "robust-default", "paper-statistics"}
+    assert pages == {study.name for study in ALL_STUDIES} | {
+        "README",
+        "robust-default",
+        "paper-statistics",
+        "datasheet",
+    }
     figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
-    assert set(figures) == {study.name for study in STUDIES}
+    assert set(figures) == {study.name for study in ALL_STUDIES}
     assert set(figures["table-1"]["many"]) == {"tune", "confirm"}
     text = (out / "table-1.md").read_text(encoding="utf-8")
     assert "| phasegraph |" in text
     assert any("left out" in line for line in said)
+
+
+def test_one_page_alone_leaves_the_others_and_their_figures_as_they_are(reproduced, folder, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(reproduced[0], out)
+    (out / "table-1.md").write_text("# Of another day\n", encoding="utf-8")
+    written = reproduce(folder, out, only=["pool-caps"])
+    assert {path.name for path in written} == {"pool-caps.md", "figures.json", "README.md"}
+    assert "[Of another day](table-1.md)" in (out / "README.md").read_text(encoding="utf-8")
+    for name in ("pool-caps.md", "figures.json", "ising.md"):
+        assert (out / name).read_bytes() == (reproduced[0] / name).read_bytes()
+    with pytest.raises(InvalidInputError, match=r"pages among .*pool-caps.*; got no-such"):
+        reproduce(folder, out, only=["no-such"])
 
 
 @pytest.mark.slow
@@ -86,12 +105,13 @@ def test_whatever_is_broken_is_said_before_anything_is_searched(tmp_path, broken
 def test_the_whole_graph_list_drowns_under_the_papers_rule_and_the_cap_cures_it(tmp_path):
     """Two sources in opposite order: the longer the graph's list, the less its top counts under the paper's rule."""
     dataset = load_dataset(write_dataset(tmp_path / "2wiki-made-up", many_queries()))
-    ids = [f"v{i:02d}" for i in range(49)]
+    ids = [f"v{i:02d}" for i in range(48)]
     long = [f"x{i:03d}" for i in range(400)]
     vector, graph = [], []
     for query in dataset.queries:
         gold = query.judgement.hops[0][0]
-        vector.append(Ranking("vector", [*ids, gold], np.linspace(1.0, 0.1, 50)))
+        wrong = "p01" if gold == "p00" else "p00"
+        vector.append(Ranking("vector", [wrong, *ids, gold], np.linspace(1.0, 0.1, 50)))
         graph.append(Ranking("graph", [gold, *long], np.geomspace(1.0, 1e-6, 401)))
     runs = {"vector": SourceRun("vector", tuple(vector), 0.0), "graph": SourceRun("graph", tuple(graph), 0.0)}
     study = next(study for study in STUDIES if study.name == "pool-explosion")
@@ -130,3 +150,12 @@ def test_bending_the_scores_changes_nothing_that_keeps_ranks_only(folder):
     table = run_study(study, dataset, search_sources(ExperimentInput(dataset, 12), TWO))["tune"]
     plain, bent = (table.found[f"own-list percentile, boltzmann{end}"] for end in ("", ", scores bent by exp(5s)"))
     assert plain == bent
+
+
+def test_the_hard_slice_is_what_the_vectors_lack_in_their_first_ten(tmp_path):
+    dataset = load_dataset(write_dataset(tmp_path / "many", many_queries()))
+    found = search_sources(ExperimentInput(dataset, 10), ["vector"])["vector"].rankings
+    lacking = [row for row, query in enumerate(dataset.queries) if query.judgement.hops[-1][0] not in found[row].ids]
+    parts = hard_slice(dataset)
+    assert parts["hard"].tolist() == lacking
+    assert sorted([*parts["hard"], *parts["rest"]]) == list(range(len(dataset.queries)))

@@ -1,6 +1,7 @@
 """SemFlowRAG's studies, on walks whose mass is known and on a small data set with facts."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +12,19 @@ from phasegraph.evaluation.datasets import load_dataset
 from phasegraph.evaluation.source_runs import FlowWalk
 from phasegraph.graph.experimental.semflow import SEMFLOW_PARAMETERS
 from running import reproduce
-from semflow import ABLATIONS, FULL, PAPER, SWEEPS, UNDIRECTED, can_walk, holes_of, semflow_page
+from semflow import (
+    ABLATIONS,
+    FULL,
+    PAPER,
+    SWEEPS,
+    UNDIRECTED,
+    can_walk,
+    change_of,
+    headline_of,
+    headlines,
+    holes_of,
+    semflow_page,
+)
 
 FACTS = [
     ("p00", [["Ada Lovelace", "daughter of", "Lord Byron"]]),
@@ -43,6 +56,27 @@ def test_holes_by_hand():
 def test_a_hundredth_of_many_entities_is_more_than_one():
     masses = np.ones((1, 300))
     assert holes_of(masses, np.arange(300.0), np.arange(300.0)).connected == pytest.approx(3 / 300)
+
+
+def test_the_headline_by_hand():
+    """120 entities whose mass falls with their place: the first ten are at .2, ranks 60 to 100 are relevant."""
+    masses = np.arange(120.0, 0.0, -1.0)[None].repeat(2, axis=0)
+    heights = np.r_[np.full(10, 0.2), np.ones(110)]
+    relevance = np.zeros((2, 120))
+    relevance[0, 59:100] = 1.0
+    relevance[1, 59] = 41.0
+    found = headline_of(masses, heights, relevance)
+    assert found.abstract == pytest.approx([0.2, 0.2])
+    assert found.similar == pytest.approx([1.0, 1.0])
+    assert change_of(np.array([0.5, 1.0]), np.array([1.0, 2.0])) == pytest.approx((-50.0, -50.0, -50.0))
+
+
+def test_the_headline_of_the_bundled_questions_goes_the_papers_way_on_the_entities_alone():
+    """Golden, five questions: direction lowers abstractness of the first ten and raises later similarity."""
+    bundled = Path(__file__).parents[2] / "data" / "musique-openie"
+    directed, undirected = headlines(load_dataset(bundled).subset(range(5)))["entities alone"]
+    assert (directed.abstract.mean(), undirected.abstract.mean()) == pytest.approx((0.0614, 0.1377), abs=1e-3)
+    assert (directed.similar.mean(), undirected.similar.mean()) == pytest.approx((0.7298, 0.6894), abs=1e-3)
 
 
 def test_every_ablation_changes_the_walk_in_one_thing_only():
@@ -95,6 +129,7 @@ def test_a_folder_of_one_data_set_with_facts_is_enough_for_its_pages(folder, tmp
     assert set(figures["semflow"]["with-facts"]["all"]["systems"]) >= set(ABLATIONS)
     assert {path.stem for path in (tmp_path / "out").glob("*.md")} == {
         "README",
+        "datasheet",
         "paper-statistics",
         "robust-default",
         "semflow",

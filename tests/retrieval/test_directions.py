@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from phasegraph import PhasegraphWarning
 from phasegraph.retrieval import Direction, known_direction
-from phasegraph.retrieval.reading import infer_direction
+from phasegraph.retrieval.directions import infer_direction
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 

@@ -18,9 +18,9 @@ from phasegraph import (
     Ranking,
 )
 from phasegraph.retrieval import FusionEngine, HitAccess, HitFields, Payloads, SourceSpec, with_progress
-from phasegraph.retrieval.engine import calibration_queries, fit_calibrators
+from phasegraph.retrieval.fingerprints import fingerprint_of
+from phasegraph.retrieval.fitting import calibration_queries, fit_calibrators
 from phasegraph.retrieval.identity import text_id
-from phasegraph.retrieval.source_config import fingerprint_of
 from phasegraph.selection import SelectionPolicy
 
 

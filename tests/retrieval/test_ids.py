@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from phasegraph import PhasegraphWarning, Ranking
 from phasegraph.retrieval import Payloads, resolve_id
-from phasegraph.retrieval.identity import Identities, join_by_text, text_id
+from phasegraph.retrieval.identity import Identities, text_id
+from phasegraph.retrieval.joining import join_by_text
 
 
 def details(*rows):

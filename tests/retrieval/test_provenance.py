@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from phasegraph import FusionPipeline, Ranking, SourceReport
 from phasegraph.retrieval import EvidenceBlock
-from phasegraph.retrieval.engine import select_hits, with_notes, with_text_warnings
+from phasegraph.retrieval.answer import select_hits, with_text_warnings
+from phasegraph.retrieval.notes import with_notes
 from phasegraph.retrieval.provenance import plain, provenance
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from phasegraph import InsufficientDataError, InvalidInputError, Ranking
-from phasegraph.retrieval.routing import (
+from phasegraph.retrieval.stages.routing import (
     KeywordRouter,
     compositional_router,
+    fit_entropy_gates,
+    is_multi_hop,
     keyword_router,
     neighbour_entropy,
     neighbour_entropy_router,
@@ -110,6 +112,64 @@ def test_the_entropy_router_reads_a_rankings_distances() -> None:
         router = neighbour_entropy_router("s", "f", "b", normalise=normalise)
         assert router("q", as_distances) == router.by_distances(rising)
     assert neighbour_entropy_router("s", "f", "b", normalise=False)("q", as_scores) == "b"
+
+
+def test_the_multi_hop_flag_is_that_of_the_published_code_and_needs_a_flat_neighbourhood() -> None:
+    flagged = ["Is Rome in Italy?", "who is Ada Lovelace?", "salt and pepper", "cats vs dogs", "do both work?"]
+    plain = ["Who is it?", "who is Ada?", "AB CD in 19", "Ada, Ada", "sand", "bands of android"]
+    assert [is_multi_hop(one) for one in flagged] == [True] * 5
+    assert [is_multi_hop(one) for one in plain] == [False] * 6
+    router = neighbour_entropy_router("s", "f", "b", multi_hop={"graph": 1.0}, normalise=False)
+    flat, steep = np.ones(20), np.array([0.1, *np.full(19, 9.0)])
+    assert router.by_distances(flat, flagged[0]) == {"graph": 1.0}
+    assert router.by_distances(flat, plain[0]) == router.by_distances(flat) == "b"
+    assert router.by_distances(steep, flagged[0]) == "s"
+    ranking = Ranking.from_hits("vector", [f"p{row:02}" for row in range(20)], flat, higher_is_better=False)
+    assert router(flagged[0], ranking) == {"graph": 1.0}
+    assert neighbour_entropy_router("s", "f", "b", normalise=False)(flagged[0], ranking) == "b"
+
+
+def test_fitted_gates_are_the_first_best_pair_of_the_grid() -> None:
+    rng = np.random.default_rng(0)
+    entropies, best = rng.normal(2.0, 0.5, 60), rng.integers(0, 3, 60)
+    found = fit_entropy_gates(entropies, best)
+    gates = np.linspace(entropies.min(), entropies.max(), 40)
+    wanted = (0.0, 0.0, -1.0)
+    for low in gates:
+        for high in gates[gates > low]:
+            routes = [0 if one < low else 1 if one < high else 2 for one in entropies]
+            agreement = float(np.mean(routes == best))
+            if agreement > wanted[2]:
+                wanted = (float(low), float(high), agreement)
+    assert tuple(found) == pytest.approx(wanted, abs=1e-12)
+    for entropies_, best_, error in (
+        ([1.0] * 30, [0] * 30, InsufficientDataError),
+        ([1.0, 2.0], [0, 1], InsufficientDataError),
+        (np.arange(30.0), [3] * 30, InvalidInputError),
+        (np.arange(30.0), [0] * 29, InvalidInputError),
+    ):
+        with pytest.raises(error):
+            fit_entropy_gates(entropies_, best_)
+
+
+@needs_published
+@pytest.mark.parametrize(
+    ("normalise", "low", "high", "agreement"),
+    [(False, 2.99557995, 2.99570682, 0.715), (True, 2.73687557, 2.78277858, 0.7)],
+)
+def test_gates_fitted_to_the_published_queries_agree_with_the_oracle_as_often_as_one_strategy(
+    musique: dict[str, Any], normalise: bool, low: float, high: float, agreement: float
+) -> None:
+    """In the sample itself; plain semantic search is the oracle's choice for 142 of the 200."""
+    labels = musique["labels"]
+    best = [labels.index(one) for one in musique["oracle"].values()]
+    assert np.bincount(best).tolist() == [142, 51, 7]
+    distances = [musique["knn_distances"][query] for query in musique["oracle"]]
+    found = fit_entropy_gates([neighbour_entropy(one, normalise=normalise) for one in distances], best)
+    assert tuple(found) == pytest.approx((low, high, agreement), abs=5e-9)
+    router = neighbour_entropy_router(*labels, low=found.low, high=found.high, normalise=normalise)
+    routes = [labels.index(str(router.by_distances(one))) for one in distances]
+    assert np.mean(np.array(routes) == best) == pytest.approx(agreement)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])

@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 
 from phasegraph import AllSourcesFailed, CallableSource, InvalidInputError, PhasegraphWarning, Ranking
+from phasegraph._support.prompts import filled
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.graph import GraphSource, build_graph
 from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec
-from phasegraph.retrieval.rewriting import combined, read_texts
-from phasegraph.retrieval.stages import bridges_to, read_grade
-from phasegraph.retrieval.steps import OverModel, Step, filled
+from phasegraph.retrieval.stages.corrective import read_grade
+from phasegraph.retrieval.stages.models import OverModel
+from phasegraph.retrieval.stages.reranking import bridges_to
+from phasegraph.retrieval.stages.rewriting import combined, read_texts
 from phasegraph.sources import AsyncCallableSource
+from phasegraph.sources.steps import Step
 
 
 def same(answer: Any) -> Any:
@@ -65,7 +68,7 @@ def test_what_ends_a_program_passes_through(error: BaseException) -> None:
 @pytest.mark.parametrize("error", [MemoryError(), KeyboardInterrupt()])
 def test_a_trial_that_ends_a_program_is_not_the_last(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("phasegraph.retrieval.steps.monotonic", lambda: now[0])
+    monkeypatch.setattr("phasegraph.sources.steps.monotonic", lambda: now[0])
     raised: list[BaseException] = [ValueError()] * 10 + [error]
 
     def broken() -> int:

@@ -119,7 +119,7 @@ def test_a_model_for_an_index_without_vectors_is_refused():
         ("{", "JSON"),
         ("[" * 100_000, "JSON"),
         ('{"a": {"token": "short", "filter": {"team": "red"}}}', "16 visible"),
-        ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {}}}', "one at least"),
+        ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {}}}', "at least one"),
         ('{"a": {"token": "aaaaaaaaaaaaaaaaaaaa"}}', "a token and a filter"),
         (
             '{"a": {"token": "aaaaaaaaaaaaaaaaaaaa", "filter": {"t": 1}}, '

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phasegraph.errors import AllSourcesFailed, PhasegraphWarning
 from phasegraph.sources import BreakerSettings, Gatherer, SourceSettings
-from phasegraph.sources.gatherer import Breaker
+from phasegraph.sources.breaker import Breaker
 
 
 def _opened(failures=1, probe_interval=10.0, now=0.0):

@@ -14,7 +14,9 @@ import shutil
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,8 +31,9 @@ from phasegraph.errors import (
     StoreError,
 )
 from phasegraph.graph.chroma import ChromaVectors, open_folder
-from phasegraph.graph.corpus import Change
+from phasegraph.graph.corpus import Change, Folder
 from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.graph.source import GraphSource
 
 TITLES = ["Ada Lovelace", "Charles Babbage", "Analytical Engine", "London", "Byron", "Turin", "Luigi Menabrea", "Devon"]
 QUESTIONS = ["Who wrote about the engine of Charles Babbage?", "Where was Byron?", "London", "Menabrea in Turin"]
@@ -74,11 +77,19 @@ class CorpusSuite:
         """A document of the framework; without an id of its own where `name` is None."""
         raise NotImplementedError
 
-    def made(self, documents: Sequence[Any], path: Path | None = None, **fields: Any) -> Any:
+    def model(self, name: str = "plain", size: int = 16) -> Any:
+        """An embedding model of that name, whose vectors are of its own; a model named "silent" does not answer."""
+        raise NotImplementedError
+
+    def counting(self) -> Any:
+        """The plain model, which keeps the texts that it embedded under ``texts``."""
+        raise NotImplementedError
+
+    def made(self, documents: Sequence[Any], path: Path | None = None, model: Any = None, **fields: Any) -> Any:
         """The fused retriever of documents."""
         raise NotImplementedError
 
-    def opened(self, path: Path, **fields: Any) -> Any:
+    def opened(self, path: Path, model: Any = None, **fields: Any) -> Any:
         """The fused retriever of a folder."""
         raise NotImplementedError
 
@@ -86,7 +97,7 @@ class CorpusSuite:
         """The graph retriever of documents, without vectors."""
         raise NotImplementedError
 
-    def opened_graph(self, path: Path) -> Any:
+    def opened_graph(self, path: Path, model: Any = None) -> Any:
         """The graph retriever of a folder."""
         raise NotImplementedError
 
@@ -179,6 +190,27 @@ class CorpusSuite:
         assert red() == ["d1", "d3", "d5", "d7", "d9"]
         retriever.delete(["d3"])
         assert red() == ["d1", "d5", "d7", "d9"]
+
+    def test_passages_that_are_deleted_during_a_filtered_question_cost_no_source(
+        self, place: Path | None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        results: list[Any] = []
+        retriever = self.made(self.documents(range(16)), place, k=60, on_result=results.append)
+        plain, gone = GraphSource.search, iter(["d1", "d3", "d5", "d7"])
+
+        def search(source: GraphSource, *given: Any, **more: Any) -> Any:
+            found = plain(source, *given, **more)
+            name = next(gone, None)
+            if name is not None:
+                retriever.delete([name])  # another thread's change, after each search of the graph
+            return found
+
+        monkeypatch.setattr(GraphSource, "search", search)
+        for _ in range(3):
+            found = {name for name, _, _ in self.ask(retriever, QUESTIONS[0], team="red")}
+            assert found
+            assert not found - {f"d{number}" for number in range(1, 16, 2)}
+        assert {one.status for result in results for one in result.reports} == {"ok"}
 
     def test_metadata_that_the_store_cannot_hold_come_back_whole(self, place: Path | None) -> None:
         document = self.document("n", "Ada met Bo.", title="Ada", tags=["a", 1], inner={"b": [None]}, none=None)
@@ -462,8 +494,278 @@ class CorpusSuite:
             raise OSError("no route to host")
 
         with pytest.warns(PhasegraphWarning, match="does not answer.*OSError") as said:
-            assert len(open_folder(path, framework, silent, vectors=False)[0]) == 4
+            assert len(open_folder(path, framework, silent, vectors=False)) == 4
         assert "no route to host" in str(cast("Warning", said[0].message).__cause__)
+
+    def test_another_model_of_the_same_length_is_refused_by_name(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        self.made(self.documents(range(6)), path)
+        for opened in (self.opened, self.opened_graph):
+            with pytest.raises(
+                InvalidInputError, match=r"embedded with Hashed plain, and Hashed other.*cosine.*reembed=True"
+            ):
+                opened(path, self.model("other"))
+        assert len(self.opened_graph(path, self.model())._corpus) == 6
+
+    def test_a_folder_that_does_not_say_its_model_is_checked_all_the_same(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(3)), path)
+        settings = dict(retriever._corpus.settings)
+        assert settings.pop("model") == {"name": "Hashed plain", "settings": {}, "given": False}
+        retriever._corpus._folder.applied()
+        retriever._corpus._folder._write_state(0, settings)  # as an older version wrote it
+        with pytest.raises(InvalidInputError, match=r"embedded with another model, and Hashed other"):
+            self.opened(path, self.model("other"))
+        self.add(self.opened(path), self.documents([4]))
+        assert self.opened(path)._corpus.settings["model"] == retriever._corpus.made_by.to_json()
+
+    def test_a_model_that_does_not_answer_is_known_by_its_name(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        self.made(self.documents(range(4)), path)
+        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed silent.*not answer"):
+            self.opened(path, self.model("silent"))
+
+    def test_the_model_is_checked_at_the_first_change_where_it_was_not_before(self, tmp_path: Path) -> None:
+        path = tmp_path / "corpus"
+        one = self.made(self.documents(range(4)), path)
+        other = self.made(self.documents([1]), None, self.model("other"))._corpus.state.embedder
+        one._corpus.state = replace(one._corpus.state, embedder=other)
+        one._corpus._checked = False
+        with pytest.raises(InvalidInputError, match=r"embedded with Hashed plain, and Hashed other"):
+            self.add(one, self.documents([5]))
+        assert len(self.opened(path)._corpus) == 4
+
+    @pytest.mark.parametrize("size", [16, 24])
+    def test_reembedding_equals_a_new_build_with_the_other_model(
+        self, place: Path | None, tmp_path: Path, size: int
+    ) -> None:
+        model = self.model("other", size)
+        retriever = self.made(self.documents(range(10)), place)
+        retriever.delete(["d3"])
+        retriever.reembed(model)
+        self.add(retriever, self.documents([11]))
+        kept = [number for number in range(12) if number not in (3, 10)]
+        whole = self.made(self.documents(kept), None if place is None else tmp_path / "whole", model)
+        retrievers = [retriever] if place is None else [retriever, self.opened(place, model)]
+        for one in retrievers:
+            same_graph(one._corpus.index.graph, whole._corpus.index.graph)
+            assert self.answers(one) == self.answers(whole)
+            assert {report.status for report in one.explain(QUESTIONS[0]).reports} == {"ok"}
+        if place is not None:
+            with pytest.raises(InvalidInputError, match=r"Hashed other"):
+                self.opened(place)
+            assert self.opened(place, reembed=True)._corpus.made_by.name == "Hashed plain"
+            assert len(self.opened(place)._corpus) == 10
+
+    def test_vectors_that_are_refused_leave_the_old_model(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.documents(range(6)), path)
+        before = self.answers(retriever)
+
+        def full(*arguments: Any) -> None:
+            raise OSError("no space left")
+
+        for place in ("phasegraph.graph.chroma.ChromaVectors.write", "phasegraph.serialization.write_document"):
+            monkeypatch.setattr(place, full)
+            with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
+                retriever.reembed(self.model("other", 24))
+            monkeypatch.undo()
+            for one in (retriever, self.opened(path)):
+                assert self.answers(one) == before
+        retriever = self.opened(path)
+        retriever.reembed(self.model("other", 24))
+        assert len(self.opened(path, self.model("other", 24))._corpus) == 6
+
+    @pytest.mark.parametrize("method", ["write", "drop_others"])
+    def test_a_process_killed_within_reembedding_leaves_one_model(self, tmp_path: Path, method: str) -> None:
+        path = tmp_path / "corpus"
+        self.made(self.documents(range(6)), path)
+        ended = self._in_another_process("reembed_and_die", path, method)
+        assert ended.returncode == 9, ended.stderr.decode()
+        model = self.model() if method == "write" else self.model("other", 24)
+        again = self.opened(path, model)
+        same_graph(again._corpus.index.graph, self.made(self.documents(range(6)), None, model)._corpus.index.graph)
+        assert again._corpus._store.ids() == {f"d{number}" for number in range(6)}
+        assert [one.name for one in again._corpus._store.client.list_collections()] == [again._corpus._store.name]
+
+    def reembed_and_die(self, path: Path, method: str) -> None:
+        """Embed a folder anew, and be killed within the new vectors or after them."""
+        retriever = self.opened(path)
+        if method == "write":
+            setattr(ChromaVectors, method, dying)
+        else:
+            Folder.applied = dying  # type: ignore[method-assign]
+        retriever.reembed(self.model("other", 24))
+
+    def test_vectors_of_a_retriever_without_any_are_not_made_anew(self) -> None:
+        with pytest.raises(InvalidInputError, match="no vectors"):
+            self.graph_of(self.documents([1])).reembed(self.model())
+
+    def pages(self, **texts: Sequence[str]) -> list[Any]:
+        """Passages without ids of their own, of documents by name."""
+        return [self.piece(f"{name}.md", text) for name, each in texts.items() for text in each]
+
+    def piece(self, source: str, text: str, **metadata: Any) -> Any:
+        """A passage of a document, without an id of its own."""
+        return self.document(None, text, source=source, **metadata)
+
+    def test_documents_are_counted_listed_and_deleted_as_a_whole(self, place: Path | None) -> None:
+        retriever = self.made(self.pages(a=["Ada met Bo.", "Bo sang."], b=["Cy danced."], c=["Dee slept."]), place)
+        assert retriever.documents() == {"a.md": 2, "b.md": 1, "c.md": 1}
+        assert len(retriever.ids()) == 4
+        assert retriever.ids(where={"source": "a.md"}) == retriever.ids()[:2]
+        assert retriever.delete(where={"source": "a.md"}) == 2
+        assert asyncio.run(retriever.adelete(where={"source": "c.md"})) == 1
+        for again in [retriever] if place is None else [retriever, self.opened(place)]:
+            assert again.documents() == {"b.md": 1}
+            assert [text for _, text, _ in self.ask(again, "Who danced?")] == ["Cy danced."]
+
+    def test_a_where_that_lets_nothing_through_is_said_and_a_key_once(self) -> None:
+        retriever = self.made(self.pages(a=["Ada met Bo."], b=["Cy danced."]))
+        with pytest.warns(PhasegraphWarning, match="0 deleted"):
+            assert retriever.delete(where={"source": "z.md"}) == 0
+        with pytest.warns(PhasegraphWarning) as said:
+            assert retriever.delete(where={"sorce": "a.md"}) == 0
+        assert "filter key 'sorce' is in no passage; did you mean 'source'?" in str(said[0].message)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert retriever.ids(where={"sorce": "a.md"}) == []
+        with pytest.warns(PhasegraphWarning, match="filter key 'sectoin' is in no passage"):
+            assert self.ask(retriever, "Ada", sectoin="x") == []
+        for wrong in ({}, {"ids": ["x"], "where": {"source": "a.md"}}):
+            with pytest.raises(InvalidInputError, match="either ids or where"):
+                retriever.delete(**wrong)
+        assert len(retriever.ids()) == 2
+
+    def test_a_source_key_of_ones_own_names_documents_and_is_kept(self, tmp_path: Path) -> None:
+        pages = [self.document(None, f"Ada met Bo {n}.", book=f"b{n % 2}", source="x") for n in range(4)]
+        retriever = self.made(pages, tmp_path / "corpus", source_key="book")
+        for one in (retriever, self.opened(tmp_path / "corpus")):
+            assert one.documents() == {"b0": 2, "b1": 2}
+        with pytest.warns(PhasegraphWarning, match="source_key 'boook' is in no passage.*did you mean 'book'"):
+            self.made(pages, source_key="boook")
+        with pytest.raises(InvalidTypeError, match="source_key"):
+            self.made(pages, source_key=3)
+
+    def test_a_sync_adds_replaces_and_deletes_and_embeds_only_what_changed(self, place: Path | None) -> None:
+        model = self.counting()
+        retriever = self.made(self.pages(a=["Ada met Bo.", "Bo sang."], b=["Cy danced."], c=["Dee."]), place, model)
+        before, model.texts[:] = retriever.ids(), []
+        same = retriever.sync(self.pages(a=["Ada met Bo.", "Bo sang."], b=["Cy danced."], c=["Dee."]), full=True)
+        assert (same.added, same.changed, same.deleted, same.unchanged, same.embedded) == (0, 0, 0, 3, 0)
+        assert (retriever.ids(), model.texts) == (before, [])
+        now = self.pages(a=["Ada met Bo.", "Eve wept.", "Bo sang twice."], d=["New words."])
+        counts = retriever.sync(now)
+        assert (counts.added, counts.changed, counts.deleted, counts.unchanged, counts.embedded) == (1, 1, 0, 0, 3)
+        assert sorted(model.texts) == ["Bo sang twice.", "Eve wept.", "New words."]
+        assert retriever.documents() == {"b.md": 1, "c.md": 1, "a.md": 3, "d.md": 1}
+        counts = retriever.sync(iter(now), full=True)
+        assert (counts.deleted, counts.unchanged, counts.embedded) == (2, 2, 0)
+        for again in [retriever] if place is None else [retriever, self.opened(place)]:
+            assert again.documents() == {"a.md": 3, "d.md": 1}
+            assert again.ids()[0] == before[0]
+            assert retriever.sync(now, full=True).unchanged == 2
+        texts = {text for _, text, _ in self.ask(retriever, "Who sang?")}
+        assert "Bo sang." not in texts
+        assert "Bo sang twice." in texts
+
+    def test_changed_metadata_come_and_the_same_text_stands_in_several_documents(self, place: Path | None) -> None:
+        retriever = self.made(self.pages(a=["All rights reserved."], b=["Cy danced."]), place)
+        retriever.sync([*self.pages(b=["All rights reserved."]), self.piece("a.md", "All rights reserved.", page=2)])
+        assert retriever.documents() == {"a.md": 1, "b.md": 1}
+        for source, page in (("a.md", 2), ("b.md", None)):
+            assert [one.get("page") for _, _, one in self.ask(retriever, "rights", source=source)] == [page]
+        retriever.sync(self.pages(b=["All rights reserved."]), full=True)
+        assert retriever.documents() == {"b.md": 1}
+
+    def test_a_sync_of_nothing_is_refused_and_a_passage_without_a_document_is_named(self) -> None:
+        retriever = self.made(self.pages(a=["Ada met Bo."]))
+        with pytest.raises(InvalidInputError, match="allow_empty=True"):
+            retriever.sync(iter(()), full=True)
+        assert str(retriever.sync([])) == (
+            "0 documents added, 0 changed, 0 deleted, 0 as they were; 0 passages embedded"
+        )
+        with pytest.raises(InvalidInputError, match="at least one passage"):
+            retriever.sync([], full=True, allow_empty=True)
+        with pytest.raises(InvalidInputError, match=r"under 'source', 'doc_id'.*'w'.*give key="):
+            retriever.sync([self.document("w", "Cy danced.", team="red")])
+        with pytest.raises(InvalidInputError, match=r"under 'book'.*give key="):
+            retriever.sync(self.pages(a=["Cy danced."]), "book")
+        with pytest.raises(InvalidInputError, match="text"):
+            retriever.sync(self.pages(a=[" "]))
+        other = self.made([self.document("own", "Dee slept."), *self.pages(a=["Ada met Bo."])])
+        with pytest.raises(InvalidInputError, match=r"the id 'own' of a passage of 'b.md'"):
+            other.sync([self.document("own", "Other words.", source="b.md")])
+        assert other.sync([self.piece("b.md", "Cy.")], full=True).deleted == 1
+        assert other.documents() == {"": 1, "b.md": 1}
+
+    def test_a_sync_that_is_refused_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "corpus"
+        retriever = self.made(self.pages(a=["Ada met Bo."], b=["Cy danced."]), path)
+        before = retriever.ids()
+
+        def full(*arguments: Any) -> None:
+            raise OSError("no space left")
+
+        monkeypatch.setattr("phasegraph.serialization.write_document", full)
+        with pytest.raises(StoreError, match=r"nothing was changed.*no space left"):
+            retriever.sync(self.pages(a=["New words."]), full=True)
+        monkeypatch.undo()
+        for one in (retriever, self.opened(path)):
+            assert (one.ids(), one.documents()) == (before, {"a.md": 1, "b.md": 1})
+
+    def test_a_sync_killed_at_any_moment_leaves_the_old_or_the_new(self, tmp_path: Path) -> None:
+        path, outcomes = tmp_path / "corpus", set()
+        first = self.pages(**{f"p{n}": [f"Ada met Bo in {n}."] for n in range(6)})
+        self.made(first, path)
+        old = self.opened(path).documents()
+        ended = self._in_another_process("sync_and_die", path)
+        assert ended.returncode == 0, ended.stderr.decode()
+        copies = sorted(tmp_path.glob("copy-*"))
+        assert len(copies) == 20
+        for row, copied in enumerate(copies):
+            again = self.opened(copied)
+            found = again.documents()
+            assert found in (old, {"p1.md": 2, "new.md": 1}), copied.name
+            assert again._corpus._store.ids() == set(again.ids())
+            outcomes.add(len(found))
+            if row % 7 == 0:
+                again.sync(first, full=True)
+                assert again.documents() == old
+        assert outcomes == {2, 6}
+
+    def sync_and_die(self, path: Path) -> None:
+        """Sync copies of a folder, each in a child killed before another one of its writes to disk."""
+        for step in range(20):
+            copied = path.with_name(f"copy-{step:02d}")
+            shutil.copytree(path, copied)
+            if child := os.fork():
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) in (0, 9), step
+                continue
+            self._dying_at(step, lambda: self._sync(copied))  # noqa: B023 - called at once
+            os._exit(0)
+
+    def _sync(self, path: Path) -> None:
+        self.opened(path).sync(self.pages(p1=["Ada met Bo in 1.", "Cy sang."], new=["New words."]), full=True)
+
+    @staticmethod
+    def _dying_at(step: int, change: Callable[[], None]) -> None:
+        """Make a change, and be killed before the n-th file is replaced, removed or synced to disk."""
+        left = iter(range(step))
+
+        def dies(call: Callable[..., Any]) -> Callable[..., Any]:
+            def called(*given: Any, **more: Any) -> Any:
+                if next(left, None) is None:
+                    os._exit(9)
+                return call(*given, **more)
+
+            return called
+
+        for name in ("replace", "unlink", "rmdir", "fsync"):
+            setattr(os, name, dies(getattr(os, name)))
+        change()
 
     def test_an_id_in_place_of_a_list_of_ids_is_refused(self, place: Path | None) -> None:
         retriever = self.made([self.document(name, f"Ada met {name}.") for name in ("a", "b", "c")], place)

@@ -20,8 +20,8 @@ from tests.suites.framework import FrameworkSuite, ids_of
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError, PhasegraphWarning
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.retrieval import HitFields, SourceSpec
 
 TIMEOUT, SLOW, ALLOWED = 0.3, 5.0, 0.05

@@ -42,9 +42,10 @@ from phasegraph.errors import (
     InvalidInputError,
     PhasegraphWarning,
 )
+from phasegraph.fusion.exact_match import ExactMatchBonus
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.priors import RecencyPrior, UnitPrior
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import ExactMatchBonus, RecencyPrior, UnitPrior
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval import Execution, HitFields, SourceSpec
@@ -877,6 +878,19 @@ class FrameworkSuite:
                 assert "secret passage" not in said
                 assert "Page 1" not in said
 
+    def test_a_retriever_shows_the_kinds_of_its_sources(self) -> None:
+        documents = [self.document("p1", "Ada met Bo."), self.document("p2", "Bo met Cy.")]
+
+        def rows(query: str) -> list[object]:
+            return []
+
+        given = {"rows": rows, "any": lambda query: []}
+        said = repr(self.retriever(vector=self.store(documents), graph=self.graph(documents), retrievers=given))
+        assert re.search(r"rows[=:] ?function rows\b", said)
+        assert re.search(r"any[=:] ?function <lambda>", said)
+        assert "graph=EntityGraphRetriever of GraphSource" in said
+        assert "FunctionRetriever" not in said
+
     # Bad arguments are errors that name the argument, raised when the retriever is built.
 
     @pytest.mark.parametrize(("given", "named"), BAD)
@@ -1416,6 +1430,10 @@ class FrameworkSuite:
         bare = self.ask(self.graph(films), ABOUT)
         assert [hit.metadata for hit in bare] == [{"title": FILMS[hit.id][0]} for hit in bare]
         assert [hit.text for hit in bare] == [FILMS[hit.id][1] for hit in bare]
+
+    def test_a_title_key_that_matches_nothing_is_warned_about_with_the_nearest_key(self) -> None:
+        with pytest.warns(PhasegraphWarning, match="'titel' is in no passage's metadata.*did you mean 'title'"):
+            self.graph(self.films(), title_key="titel")
 
     def test_the_graphs_passages_come_from_lists_mappings_and_functions(self) -> None:
         films, graph = self.films(), self.entities()

@@ -18,11 +18,12 @@ import pytest
 
 from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError, PhasegraphWarning
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 from phasegraph.retrieval import (
     Corrective,
+    ModelAnswers,
     Rerank,
     SourceSpec,
     chat_router,
@@ -233,6 +234,17 @@ class StageSuite:
         finally:
             over.set()
 
+    @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+    @pytest.mark.parametrize("name", ["rewrite", "route", "rerank", "grade", "correct"])
+    def test_a_lack_of_memory_and_an_interrupt_in_a_stage_end_the_call(
+        self, name: str, error: type[BaseException], quiet: None
+    ) -> None:
+        retriever = self.made(**self.stage(name, _raiser(error())))
+        with pytest.raises(error):
+            self.ask(retriever)
+        with pytest.raises(error):
+            asyncio.run(self.aask(retriever))
+
     def told(self, retriever: Any) -> list[tuple[str, str]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PhasegraphWarning)
@@ -257,6 +269,52 @@ class StageSuite:
         retriever = self.made(**self.stage(name, FAULTS["raises"]), strict=True, pipeline=raw)
         with pytest.raises(DegradedError, match=r"rerank|rewrite|route|correct"):
             self.ask(retriever)
+
+    # -- answers that are kept
+
+    def staged(self, answers: ModelAnswers, model: Any, reranker: Any) -> Any:
+        """A retriever with every stage that asks a model, the answers kept."""
+        chat = answers.around(model, "chat")
+        return self.made(
+            vector=SourceSpec(retriever=self.source(FIRST), rewrite=hyde(chat, combine="union")),
+            route=chat,
+            rerank=Rerank(answers.around(reranker, "reranker"), depth=4),
+            corrective=Corrective(chat, rewrite=chat),
+        )
+
+    @pytest.mark.parametrize("native", [False, True])
+    def test_a_run_is_replayed_from_its_answers_without_a_model(self, native: bool, tmp_path: Any) -> None:
+        """To the bit, with every kind of reranker; a second run with the models asks them nothing either."""
+        said: list[str] = []
+
+        def answer(prompt: str) -> str:
+            said.append(prompt)
+            return "vector graph 10" if "Rate" in prompt or "sources" in prompt else f"{len(prompt)} words"
+
+        model = self.chat(answer, native=native)
+        for row, reranker in enumerate(self.reranking(Letters("fedcba"))):
+            file = tmp_path / f"{row}.jsonl"
+            first = self.staged(ModelAnswers(file), model, reranker).explain("q")
+            assert {one.status for one in first.extras["stages"]} == {"ok"}, first.extras["stages"]
+            said.clear()
+            again, replay = ModelAnswers(file), ModelAnswers(file, offline=True)
+            for answers, retriever in (
+                (again, self.staged(again, model, reranker)),
+                (replay, self.staged(replay, None, None)),
+            ):
+                bits(retriever.explain("q"), first)
+                assert self.both(retriever) == list(first.ids)
+                assert (answers.asked, answers.missing, answers.replayed) == (0, 0, 3 * len(answers))
+            assert said == []
+
+    def test_an_input_without_an_answer_fails_its_stage_and_is_counted(self, tmp_path: Any, quiet: None) -> None:
+        model = self.chat(_giver("a text"))
+        self.ask(self.staged(ModelAnswers(tmp_path / "a.jsonl"), model, Letters("abcdef")))
+        replay = ModelAnswers(tmp_path / "a.jsonl", offline=True)
+        told = self.staged(replay, None, None).explain("another question").extras["stages"]
+        assert {one.status for one in told} == {"failed"}
+        assert all("holds no answer of" in one.reason for one in told)
+        assert replay.missing == len(told)
 
     # -- rewriting
 

@@ -149,10 +149,15 @@ def programs(page: Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
+SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*_quickstart.py"))}
 QUICKSTARTS = {
-    **{f"README {number}": program for number, program in enumerate(programs(ROOT / "README.md"), start=1)},
+    # The README starts from a store that the reader has: that of the framework's script.
+    **{
+        f"README after {name}": f"{script}\n\n{program}"
+        for (name, script), program in zip(SCRIPTS.items(), programs(ROOT / "README.md"), strict=True)
+    },
     **{f"README of {name}": programs(folder / "README.md")[0] for name, folder in PROJECTS.items() if folder != ROOT},
-    **{path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "examples").glob("*_quickstart.py"))},
+    **SCRIPTS,
 }
 
 
@@ -238,7 +243,7 @@ def test_a_wheel_holds_the_package_and_nothing_else(built: dict[str, Built], nam
     files = [
         one
         for one in package.rglob("*")
-        if one.suffix == ".py" or one.name == "py.typed" or (one.is_file() and one.parent.name == "static")
+        if one.suffix == ".py" or one.name == "py.typed" or (one.is_file() and one.parent.name in ("static", "demo"))
     ]
     assert held == {one.relative_to(package.parent).as_posix() for one in files}
     assert any(one.endswith("py.typed") for one in held)
@@ -253,7 +258,8 @@ def test_a_source_distribution_holds_no_leavings(built: dict[str, Built], name: 
         "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "PKG-INFO", ".gitignore",
     }  # fmt: skip
     assert {one.partition("/")[0] for one in held if "/" in one} == top
-    assert {Path(one).suffix for one in held if "/" in one and "/static/" not in one} <= {".py", ".typed"}
+    code = [one for one in held if "/" in one and "/static/" not in one and "/inspecting/demo/" not in one]
+    assert {Path(one).suffix for one in code} <= {".py", ".typed"}
     assert {"README.md", "LICENSE"} <= set(held)
 
 
@@ -337,4 +343,4 @@ def test_the_inspector_is_in_the_wheel_with_its_page(built: dict[str, Built], co
     run([*pip(programs), "uninstall", "-q", "-y", "starlette"], tmp_path)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 1
-    assert "pip install 'phasegraph[inspect]'" in done.stderr
+    assert "pip install 'phasegraph[try]'" in done.stderr

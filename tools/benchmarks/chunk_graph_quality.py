@@ -22,9 +22,9 @@ from scipy import sparse
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.measures import recall
 from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph import EntityGraph, GraphSource, build_graph
 from phasegraph.graph.chunk_graph import KINDS, ChunkGraph, ChunkGraphSource, ChunkSettings, build_chunk_graph
-from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 
 

@@ -14,10 +14,11 @@ from time import perf_counter
 
 import numpy as np
 
+from phasegraph._support.ordering import top_order
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.measures import last_hop, recall
 from phasegraph.graph import GraphSource, build_graph
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking
 
 
 def measures(ranked: list[tuple[str, ...]], data: Dataset) -> dict[str, float]:

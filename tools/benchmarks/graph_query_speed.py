@@ -20,10 +20,11 @@ from typing import Any
 import igraph
 import numpy as np
 
+from phasegraph._support.ordering import top_order
 from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.graph import EntityGraph, GraphSource, WalkSettings, build_graph
 from phasegraph.graph.linking import link
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking
 
 
 def timed(function: Callable[[], Any]) -> tuple[float, Any]:

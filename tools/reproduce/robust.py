@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from page import Page, share, table
+from phasegraph.candidates import cap_ranking
 from phasegraph.evaluation.datasets import Dataset
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO, pipeline_system
 from phasegraph.evaluation.measures import Measure, score_run
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.ranking import Ranking, cap_ranking
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
 
 LIMITS = (20, 50, 200)
 GOALS = (Measure("Recall", 5), Measure("Recall", 10), Measure("LastHop", 10))

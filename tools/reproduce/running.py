@@ -3,33 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
+from answers import answers_page
+from claims import LAST
+from contamination import contamination_page
+from datasheet import datasheet_page
 from findings import FINDINGS
-from page import Page, p_value, share, table
+from heterogeneity import heterogeneity_page
+from page import Page, interval, p_value, share, table
 from paper import paper_page
 from phasegraph._typing import IntArray
+from phasegraph.candidates import cap_ranking
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, load_dataset
-from phasegraph.evaluation.experiment import THREE, TWO, Table, compare, run_systems
+from phasegraph.evaluation.experiment import TWO, Table, compare, run_systems
 from phasegraph.evaluation.measures import Measure
 from phasegraph.evaluation.runs import write_text
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
-from phasegraph.ranking import cap_ranking
 from published import ablation_page, thresholds_page
+from rerankers import RERANKING_FINDINGS, RERANKINGS
 from robust import robust_input, robust_page, standings
+from routing import routing_page
 from semflow import can_walk, semflow_page
 from studies import STUDIES, Study
+from sweep import sweep_page
 
 SETS = ("musique", "2wiki")
-MEASURES = (Measure("LastHop", 5), Measure("LastHop", 10), Measure("Recall", 5))
+ALL_STUDIES = (*STUDIES, *RERANKINGS)
+CLAIMS = {**FINDINGS, **RERANKING_FINDINGS}
 Say = Callable[[str], object]
 
+Experiment = Callable[[Mapping[str, Dataset], Sequence[Dataset], Say], "tuple[Page, Mapping[str, object]] | None"]
+"""``experiment(data sets of the studies by name, all data sets there are, say)``: a page and its figures."""
 
-def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: None) -> list[Path]:
-    """Write every page of the reproduction.
+
+def reproduce(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    only: Collection[str] = (),
+    experiments: Mapping[str, Experiment] = MappingProxyType({}),
+    say: Say = lambda line: None,
+) -> list[Path]:
+    """Write every page of the reproduction, or some of them.
 
     Parameters
     ----------
@@ -37,6 +57,10 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
         Holds the data sets ``musique`` and ``2wiki`` and the folder ``published``, or is itself one data set.
     out : path
         Folder for the pages (Markdown) and ``figures.json`` with every number in full.
+    only : collection of str, optional
+        Names of pages; the others, and their figures, stay as they are. Default: every page.
+    experiments : mapping of str to callable, optional
+        By page, in place of that of ``EXPERIMENTS``, such as one with a model.
     say : callable, optional
         Told what is being done, and what is left out because it is not there.
 
@@ -48,33 +72,73 @@ def reproduce(folder: str | Path, out: str | Path, *, say: Say = lambda line: No
     Raises
     ------
     InvalidInputError
-        If the folder holds nothing to work on.
+        If the folder holds nothing to work on, or there is no page of a name.
     """
+    unknown = sorted(set(only) - set(PAGES))
+    if unknown:
+        raise InvalidInputError(f"only must name pages among {', '.join(PAGES)}; got {', '.join(unknown)}")
+    chosen = frozenset(only or PAGES)
     root, target = Path(folder), Path(out)
     datasets = _datasets(root, say)
     judged = _judged_sets(root, datasets)
-    published = _published(root, bool(judged), say)
-    pages: list[Page] = []
+    pages = _published(root, judged, chosen, say)
     figures: dict[str, object] = {}
+    studies = [study for study in ALL_STUDIES if study.name in chosen and datasets]
     tables: dict[str, dict[str, dict[str, Table]]] = {}
-    for name, dataset in datasets.items():
+    for name, dataset in datasets.items() if studies else ():
         say(f"{name}: searching")
-        tables[name] = run_studies(dataset, search_whole(dataset), say)
-    for study in STUDIES if datasets else ():
+        tables[name] = run_studies(dataset, search_whole(dataset, studies), studies, say)
+    for study in studies:
         of_study = {name: found[study.name] for name, found in tables.items()}
         pages.append(study_page(study, of_study))
         figures[study.name] = {
             name: {part: one.to_dict() for part, one in parts.items()} for name, parts in of_study.items()
         }
+    for name, experiment in {**EXPERIMENTS, **experiments}.items():
+        found = experiment(datasets, judged, say) if name in chosen else None
+        if found is not None:
+            pages.append(found[0])
+            figures[name] = found[1]
+    if "robust-default" in chosen:
+        pages += _robust(judged, say)
+    if "paper-statistics" in chosen:
+        pages.append(paper_page())
+    if "datasheet" in chosen and judged:
+        pages.append(datasheet_page(judged))
+    return _write(target, pages, figures)
+
+
+def _semflow(
+    datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Say
+) -> tuple[Page, Mapping[str, object]] | None:
+    """The page on SemFlowRAG's walk, of the first data set that it can walk on."""
     walked = next((dataset for dataset in judged if can_walk(dataset)), None)
     if walked is None:
         say("left out: SemFlowRAG's walk (no data set with embedded facts)")
-    else:
-        say(f"{walked.name}: SemFlowRAG's walk")
-        page, found = semflow_page(walked)
-        pages.append(page)
-        figures[page.name] = {walked.name: {"all": found.to_dict()}}
-    return _write(target, [*pages, *_robust(judged, say), paper_page(), *published], figures)
+        return None
+    say(f"{walked.name}: SemFlowRAG's walk")
+    page, found = semflow_page(walked)
+    return page, {walked.name: {"all": found.to_dict()}}
+
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    "semflow": _semflow,
+    "rules-sweep": sweep_page,
+    "shared-graph": contamination_page,
+    "hard-slice-answers": answers_page,
+}
+"""By page: what is no table of systems on two parts of the queries."""
+PAGES = (
+    *(study.name for study in ALL_STUDIES),
+    *EXPERIMENTS,
+    "robust-default",
+    "paper-statistics",
+    "acceptance-thresholds",
+    "ablation",
+    "heterogeneity",
+    "routing",
+    "datasheet",
+)
 
 
 def _datasets(root: Path, say: Say) -> dict[str, Dataset]:
@@ -96,13 +160,20 @@ def _judged_sets(root: Path, datasets: Mapping[str, Dataset]) -> list[Dataset]:
     return [read[folder] if folder in read else load_dataset(folder) for folder in folders]
 
 
-def _published(root: Path, datasets: bool, say: Say) -> list[Page]:
+def _published(root: Path, judged: Sequence[Dataset], chosen: Collection[str], say: Say) -> list[Page]:
     """The pages on published results, where they are there."""
     folder = root / "published"
     if (folder / "sscc.json").is_file():
-        say("published: thresholds and ablation")
-        return [thresholds_page(folder), ablation_page(folder)]
-    if not datasets:
+        say("published: thresholds, ablation, effects by heterogeneity, and the entropy router")
+        mixed = next((one for one in judged if any("modality" in passage.extra for passage in one.passages)), None)
+        makers: Mapping[str, Callable[[], Page]] = {
+            "acceptance-thresholds": lambda: thresholds_page(folder),
+            "ablation": lambda: ablation_page(folder),
+            "heterogeneity": lambda: heterogeneity_page(folder, mixed),
+            "routing": lambda: routing_page(folder, judged),
+        }
+        return [make() for name, make in makers.items() if name in chosen]
+    if not judged:
         raise InvalidInputError(f"{root}: must hold data sets ({', '.join(SETS)}) or 'published'; it has neither")
     say(f"left out: {folder} (not there)")
     return []
@@ -117,21 +188,22 @@ def _robust(judged: Sequence[Dataset], say: Say) -> list[Page]:
     return [robust_page(found)] if found else []
 
 
-def search_whole(dataset: Dataset) -> dict[str, SourceRun]:
-    """Every source once: the graph's whole lists, as many of the others as any study asks for."""
-    longest = max(study.limit for study in STUDIES)
-    runs = search_sources(
-        ExperimentInput(dataset, min(longest, len(dataset.passages))), [name for name in THREE if name != "graph"]
-    )
-    return search_sources(ExperimentInput(dataset, len(dataset.passages)), ["graph"], runs)
+def search_whole(dataset: Dataset, studies: Sequence[Study]) -> dict[str, SourceRun]:
+    """Every source of the studies once, with the longest list that any of them asks for."""
+    names = {name for study in studies for name in study.sources}
+    longest = max(study.limit for study in studies)
+    graph = max(study.limit if study.graph_limit is None else study.graph_limit for study in studies)
+    size = len(dataset.passages)
+    runs = search_sources(ExperimentInput(dataset, min(longest, size)), sorted(names - {"graph"}))
+    return search_sources(ExperimentInput(dataset, min(graph, size)), sorted(names), runs)
 
 
 def run_studies(
-    dataset: Dataset, runs: Mapping[str, SourceRun], say: Say = lambda line: None
+    dataset: Dataset, runs: Mapping[str, SourceRun], studies: Sequence[Study], say: Say = lambda line: None
 ) -> dict[str, dict[str, Table]]:
-    """Every study on both parts of a data set, from the same searches."""
+    """The studies on both parts of a data set, from the same searches."""
     found = {}
-    for study in STUDIES:
+    for study in studies:
         say(f"{dataset.name}: {study.name}")
         found[study.name] = run_study(study, dataset, runs)
     return found
@@ -147,15 +219,16 @@ def run_study(study: Study, dataset: Dataset, runs: Mapping[str, SourceRun]) -> 
             continue
         inputs = ExperimentInput(dataset.subset(rows[part]), study.limit)
         systems = study.systems(dataset.name, {name: run.rankings for name, run in parts[other].items()})
-        answers, left_out = run_systems(inputs, systems, max(measure.k for measure in MEASURES), parts[part])
+        answers, left_out = run_systems(inputs, systems, max(measure.k for measure in study.measures), parts[part])
         out[part] = compare(
             [replace(one, milliseconds=None) for one in answers],
             inputs.dataset.judgements,
             baseline=study.baseline,
-            measures=MEASURES,
+            measures=study.measures,
             dataset=dataset.name,
             limit=study.limit,
             left_out=left_out,
+            corpus=dataset.contents,
         )
     return out
 
@@ -179,48 +252,74 @@ def study_page(study: Study, tables: Mapping[str, Mapping[str, Table]]) -> Page:
         lists = f"lists of {study.limit}" + ("" if study.graph_limit is None else ", whole graph lists")
         parts.append(f"**{name}** ({counts} queries, {lists}; W/L and exact McNemar p against {study.baseline})")
         parts.append(_side_by_side(both))
-    claims = FINDINGS.get(study.name, ())
+        if study.differences:
+            parts.append(f"Differences to {study.baseline} in points, with their paired 95 % bootstrap intervals:")
+            parts.append(_differences(both, study.differences))
+    claims = CLAIMS.get(study.name, ())
     return Page(study.name, study.title, tuple(parts), tuple(claim.verdict(tables) for claim in claims))
 
 
 def _side_by_side(both: Mapping[str, Table]) -> str:
+    measures = next(iter(both.values())).measures
     columns = ["system"]
     for part in both:
-        columns += [f"{part}: LastHop@5", "LastHop@10", "Recall@5", "W/L@10", "p@10"]
-    ten = Measure("LastHop", 10)
+        first, *others = map(str, measures)
+        columns += [f"{part}: {first}", *others, "W/L@10", "p@10"]
     rows = []
     for row in next(iter(both.values())).rows:
         cells = [row.name]
         for one in both.values():
             found = one[row.name]
-            cells += [share(found.means[measure]) for measure in MEASURES]
-            cells += [f"{found.wins[ten]}/{found.losses[ten]}", p_value(found.p[ten])]
+            cells += [share(found.means[measure]) for measure in measures]
+            cells += [f"{found.wins[LAST]}/{found.losses[LAST]}", p_value(found.p[LAST])]
         rows.append(cells)
     return table(columns, rows)
 
 
+def _differences(both: Mapping[str, Table], measures: Sequence[Measure]) -> str:
+    """Each system's differences to the baseline, with their intervals."""
+    first = next(iter(both.values()))
+    columns = ["system", *(f"{part}: {measure}" for part in both for measure in measures)]
+    rows = [
+        [row.name, *(interval(one[row.name].differences[measure]) for one in both.values() for measure in measures)]
+        for row in first.rows
+        if row.name != first.baseline
+    ]
+    return table(columns, rows)
+
+
 INTRO = (
-    "Regenerate with `python tools/reproduce DATA --out docs/reproduction`; no network is used. Every study keeps two "
-    "parts of the queries apart (by the MD5 of their ids); what is fitted for one part is fitted on the other, without "
-    "labels. The graph source is ours, not the papers'. `figures.json` holds every number in full, intervals included."
+    "Regenerate with `python tools/reproduce DATA --out docs/reproduction`, one page alone with `--only NAME`; no "
+    "network is used. Every study keeps two parts of the queries apart (by the MD5 of their ids); what is fitted for "
+    "one part is fitted on the other, without labels. The graph source is ours, not the papers'. `figures.json` holds "
+    "every number in full, intervals included."
 )
 
 
-def _tally(pages: Sequence[Page]) -> str:
-    """How many of the claims hold, and which do not."""
-    verdicts = [(page, one) for page in pages for one in page.verdicts]
-    refused = [page for page, one in verdicts if one.holds is False]
-    where = ", ".join(f"[{page.title}]({page.name}.md): {refused.count(page)}" for page in dict.fromkeys(refused))
-    text = (
+def _index(target: Path) -> str:
+    """The pages that are there, how many of their claims hold, and where some do not."""
+    texts = {
+        name: (target / f"{name}.md").read_text(encoding="utf-8") for name in PAGES if (target / f"{name}.md").exists()
+    }
+    links = {name: f"[{text.splitlines()[0].removeprefix('# ')}]({name}.md)" for name, text in texts.items()}
+    count = {start: {name: text.count(f"\n- **{start}") for name, text in texts.items()} for start in STARTS}
+    holds, refused, open_ones = (sum(of.values()) for of in count.values())
+    tally = (
         "Below the tables stand claims, most of them the papers', each with the figures that decide it and the bounds "
-        f"it is held to. {sum(one.holds is True for _, one in verdicts)} of {len(verdicts)} hold"
+        f"it is held to. {holds} of {holds + refused + open_ones} hold"
     )
-    open_ones = sum(one.holds is None for _, one in verdicts)
-    text += f", {open_ones} cannot be decided on this data" if open_ones else ""
-    return text + (f". Refused: {where}." if refused else "; none is refused.")
+    tally += f", {open_ones} cannot be decided on this data" if open_ones else ""
+    where = ", ".join(f"{links[name]}: {times}" for name, times in count["Refused"].items() if times)
+    tally += f". Refused: {where}." if refused else "; none is refused."
+    return "\n\n".join(["# Reproduction", INTRO, tally, "\n".join(f"- {link}" for link in links.values())]) + "\n"
+
+
+STARTS = ("Holds", "Refused", "Not decided")
+"""How the verdicts on claims start."""
 
 
 def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -> list[Path]:
+    """Write pages, figures, and the index of all pages that are there then."""
     target.mkdir(parents=True, exist_ok=True)
     written = []
     for page in pages:
@@ -228,8 +327,8 @@ def _write(target: Path, pages: Sequence[Page], figures: Mapping[str, object]) -
         write_text(path, page.text())
         written.append(path)
     path = target / "figures.json"
-    write_text(path, json.dumps(figures, indent=1, sort_keys=True, allow_nan=False) + "\n")
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    write_text(path, json.dumps({**known, **figures}, indent=1, sort_keys=True, allow_nan=False) + "\n")
     index = target / "README.md"
-    links = [f"- [{page.title}]({page.name}.md)" for page in pages]
-    write_text(index, "\n\n".join(["# Reproduction", INTRO, _tally(pages), "\n".join(links)]) + "\n")
+    write_text(index, _index(target))
     return [*written, path, index]

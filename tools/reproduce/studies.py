@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from phasegraph._support.ordering import top_order
 from phasegraph._typing import IntArray
 from phasegraph.calibration import Calibrator, ListCalibrator, fit_reference_ecdf
 from phasegraph.evaluation.datasets import Dataset, split_by_id
@@ -20,10 +21,13 @@ from phasegraph.evaluation.experiment import (
     System,
     pipeline_system,
 )
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.evaluation.measures import Measure, last_hop
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 
 Rankings = Mapping[str, Sequence[Ranking]]
+NDCG, MRR = Measure("nDCG", 10), Measure("MRR", 10)
+MEASURES = (Measure("LastHop", 5), Measure("LastHop", 10), Measure("Recall", 5))
 PAPER = {"musique": (0.7, 30), "2wiki": (0.4, 20)}
 DESIGN = {"vector": 1.0, "bm25": 1.0, "graph": 0.35}
 CONSTANTS = (1, 10, 30, 60, 100)
@@ -57,6 +61,10 @@ class Study:
         Sources it fuses.
     split : callable
         ``split(dataset) -> rows of the queries by part``, two parts.
+    measures : tuple of Measure
+        The columns; LastHop@10 is always one.
+    differences : tuple of Measure
+        A second table holds the differences to the baseline in these, with their paired 95 % bootstrap intervals.
     """
 
     name: str
@@ -68,6 +76,8 @@ class Study:
     graph_limit: int | None = None
     sources: tuple[str, ...] = TWO
     split: Callable[[Dataset], Mapping[str, IntArray]] = halves
+    measures: tuple[Measure, ...] = MEASURES
+    differences: tuple[Measure, ...] = ()
 
 
 def configuration(dataset: str) -> tuple[float, int]:
@@ -204,6 +214,19 @@ def rank_constants(dataset: str, other: Rankings) -> list[System]:
     return found
 
 
+def hard_slice(dataset: Dataset) -> dict[str, IntArray]:
+    """The rows of the queries whose last hop is not among the vectors' first ten, and of the rest.
+
+    Reconstructed: the paper calls 66 queries hard, and of its description only the size and the counts are left.
+    """
+    ids = [passage.id for passage in dataset.passages]
+    hard = np.zeros(len(dataset.queries), dtype=bool)
+    for row, query in enumerate(dataset.queries):
+        best = top_order((dataset.passage_vectors @ dataset.query_vectors[row]).astype(np.float64), ids, 10)
+        hard[row] = last_hop([ids[place] for place in best.tolist()], query.judgement, 10) == 0.0
+    return {"hard": np.flatnonzero(hard), "rest": np.flatnonzero(~hard)}
+
+
 def exact_matches(dataset: Dataset) -> list[list[str]]:
     """Per query the passages that hold a quoted phrase of it, or a rare word (of four letters or more, in any case)."""
     texts = {passage.id: passage.content.casefold() for passage in dataset.passages}
@@ -228,7 +251,7 @@ def by_exact_match(dataset: Dataset) -> dict[str, IntArray]:
 
 def exact_bonus(dataset: str, other: Rankings) -> list[System]:
     """The design record with exact matches as one more ranked source, at several weights."""
-    found = [*_own("vector", "bm25"), replace(OWN_SYSTEMS["weighted-rrf-three"], name="design record")]
+    found = [*_own("vector", "bm25", "convex-three"), replace(OWN_SYSTEMS["weighted-rrf-three"], name="design record")]
     for weight in (0.35, 1.0, 2.0):
         pipeline = FusionPipeline.reciprocal_rank({**DESIGN, "exact": weight})
         found.append(System(f"with exact matches, weight {weight:g}", THREE, _with_exact(pipeline)))
@@ -314,11 +337,14 @@ STUDIES: tuple[Study, ...] = (
         "Exact matches",
         "The design record's bonus for an exact match, as one more ranked source. The queries are parted by whether "
         "any passage matches exactly: holds a phrase that they quote, or a word of theirs that at most "
-        f"{RARE} passages hold. Nothing is fitted.",
+        f"{RARE} passages hold. Nothing is fitted. The record reports a dip on exact matches, of .018 in nDCG and .025 "
+        "in MRR, and does not say below which system: below BM25 alone and below a convex combination are both shown.",
         exact_bonus,
         baseline="design record",
         limit=50,
         sources=THREE,
         split=by_exact_match,
+        measures=(*MEASURES, NDCG, MRR),
+        differences=(MEASURES[1], MEASURES[2], NDCG, MRR),
     ),
 )

@@ -19,8 +19,9 @@ from phasegraph.evaluation.datasets import load_dataset, split_by_id
 from phasegraph.evaluation.experiment import OWN_SYSTEMS, TWO
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.fusion.fitting import fit_confidence
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.lexical import read_hits
-from phasegraph.pipeline import FusionPipeline, fit_confidence
 
 NAMES = ("vector", "graph", "bm25", "rrf", "default", "default-three")
 TOPICS = {"hetdocqa": "papers", "multihoprag": "news"}

@@ -119,6 +119,8 @@ def main() -> None:
 
 TEXT = """# At size
 
+*Record of 2026-11-23, commit d26c3d9: the figures of this page are those of that code.*
+
 What an index costs from ten thousand passages on. Seconds and milliseconds are processor time of one thread, on two
 shared cores that were busy with other work; counts and bytes are exact. An *exponent* e says that a figure grows with
 the size to the power of e, from the smallest to the largest size here.
@@ -158,14 +160,15 @@ What the driver does alone is the reduction: names of titles before the second m
 
 Ids, names, words and the prepared edges of the walk stay in the files: a text is decoded when it is asked for, a row
 is found by bisection over a saved order. What makes the difference between the first time after copying and later is
-`checked.json`: once checksums have been compared, and the arrays found to fit together, inode, size and times of
-every file are noted beside them, and as long as these are the same nothing is read again. Who saves an index notes
+a note in the user's cache directory: once checksums have been compared, and the arrays found to fit together, inode,
+size and times of every file are noted there, and as long as these are the same nothing is read again. The note lies
+outside of the folder, so that whoever hands over a folder cannot say that it was checked. Who saves an index notes
 the same: the checksums are those of the bytes that were just written, and the arrays those of a graph that was
 checked when it was made or opened. It looks at the files' times when the file system's clock has gone on, so that
 whatever changes a file after that is seen; where that clock is coarser than a millisecond it notes nothing. A program
 that changes a file changes its times (those of status changes, which no program sets), so that damage by programs is
 found as before; files that changed less than two seconds ago are not trusted. What a disk loses silently beneath is
-found by `load_graph(..., verify="again")`, which always reads every byte. Where the folder cannot be written to, and
+found by `load_graph(..., verify="again")`, which always reads every byte. Where the user has no cache directory, and
 on Windows, nothing is noted and every opening is a first one.
 
 ## Searching

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.indexing.base import DocumentIndex
 from langchain_core.vectorstores import VectorStore
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
+from langchain_phasegraph.filters import Wanted, check_filter, matches, names_of
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import KeptPassages, corpus_ids, in_thread, resolve_id, with_progress
+from phasegraph.retrieval import Content, EmbeddingModel, KeptPassages, corpus_ids, in_thread, resolve_id, with_progress
 
 if TYPE_CHECKING:
     import phasegraph.graph
@@ -25,32 +29,41 @@ _BATCH = 256
 
 def held_by_id(documents: Iterable[Document]) -> dict[str, Document]:
     """Documents by id, the first of those that have the same text and no id of their own."""
-    if isinstance(documents, Document | str) or not isinstance(documents, Iterable):
-        raise InvalidTypeError(f"documents must be a list of documents; got {type(documents).__name__}")
-    listed, held = list(documents), dict[str, Document]()
-    wrong = next((one for one in listed if not isinstance(one, Document)), None)
-    if wrong is not None:
-        raise InvalidTypeError(f"documents must hold documents; got {type(wrong).__name__}")
+    listed, held = checked_documents(documents), dict[str, Document]()
     ids = corpus_ids(((one.id, one.metadata, one.page_content) for one in listed), "documents")
     for name, document in zip(ids, listed, strict=True):
         held.setdefault(name, document)
     return held
 
 
+def checked_documents(documents: Iterable[Document]) -> list[Document]:
+    """A list of documents; InvalidTypeError for anything else."""
+    if isinstance(documents, Document | str) or not isinstance(documents, Iterable):
+        raise InvalidTypeError(f"documents must be a list of documents; got {type(documents).__name__}")
+    listed = list(documents)
+    wrong = next((one for one in listed if not isinstance(one, Document)), None)
+    if wrong is not None:
+        raise InvalidTypeError(f"documents must hold documents; got {type(wrong).__name__}")
+    return listed
+
+
+def passage_of(name: str, document: Document, title_key: str, given: Sequence[Any] = ()) -> dict[str, Any]:
+    """A document as a passage of the core, with the extractions handed over."""
+    return {
+        "id": name,
+        "title": str(document.metadata.get(title_key) or ""),
+        "text": document.page_content,
+        "metadata": dict(document.metadata),  # the caller's may change
+        "given": given,
+    }
+
+
 def passages_of(
     held: Mapping[str, Document], title_key: str, given: Mapping[str, Sequence[Any]] | None = None
 ) -> list[dict[str, Any]]:
     """Documents as passages of the core, with the extractions handed over."""
-    return [
-        {
-            "id": name,
-            "title": str(one.metadata.get(title_key) or ""),
-            "text": one.page_content,
-            "metadata": dict(one.metadata),  # the caller's may change
-            "given": [] if given is None else given.get(name, []),
-        }
-        for name, one in held.items()
-    ]
+    given = given or {}
+    return [passage_of(name, one, title_key, given.get(name, ())) for name, one in held.items()]
 
 
 def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extraction]:
@@ -88,6 +101,17 @@ def extractions_of(graph_documents: Iterable[Any]) -> list[phasegraph.graph.Extr
     return found
 
 
+def model_of(embeddings: Embeddings | None) -> EmbeddingModel | None:
+    """A model as a corpus takes it."""
+    if embeddings is None:
+        return None
+    return EmbeddingModel(embeddings, embeddings.embed_query, partial(_embedded_again, embeddings))
+
+
+def _embedded_again(embeddings: Embeddings, records: Sequence[phasegraph.graph.PassageRecord]) -> list[list[float]]:
+    return embeddings.embed_documents([one.text for one in records])
+
+
 def embedded(embeddings: Embeddings | None, texts: Sequence[str], progress: bool | None) -> list[list[float]] | None:
     """The texts' embeddings, with a bar where there are many."""
     if embeddings is None:
@@ -101,7 +125,7 @@ def built(
     held: Mapping[str, Document],
     embeddings: Embeddings | None,
     *,
-    title_key: str,
+    keys: phasegraph.graph.Keys,
     vectors: Any = None,
     triples: Any = None,
     gazetteer: Iterable[str] = (),
@@ -111,10 +135,15 @@ def built(
     kept: bool = False,
 ) -> phasegraph.graph.Corpus:
     """A corpus of documents, in memory, with their vectors in a store if there is one; to be `kept` in a folder."""
-    from phasegraph.graph import Corpus, GraphIndex, check_passages
+    from phasegraph.graph import Corpus, GraphIndex, check_passages, check_source_key, check_title_key
 
-    passages = passages_of(held, title_key)
+    metadata = [one.metadata for one in held.values()]
+    check_title_key(keys.title, metadata)
+    check_source_key(keys.source, metadata)
+    passages, model = passages_of(held, keys.title), model_of(embeddings)
     check_passages(passages, kept=kept, tokenizer=tokenizer)  # before anything is embedded
+    made_by = None if model is None else model.identity if vectors is None else model.identity.as_given()
+    checked = vectors is None
     if vectors is None:
         vectors = embedded(embeddings, [one["text"] for one in passages], progress)
     many = progress if len(passages) > _BATCH else False
@@ -122,7 +151,8 @@ def built(
         passages, triples=triples, embeddings=vectors, gazetteer=gazetteer, tokenizer=tokenizer,
         progress=lambda rows: with_progress(rows, many, label="index", unit="passage"),
     )  # fmt: skip
-    return Corpus(index, None if embeddings is None else embeddings.embed_query, store=store)
+    unknown = store is not None  # who filled it
+    return Corpus(index, model, store=store, made_by=None if unknown else made_by, checked=checked, keys=keys)
 
 
 Held = tuple[list[Document], Any]
@@ -268,9 +298,10 @@ _READERS: Mapping[str, Callable[[Any], Held]] = MappingProxyType(
 class KeptDocuments(KeptPassages):
     """Part of a retriever that was made of documents, or opened from a folder: they come and go."""
 
+    _text_alone = True
+
     if TYPE_CHECKING:  # of the model; a value here would hide it
         _corpus: phasegraph.graph.Corpus | None
-        _title_key: str
         _embeds: Embeddings | None
 
     def add_documents(
@@ -308,9 +339,83 @@ class KeptDocuments(KeptPassages):
 
         corpus, held = self._changing(), held_by_id(documents)
         _refuse_taken(corpus, held)
-        passages = passages_of(held, self._title_key, fields_of(extractions, held))
+        passages = passages_of(held, corpus.keys.title, fields_of(extractions, held))
         self._add(passages, lambda: embedded(self._embeds, [one["text"] for one in passages], progress))
         return list(held)
+
+    def _contents(self, documents: Iterable[Document]) -> list[Content]:
+        listed = checked_documents(documents)
+        corpus_ids(((one.id, {}, "") for one in listed if one.id), "documents")  # refuses repeated ids
+        return [Content(one.id or None, one.page_content, one.metadata, one.metadata, one) for one in listed]
+
+    def _passages(self, items: Sequence[Document]) -> list[dict[str, Any]]:
+        read = [resolve_id(one.id, one.metadata, one.page_content) for one in items]
+        often = Counter(name for name, _ in read)
+        ids = [
+            resolve_id(None, {}, one.page_content)[0] if origin != "own" and often[name] > 1 else name
+            for one, (name, origin) in zip(items, read, strict=True)
+        ]
+        title_key = self._changing().keys.title
+        return [passage_of(name, one, title_key) for name, one in zip(ids, items, strict=True)]
+
+    def _let_through(self, records: Sequence[Any], where: Any) -> tuple[Iterable[int], Collection[str]]:
+        wanted = check_filter(where) or Wanted()
+        return [row for row, one in enumerate(records) if matches(one, wanted)], names_of(wanted)
+
+    def _vectors(self, items: Sequence[Document], progress: bool | None) -> Any:
+        return embedded(self._embeds, [one.page_content for one in items], progress)
+
+    def as_document_index(self) -> DocumentIndex:
+        """The retriever as LangChain's ``index()`` takes it, beside a record manager: documents come and go through it.
+
+        >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+        >>> from langchain_core.indexing import InMemoryRecordManager, index
+        >>> from langchain_phasegraph import PhaseGraphRetriever
+        >>> first = Document("Ada met Bo.", metadata={"source": "a.md"})
+        >>> retriever = PhaseGraphRetriever.from_documents([first], DeterministicFakeEmbedding(size=8))
+        >>> manager = InMemoryRecordManager("letters")
+        >>> manager.create_schema()
+        >>> more = [Document("Cy sang.", metadata={"source": "b.md"})]
+        >>> done = index(
+        ...     more,
+        ...     manager,
+        ...     retriever.as_document_index(),
+        ...     cleanup="incremental",
+        ...     source_id_key="source",
+        ...     key_encoder="sha256",
+        ... )
+        >>> done["num_added"], retriever.documents()
+        (1, {'a.md': 1, 'b.md': 1})
+        """
+        from langchain_phasegraph.document_index import RetrieverIndex
+
+        return RetrieverIndex(retriever=self)
+
+    def reembed(self, embeddings: Embeddings, *, progress: bool | None = True) -> None:
+        """Embed every document anew, by another model, whose vectors may have another length.
+
+        Parameters
+        ----------
+        embeddings : Embeddings
+        progress : bool, default True
+            Show a bar for many documents, where standard error is a terminal and tqdm is installed.
+
+        Raises
+        ------
+        InvalidInputError
+            If the vectors are in a store of yours, or the retriever was made of other retrievers.
+        StoreError
+            If the folder refuses the new vectors. The old vectors and the old model stay then.
+        """
+        corpus = self._changing()
+        model = model_of(embeddings)
+        self._reembed(
+            corpus, model, lambda records: embedded(embeddings, [one.text for one in records], progress), embeddings
+        )
+
+    async def areembed(self, embeddings: Embeddings, **options: Any) -> None:
+        """As :meth:`reembed`, without blocking the event loop."""
+        await in_thread(lambda given: self.reembed(given, **options), embeddings)
 
     async def aadd_documents(self, documents: Iterable[Document], **options: Any) -> list[str]:
         """As :meth:`add_documents`, without blocking the event loop."""
@@ -331,16 +436,20 @@ def _refuse_taken(corpus: phasegraph.graph.Corpus, held: Mapping[str, Document])
             )
 
 
-def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
+def folder_settings(*, vectors: bool) -> dict[str, object]:
     """What a folder is to be opened with."""
-    return {"framework": FRAMEWORK, "title_key": title_key, "vectors": vectors}
+    return {"framework": FRAMEWORK, "vectors": vectors}
 
 
 def opened(
-    path: str | os.PathLike[str], embeddings: Embeddings | None, *, vectors: bool, progress: bool | None = False
-) -> tuple[phasegraph.graph.Corpus, str]:
-    """The corpus of a folder, with its vectors where they are wanted, and its title key."""
+    path: str | os.PathLike[str],
+    embeddings: Embeddings | None,
+    *,
+    vectors: bool,
+    progress: bool | None = False,
+    checks: bool = True,
+) -> phasegraph.graph.Corpus:
+    """The corpus of a folder, with its vectors where they are wanted."""
     from phasegraph.graph import open_folder
 
-    embed = None if embeddings is None else embeddings.embed_query
-    return open_folder(path, FRAMEWORK, embed, vectors=vectors, progress=progress)
+    return open_folder(path, FRAMEWORK, model_of(embeddings), vectors=vectors, progress=progress, checks=checks)

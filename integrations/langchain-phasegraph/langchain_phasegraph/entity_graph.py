@@ -17,7 +17,16 @@ import phasegraph  # its rooms graph and neo4j are loaded when they are first na
 from langchain_phasegraph.base import CheckedRetriever, Count, Key, configured
 from langchain_phasegraph.conversion import NamedDocument, ScoredDocuments, copy_of, document_of, text_of
 from langchain_phasegraph.corpus import KeptDocuments, built, folder_settings, held_by_id, opened
-from langchain_phasegraph.filters import Wanted, check_filter, check_required, filter_of, joined, key_of, matches
+from langchain_phasegraph.filters import (
+    Wanted,
+    check_filter,
+    check_required,
+    filter_of,
+    joined,
+    key_of,
+    matches,
+    names_of,
+)
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
@@ -39,6 +48,7 @@ from phasegraph.retrieval import (
     resolve_id,
     version_of,
     warn,
+    without_gone,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +123,6 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
     _source: Source = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
-    _title_key: str = PrivateAttr(default="title")
     _embeds: Any = PrivateAttr(default=None)
     _lookup: Lookup = PrivateAttr()
     _without_id: frozenset[str] = PrivateAttr()
@@ -142,10 +151,15 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         """Its documents by id."""
         return self._lookup
 
+    @property
+    def corpus(self) -> phasegraph.graph.Corpus | None:
+        """The corpus of its documents; None where it has none of its own."""
+        return self.documents.corpus if isinstance(self.documents, phasegraph.graph.CorpusLookup) else None
+
     def kept_ids(self) -> Iterable[str]:
         """Ids of the documents that it keeps itself; none where they come from a store."""
-        if isinstance(self.documents, phasegraph.graph.CorpusLookup):
-            passages: Iterable[str] = self.documents.corpus.index.records
+        if self.corpus is not None:
+            passages: Iterable[str] = self.corpus.index.records
             return passages
         return self._lookup.held if self._lookup.kind == "mapping" else ()
 
@@ -174,6 +188,7 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        source_key: str | None = None,
         progress: bool | None = True,
         **fields: Any,
     ) -> Self:
@@ -190,10 +205,13 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
             ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for LangChain's graph
             documents see :func:`~langchain_phasegraph.extractions_of`. What an `extractor` of yours built is not
             changed later.
-        tokenizer : {"english", "german", "plain"} or callable, default "english"
+        tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
+        source_key : str, optional
+            Metadata key that names a passage's document; unless given the first of ``source``, ``doc_id``,
+            ``ref_doc_id`` and ``file_path`` that is there.
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
         **fields
@@ -204,10 +222,11 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         held = held_by_id(documents)
         if extractor is None:
             corpus = built(
-                held, embeddings, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+                held, embeddings, keys=phasegraph.graph.Keys(title_key, source_key),
+                vectors=vectors, triples=extractions, gazetteer=gazetteer,
                 tokenizer=tokenizer, progress=progress,
             )  # fmt: skip
-            return cls._over(corpus, embeddings, title_key, fields)
+            return cls._over(corpus, embeddings, fields)
         graph = graph_of_documents(
             ((name, one.metadata, one.page_content) for name, one in held.items()),
             title_key=title_key, embed=None if embeddings is None else embeddings.embed_documents, vectors=vectors,
@@ -233,24 +252,26 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework, or with a model whose vectors have another length.
+            If it was made for another framework, or with another model: `embeddings` embeds three of the documents
+            again to see that.
         """
-        corpus, title_key = opened(path, embeddings, vectors=False)
-        return cls._over(corpus, embeddings, title_key, fields)
+        corpus = opened(path, embeddings, vectors=False)
+        return cls._over(corpus, embeddings, fields)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write graph and documents to a folder that is new or empty; the tokenizer must be one with a name."""
-        self._changing().save(path, folder_settings(self._title_key, vectors=False))
+        self._changing().save(path, folder_settings(vectors=False))
 
     @classmethod
-    def _over(
-        cls, corpus: phasegraph.graph.Corpus, embeddings: Embeddings | None, title_key: str, fields: Mapping[str, Any]
-    ) -> Self:
+    def _over(cls, corpus: phasegraph.graph.Corpus, embeddings: Embeddings | None, fields: Mapping[str, Any]) -> Self:
         held = phasegraph.graph.CorpusLookup(corpus, document_of)
         made = cls(**{"graph": corpus.index.graph, "documents": held, "embeddings": embeddings, **fields})
-        made._corpus, made._title_key, made._embeds = corpus, title_key, embeddings
+        made._corpus, made._embeds = corpus, embeddings
         made._source = corpus.source("graph")
         return made
+
+    def _remodelled(self, model: Embeddings) -> None:
+        self.__dict__["embeddings"] = model
 
     def _changed(self, corpus: phasegraph.graph.Corpus) -> None:
         self.__dict__["graph"] = corpus.index.graph
@@ -406,9 +427,13 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
             own = summaries_in(ranking)
             ids = list(dict.fromkeys(chain((one for one in ranking.ids if one not in own), _under(own))))
             held = self._lookup(ids) if ids else {}
-            if all(one in held and matches(held[one], wanted) for one in ids):
+            kept = {one for one in ids if one in held and matches(held[one], wanted)}
+            if len(kept) == len(ids):
                 return ranking, held | _as_documents(own, held)
             self._parts.forget(self._key(wanted))  # documents were changed or deleted since
+        if isinstance(self.documents, phasegraph.graph.CorpusLookup):  # and they are while it searches
+            ranking = without_gone(ranking, own, kept)
+            return ranking, held | _as_documents(summaries_in(ranking), held)
         raise MalformedAnswerError("its graph returned documents that do not match the filter")
 
     def _key(self, wanted: Wanted) -> tuple[object, ...]:
@@ -421,7 +446,16 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
         def made() -> Source:
             narrowed: Any = self._source
-            part: Source = narrowed.within(self._allowed(passage_ids(self._source), wanted))
+            part: Source
+            if isinstance(self.documents, phasegraph.graph.CorpusLookup):
+                part = self.documents.within(
+                    narrowed,
+                    key_of(wanted),
+                    lambda records: (row for row, one in enumerate(records) if matches(document_of(one), wanted)),
+                    names_of(wanted),
+                )
+            else:
+                part = narrowed.within(self._allowed(passage_ids(self._source), wanted))
             return part
 
         part: Source = self._parts.get(self._key(wanted), made)
@@ -429,11 +463,6 @@ class EntityGraphRetriever(KeptDocuments, CheckedRetriever):
 
     def _allowed(self, ids: Sequence[str], wanted: Wanted) -> Collection[str]:
         """Which of the passages the filter lets through."""
-        if isinstance(self.documents, phasegraph.graph.CorpusLookup):
-            return self.documents.matching(
-                key_of(wanted),
-                lambda records: (row for row, one in enumerate(records) if matches(document_of(one), wanted)),
-            )
         return {name for name, document in self._lookup(ids).items() if matches(document, wanted)}
 
 

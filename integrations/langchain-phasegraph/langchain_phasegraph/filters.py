@@ -145,8 +145,23 @@ def with_filter(config: RunnableConfig, *filters: Any) -> RunnableConfig:
     return {**config, "configurable": {**config.get("configurable", {}), FILTER: wanted}}
 
 
-def matches(document: Document, wanted: Mapping[str, Any]) -> bool:
-    """Whether a document has all that is wanted; one without the key has not."""
+def names_of(wanted: Mapping[str, Any]) -> frozenset[str]:
+    """The metadata keys that a filter asks for.
+
+    >>> sorted(names_of({"team": "red", "$or": [{"page": 1}, {"page": {"$gt": 3}}]}))
+    ['page', 'team']
+    """
+    found: set[str] = set()
+    for key, value in wanted.items():
+        if key in ("$and", "$or"):
+            found.update(*map(names_of, value))
+        elif key != _ALSO:
+            found.add(key)
+    return frozenset(found)
+
+
+def matches(document: Any, wanted: Mapping[str, Any]) -> bool:
+    """Whether a document, or anything with metadata, has all that is wanted; one without the key has not."""
     metadata = document.metadata
     for key, value in wanted.items():
         if key == _ALSO:

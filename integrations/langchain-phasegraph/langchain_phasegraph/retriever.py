@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -170,7 +171,6 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
 
     _engine: FusionEngine = PrivateAttr()
     _corpus: Any = PrivateAttr(default=None)
-    _title_key: str = PrivateAttr(default="title")
     _embeds: Any = PrivateAttr(default=None)
     _by_name: dict[str, RetrieverSource] = PrivateAttr()
     _callback: ResultCallback = PrivateAttr()
@@ -219,6 +219,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        source_key: str | None = None,
         progress: bool | None = True,
         **fields: Any,
     ) -> Self:
@@ -234,7 +235,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
             (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is in memory, and
             vectors are compared exactly.
-        extractions, gazetteer, tokenizer, title_key
+        extractions, gazetteer, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_documents`.
         progress : bool, default True
             Show bars for many documents, where standard error is a terminal and tqdm is installed.
@@ -256,28 +257,32 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         >>> retriever.add_documents([Document("Bo danced with Cy.", id="c")])
         ['c']
         >>> retriever.delete(["b"])
+        1
         >>> sorted(document.id for document in retriever.invoke("Who met Bo?"))
         ['a', 'c']
         """
         _check_model(embeddings)
-        from phasegraph.graph import ChromaVectors, check_new, sample_corpus
+        from phasegraph.graph import ChromaVectors, Keys, check_new, sample_corpus
 
         if path is not None:
             check_new(Path(path))
             ChromaVectors.check_installed()
-        cls._over(sample_corpus(embeddings.embed_query), embeddings, title_key, fields)  # before anything is embedded
+        cls._over(sample_corpus(embeddings.embed_query), embeddings, fields)  # before anything is embedded
         corpus = built(
-            held_by_id(documents), embeddings, title_key=title_key, triples=extractions, gazetteer=gazetteer,
+            held_by_id(documents), embeddings, keys=Keys(title_key, source_key),
+            triples=extractions, gazetteer=gazetteer,
             tokenizer=tokenizer, progress=progress, kept=path is not None,
         )  # fmt: skip
         if path is None:
-            return cls._over(corpus, embeddings, title_key, fields)
-        corpus.save(path, folder_settings(title_key, vectors=True))
-        return cls._load(path, embeddings, fields, progress)
+            return cls._over(corpus, embeddings, fields)
+        corpus.save(path, folder_settings(vectors=True))
+        return cls._load(path, embeddings, fields, progress, checks=False)
 
     @classmethod
     @known_arguments
-    def load(cls, path: str | os.PathLike[str], embeddings: Embeddings, **fields: Any) -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], embeddings: Embeddings, *, reembed: bool = False, **fields: Any
+    ) -> Self:
         """Open a folder that :meth:`from_documents` made, as it was after the last change.
 
         Parameters
@@ -285,6 +290,8 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         path : path
         embeddings : Embeddings
             The model that the documents were embedded with.
+        reembed : bool, default False
+            Embed every document anew by `embeddings`, as :meth:`reembed` does.
         **fields
             The other fields of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
             `pipeline`, `weights`, `accept` or `selection` are given.
@@ -294,20 +301,29 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework, without vectors, or with a model whose vectors have another length:
-            `embeddings` is asked for one to see that.
+            If it was made for another framework, without vectors, or with another model: `embeddings` embeds three of
+            the documents again to see that.
         """
         _check_model(embeddings)
-        return cls._load(path, embeddings, fields, False)
+        made = cls._load(path, embeddings, fields, False, checks=not reembed)
+        if reembed:
+            made.reembed(embeddings)
+        return made
 
     @classmethod
     def _load(
-        cls, path: str | os.PathLike[str], embeddings: Embeddings, fields: dict[str, Any], progress: bool | None
+        cls,
+        path: str | os.PathLike[str],
+        embeddings: Embeddings,
+        fields: dict[str, Any],
+        progress: bool | None,
+        *,
+        checks: bool = True,
     ) -> Self:
-        corpus, title_key = opened(path, embeddings, vectors=True, progress=progress)
+        corpus = opened(path, embeddings, vectors=True, progress=progress, checks=checks)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
-        return cls._over(corpus, embeddings, title_key, fields)
+        return cls._over(corpus, embeddings, fields)
 
     @classmethod
     @known_arguments
@@ -319,6 +335,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        source_key: str | None = None,
         progress: bool | None = True,
         **fields: Any,
     ) -> Self:
@@ -329,7 +346,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         vectorstore : Chroma, FAISS, InMemoryVectorStore, LanceDB, PGVector or QdrantVectorStore
             Its texts, metadata and vectors are read once, none is embedded again. :meth:`add_documents` and
             :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, gazetteer, tokenizer, title_key, progress, **fields
+        extractions, gazetteer, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_documents`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the store again.
 
@@ -344,17 +361,17 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         held, vectors = contents_of(vectorstore)
         embeddings = vectorstore.embeddings
         corpus = built(
-            held, embeddings, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+            held, embeddings, keys=phasegraph.graph.Keys(title_key, source_key),
+            vectors=vectors, triples=extractions, gazetteer=gazetteer,
             tokenizer=tokenizer, progress=progress, store=StoreVectors(vectorstore),
         )  # fmt: skip
-        return cls._over(corpus, embeddings, title_key, fields, vectorstore)
+        return cls._over(corpus, embeddings, fields, vectorstore)
 
     @classmethod
     def _over(
         cls,
         corpus: phasegraph.graph.Corpus,
         embeddings: Embeddings | None,
-        title_key: str,
         fields: Mapping[str, Any],
         store: VectorStore | None = None,
     ) -> Self:
@@ -365,7 +382,7 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
             name: EntityGraphRetriever(graph=corpus.source(name), documents=documents, embeddings=embeddings, name=name)
             for name in names
         }
-        sources["graph"]._corpus, sources["graph"]._title_key = corpus, title_key
+        sources["graph"]._corpus = corpus
         if store is not None:
             sources["vector"] = store
         others = fields.get("retrievers") or {}
@@ -374,8 +391,17 @@ class PhaseGraphRetriever(KeptDocuments, Calibrating, CheckedRetriever):
         sources |= others
         vector, graph = sources.pop("vector"), sources.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
-        made._corpus, made._title_key, made._embeds = corpus, title_key, embeddings
+        made._corpus, made._embeds = corpus, embeddings
         return made
+
+    def documents(self) -> dict[str, int]:
+        """Passages by document, as `source_key` names it; under ``""`` those that name none."""
+        return self._counts()
+
+    def _remodelled(self, model: Embeddings) -> None:
+        for source in self._by_name.values():
+            source.follow_model(self._corpus, model)
+        self._engine = replace(self._engine, access=access_of(self._by_name))
 
     def _follow(self, checked: Self, name: str) -> None:
         if any(holds(spec, self) for spec in checked._engine.specs.values()):

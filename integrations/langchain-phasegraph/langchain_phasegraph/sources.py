@@ -45,6 +45,7 @@ from langchain_phasegraph.filters import (
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     AnySource,
+    Attempts,
     Deletions,
     FilterRefusedError,
     HitReader,
@@ -92,7 +93,9 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         found: object
         if self._inner.search_type == "similarity":
             try:
-                found = unpack(store.similarity_search_with_score(query, **settings))
+                for attempt in _deep_attempts(settings, kwargs):
+                    with attempt as count:
+                        found = unpack(store.similarity_search_with_score(query, **_counted(settings, count)))
             except NotImplementedError:
                 found = self._inner._get_relevant_documents(query, run_manager=run_manager, **settings)
         else:
@@ -107,7 +110,9 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         found: object
         if self._inner.search_type == "similarity":
             try:
-                found = unpack(await store.asimilarity_search_with_score(query, **settings))
+                for attempt in _deep_attempts(settings, kwargs):
+                    with attempt as count:
+                        found = unpack(await store.asimilarity_search_with_score(query, **_counted(settings, count)))
             except NotImplementedError:
                 found = await self._inner._aget_relevant_documents(query, run_manager=run_manager, **settings)
         else:
@@ -148,6 +153,16 @@ class ScoredVectorStoreRetriever(VectorStoreRetriever):
         if "k" in found and self._inner.search_type != "similarity":
             raise FilterRefusedError(f"this store cannot filter under search_type={self._inner.search_type!r}")
         return store, {**settings, **found}
+
+
+def _deep_attempts(settings: Mapping[str, Any], kwargs: Mapping[str, Any]) -> Attempts:
+    """The attempts of a search that is deeper than the call asked for, for the sake of a filter; else one."""
+    depth = settings.get("k")
+    return Attempts(None if depth == kwargs.get("k") else depth, [])
+
+
+def _counted(settings: Mapping[str, Any], count: int | None) -> Mapping[str, Any]:
+    return settings if count is None else {**settings, "k": count}
 
 
 def _matching(answer: object, wanted: Mapping[str, Any] | None, source: str = "") -> ScoredDocuments:
@@ -364,6 +379,13 @@ class RetrieverSource:
             raise InvalidTypeError(f"retrievers[{name!r}].resolve must be a plain function; its retriever is not async")
         self._bound: type[_Bound] = _Either if blocks and awaits else _Blocking if blocks else _Awaiting
 
+    def follow_model(self, corpus: Any, model: Any) -> None:
+        """Take over the embedding model of a corpus, if the source is of that corpus."""
+        leaf = self._leaves[0]
+        if isinstance(leaf, EntityGraphRetriever) and leaf.corpus is corpus:
+            leaf._remodelled(model)
+            self.embeddings = model
+
     def own_filter(self) -> Wanted | None:
         """What it lets through by itself: by its settings, by what is bound to it, or by its own `filter`."""
         if not self._may_filter:
@@ -540,13 +562,15 @@ class _Blocking(_Bound):
     __slots__ = ()
 
     def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
-        if self.quiet and isinstance(config["callbacks"], CallbackManager):
-            retriever = cast("Any", runnable)
-            run = self.manager(retriever).on_retriever_start(None, query)
-            answer = retriever._get_relevant_documents(query, run_manager=run, **keywords)
-        else:
-            answer = runnable.invoke(query, config, **keywords)
+        for attempt in Attempts(limit, self.notes, within=self.wanted is not None):
+            with attempt as count:
+                runnable, config, keywords = self.source.arguments(count, upstream, self.config, self.wanted)
+                if self.quiet and isinstance(config["callbacks"], CallbackManager):
+                    retriever = cast("Any", runnable)
+                    run = self.manager(retriever).on_retriever_start(None, query)
+                    answer = retriever._get_relevant_documents(query, run_manager=run, **keywords)
+                else:
+                    answer = runnable.invoke(query, config, **keywords)
         ranking = self.read(answer, limit)
         resolve = self.source.resolve
         if resolve is None or not len(ranking):
@@ -558,13 +582,15 @@ class _Awaiting(_Bound):
     __slots__ = ()
 
     async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
-        runnable, config, keywords = self.source.arguments(limit, upstream, self.config, self.wanted)
-        if self.quiet and isinstance(config["callbacks"], AsyncCallbackManager):
-            retriever = cast("Any", runnable)
-            run = await self.manager(retriever).on_retriever_start(None, query)
-            answer = await retriever._aget_relevant_documents(query, run_manager=run, **keywords)
-        else:
-            answer = await runnable.ainvoke(query, config, **keywords)
+        for attempt in Attempts(limit, self.notes, within=self.wanted is not None):
+            with attempt as count:
+                runnable, config, keywords = self.source.arguments(count, upstream, self.config, self.wanted)
+                if self.quiet and isinstance(config["callbacks"], AsyncCallbackManager):
+                    retriever = cast("Any", runnable)
+                    run = await self.manager(retriever).on_retriever_start(None, query)
+                    answer = await retriever._aget_relevant_documents(query, run_manager=run, **keywords)
+                else:
+                    answer = await runnable.ainvoke(query, config, **keywords)
         ranking = self.read(answer, limit)
         resolve: Any = self.source.resolve
         if resolve is not None and len(ranking):

@@ -174,8 +174,8 @@ class LangChainStages(StageAdapter):
     """What of LangChain a stage may be given: language models, runnables, compressors and cross-encoders."""
 
     def is_model(self, given: Any) -> bool:
-        """Whether it is a chat model or a text model."""
-        return isinstance(given, BaseLanguageModel)
+        """Whether it is a chat model or a text model, or None, which stands for one in an offline cache."""
+        return given is None or isinstance(given, BaseLanguageModel)
 
     def text_model(self, given: Any) -> Any:
         """A function from prompt to text."""

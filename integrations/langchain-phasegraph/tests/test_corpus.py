@@ -1,5 +1,6 @@
 """Retrievers over documents of one's own, in LangChain."""
 
+import asyncio
 import copy
 import hashlib
 import pickle
@@ -9,23 +10,46 @@ import numpy as np
 import pytest
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
+from langchain_core.indexing import InMemoryRecordManager, aindex, index
+from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_stores import STORES, Fixed
 from tests.suites.corpus import CorpusSuite
 
 from langchain_phasegraph import EntityGraphRetriever, PhaseGraphRetriever
-from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
+from phasegraph import IntegrityError, InvalidInputError, InvalidTypeError, PhasegraphWarning, StoreError
 
 
 class Hashed(Embeddings):
     """A vector of its own for every word; a text's is their sum."""
 
+    def __init__(self, name="plain", size=16):
+        self.model_name, self.size = name, size
+
     def embed_query(self, text):
+        if self.model_name == "silent":
+            raise OSError("no route to host")
         words = text.lower().replace(".", "").split() or [""]
-        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in words]
-        return sum(np.random.default_rng(seed).standard_normal(16) for seed in seeds).tolist()
+        salted = [f"{word}{'' if self.model_name == 'plain' else self.model_name}" for word in words]
+        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in salted]
+        return sum(np.random.default_rng(seed).standard_normal(self.size) for seed in seeds).tolist()
 
     def embed_documents(self, texts):
         return [self.embed_query(text) for text in texts]
+
+
+class Counting(Hashed):
+    """Keeps the texts that it embedded."""
+
+    def __init__(self):
+        super().__init__()
+        self.texts = []
+
+    def embed_documents(self, texts):
+        self.texts += texts
+        return super().embed_documents(texts)
+
+
+Counting.__name__ = "Hashed"
 
 
 class TestLangChain(CorpusSuite):
@@ -34,17 +58,23 @@ class TestLangChain(CorpusSuite):
     def document(self, name, text, **metadata):
         return Document(text, id=name, metadata=metadata)
 
-    def made(self, documents, path=None, **fields):
-        return PhaseGraphRetriever.from_documents(documents, Hashed(), path=path, **fields)
+    def model(self, name="plain", size=16):
+        return Hashed(name, size)
 
-    def opened(self, path, **fields):
-        return PhaseGraphRetriever.load(path, Hashed(), **fields)
+    def counting(self):
+        return Counting()
+
+    def made(self, documents, path=None, model=None, **fields):
+        return PhaseGraphRetriever.from_documents(documents, model or Hashed(), path=path, **fields)
+
+    def opened(self, path, model=None, **fields):
+        return PhaseGraphRetriever.load(path, model or Hashed(), **fields)
 
     def graph_of(self, documents):
         return EntityGraphRetriever.from_documents(documents)
 
-    def opened_graph(self, path):
-        return EntityGraphRetriever.load(path)
+    def opened_graph(self, path, model=None):
+        return EntityGraphRetriever.load(path, model)
 
     def add(self, retriever, documents):
         return retriever.add_documents(documents)
@@ -70,6 +100,17 @@ def test_a_retriever_is_built_over_what_a_store_holds_with_its_ids(name):
     retriever.delete(["p0"])
     assert [one.id for one in store.similarity_search("text of p99", k=20) if one.id in ("new", "p0")] == ["new"]
     assert {one.id for one in retriever.invoke("text of p99", k=20)} == {*(f"p{n}" for n in range(1, 9)), "new"}
+
+
+def test_a_store_that_another_model_filled_is_not_changed():
+    store = InMemoryVectorStore.from_documents([Document(f"Ada met Bo {n}.", id=f"a{n}") for n in range(4)], Hashed())
+    store.embedding = Hashed("other")
+    retriever = PhaseGraphRetriever.from_vectorstore(store)
+    with pytest.raises(InvalidInputError, match="the store was embedded with another model, and Hashed other"):
+        retriever.add_documents([Document("Cy sang.", id="c")])
+    assert set(store.store) == {"a0", "a1", "a2", "a3"}
+    with pytest.raises(InvalidInputError, match="a store of yours"):
+        retriever.reembed(Hashed())
 
 
 def test_a_store_whose_contents_cannot_be_read_says_what_to_do():
@@ -129,7 +170,7 @@ def test_what_is_wrong_is_said_before_anything_is_embedded(tmp_path):
         PhaseGraphRetriever.from_documents(wrong, Costly())
     PhaseGraphRetriever.from_documents([Document("Ada met Bo.")], Hashed(), path=tmp_path / "new")
     with pytest.raises(InvalidInputError, match="must have text"):
-        PhaseGraphRetriever.load(tmp_path / "new", Costly()).add_documents([Document(" ")])
+        PhaseGraphRetriever.load(tmp_path / "new", Hashed()).add_documents([Document(" ")])
     with pytest.raises(InvalidTypeError, match="embeddings must be"):
         PhaseGraphRetriever.load(tmp_path / "new", None)
     graph = EntityGraphRetriever.from_documents([Document("Ada met Bo.")], embeddings=Hashed())
@@ -184,3 +225,66 @@ def test_a_lancedb_store_is_changed_by_its_own_ids_and_never_wiped(tmp_path):
     retriever.add_documents([Document("Eve slept.", metadata={"n": 2})])
     texts = {row["text"] for row in store.get_table().to_arrow().to_pylist()}
     assert texts == {"Ada met Bo.", "Dee danced.", "Eve slept."}
+
+
+@pytest.mark.parametrize("kind", [PhaseGraphRetriever, EntityGraphRetriever])
+def test_a_folder_that_does_not_exist_is_named_as_such(kind, tmp_path):
+    with pytest.raises(IntegrityError, match=r"^the folder 'nope' does not exist$"):
+        kind.load(tmp_path / "nope", Fixed())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(IntegrityError, match=r"'empty' is no folder of a retriever: it has no folder\.json"):
+        kind.load(tmp_path / "empty", Fixed())
+
+
+PAGES = [Document(f"Ada met Bo in {n}.", metadata={"source": f"{n // 2}.md"}) for n in range(6)]
+
+
+def test_langchains_index_writes_to_a_retriever_with_every_cleanup(tmp_path):
+    def told(documents, cleanup):
+        done = index(
+            documents, manager, retriever.as_document_index(), cleanup=cleanup, source_id_key="source",
+            key_encoder="sha256",
+        )  # fmt: skip
+        texts = sorted(one.text for one in retriever._corpus.index.records.values())
+        assert texts == sorted(
+            one.text for one in PhaseGraphRetriever.load(path, Hashed())._corpus.index.records.values()
+        )
+        return [done[f"num_{name}"] for name in ("added", "updated", "skipped", "deleted")], texts
+
+    path, base = tmp_path / "corpus", "Zoe stays."
+    retriever = PhaseGraphRetriever.from_documents(
+        [Document(base, id="z", metadata={"source": "z"})], Hashed(), path=path
+    )
+    manager = InMemoryRecordManager("pages")
+    manager.create_schema()
+    whole = sorted([base, *(one.page_content for one in PAGES)])
+    assert told(PAGES, None) == ([6, 0, 0, 0], whole)
+    assert told(PAGES, "incremental") == ([0, 0, 6, 0], whole)
+    changed = [Document("Cy sang.", metadata={"source": "0.md"}), *PAGES[1:]]
+    assert told(changed, None)[0] == [1, 0, 5, 0]
+    counts, texts = told(changed[:2], "incremental")
+    assert counts == [0, 0, 2, 1]
+    assert "Ada met Bo in 0." not in texts
+    counts, texts = told(changed[:3], "full")
+    assert counts == [0, 0, 3, 3]
+    assert texts == sorted([base, "Cy sang.", "Ada met Bo in 1.", "Ada met Bo in 2."])
+    counts, texts = told([PAGES[2]], "scoped_full")
+    assert counts == [0, 0, 1, 0]
+    held = retriever.as_document_index()
+    assert [one.page_content for one in held.get(["z", "no"])] == [base]
+    assert held.delete(["no"])["num_deleted"] == 0
+    assert held.invoke("Who sang?")[0].page_content == "Cy sang."
+
+
+def test_langchains_index_writes_to_a_retriever_asynchronously():
+    retriever = PhaseGraphRetriever.from_documents([Document("Zoe stays.", id="z")], Hashed())
+    manager = InMemoryRecordManager("pages")
+    manager.create_schema()
+
+    async def written():
+        adapter = retriever.as_document_index()
+        await aindex(PAGES, manager, adapter, cleanup="full", source_id_key="source", key_encoder="sha256")
+        return await aindex(PAGES[:2], manager, adapter, cleanup="full", source_id_key="source", key_encoder="sha256")
+
+    assert asyncio.run(written())["num_deleted"] == 4
+    assert retriever.documents() == {"": 1, "0.md": 2}

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import re
 
 from langchain_core.documents import Document
 from langchain_core.prompts import PromptTemplate, format_document
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_stores import Listed, ids_of, listed, pairs
+from langchain_stores import Fixed, Listed, ids_of, in_memory, listed, pairs, passages
 
 from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
 
@@ -101,3 +102,13 @@ def test_configurable_fields_of_a_source_reach_it(store):
 def test_its_own_fields_can_be_made_configurable():
     retriever = two().configurable_fields(k=ConfigurableField(id="k"))
     assert len(retriever.invoke("q", {"configurable": {"k": 2}})) == 2
+
+
+def test_its_repr_names_the_stores_and_indexes_behind_its_sources():
+    store = in_memory()
+    assert repr(PhaseGraphRetriever(vector=store)) == "PhaseGraphRetriever(vector=InMemoryVectorStore)"
+    said = repr(PhaseGraphRetriever(vector=store.as_retriever()))
+    assert said == "PhaseGraphRetriever(vector=VectorStoreRetriever of InMemoryVectorStore)"
+    said = repr(PhaseGraphRetriever.from_documents(passages(), Fixed(), progress=False))
+    for name, kind in {"vector": "VectorSource", "graph": "GraphSource", "lexical": "LexicalSource"}.items():
+        assert re.search(rf"{name}[=:] ?EntityGraphRetriever of {kind}", said), said

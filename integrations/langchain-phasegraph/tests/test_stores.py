@@ -2,14 +2,18 @@
 
 import copy
 
+import numpy as np
 import pytest
 from langchain_community.retrievers import BM25Retriever
+from langchain_community.vectorstores import SKLearnVectorStore
 from langchain_core.documents import Document
 from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
-from langchain_stores import ORDER, STORES, ids_of, in_memory, passages
+from langchain_stores import ORDER, STORES, Fixed, ids_of, in_memory, passages
+from sklearn.neighbors import NearestNeighbors
 
-from langchain_phasegraph import PhaseGraphRetriever
+from langchain_phasegraph import HitFields, PhaseGraphRetriever, SourceSpec
+from phasegraph import PhasegraphWarning
 
 
 def test_bm25_and_vectors_meet_by_id():
@@ -144,3 +148,57 @@ def test_stores_that_count_in_different_directions_leave_the_ranks(store):
 def test_a_bound_bm25_takes_the_limit_too():
     bm25 = BM25Retriever.from_documents(passages()).with_config(tags=["x"])
     assert len(PhaseGraphRetriever(retrievers={"bm25": bm25}).explain("p3").candidates.ids) == 9
+
+
+@pytest.mark.parametrize("search", ["similarity", "similarity_score_threshold"])
+async def test_a_store_that_refuses_more_hits_than_it_holds_is_asked_again(search):
+    store = SKLearnVectorStore.from_documents(passages(), Fixed())
+    with pytest.raises(ValueError, match="n_neighbors = 50, n_samples_fit = 9"):
+        store.similarity_search_with_score("what?", k=50)
+    given = store.as_retriever(search_type=search, search_kwargs={"score_threshold": 0.0} if "_" in search else {})
+    retriever = PhaseGraphRetriever(vector=given, retrievers={"bm25": BM25Retriever.from_documents(passages())}, k=9)
+    for result in (retriever.explain("what?"), await retriever.aexplain("what?")):
+        vector = next(one for one in result.reports if one.source == "vector")
+        assert (vector.status, vector.hits) == ("ok", 9)
+        assert "it refused 50 hits (ValueError) and was asked again for 9: limit=9 asks once" in vector.notes
+        ranking = next(one for one in result.candidates.rankings if one.source == "vector")
+        assert ranking.ids == tuple(one.metadata["id"] for one in store.similarity_search("what?", k=9))
+    store.add_documents([Document(page_content="text of p10", id="p10")])
+    assert next(one.hits for one in retriever.explain("what?").reports if one.source == "vector") == 10
+    few = PhaseGraphRetriever(vector=SourceSpec(retriever=given, limit=9))
+    assert not any("refused" in note for note in few.explain("what?").reports[0].notes)
+
+
+async def test_a_store_that_refuses_is_asked_within_a_filter_and_its_size_is_not_told():
+    store = SKLearnVectorStore.from_documents(passages(), Fixed())
+    retriever = PhaseGraphRetriever(vector=store, filter={"page": {"$gt": 5}}, k=9)
+    for result in (retriever.explain("what?"), await retriever.aexplain("what?")):
+        assert set(result.ids) == {"p6", "p7", "p8"}
+        assert "9" not in str(result.reports[0].notes)
+
+    def search(query, k, filter):  # noqa: A002
+        if k > 9:
+            raise ValueError(f"{k} of 9")
+        return [one for one in passages() if one.metadata["page"] > 5]
+
+    (report,) = PhaseGraphRetriever(vector=search, filter={"page": {"$gt": 5}}).explain("what?").reports
+    assert (report.hits, "9" in str(report.notes)) == (3, False)
+    assert "it refused 50 hits (ValueError) and was asked again for fewer" in report.notes
+
+
+async def test_a_function_over_an_index_that_refuses_is_asked_again():
+    texts, points = [one.page_content for one in passages()], np.array(Fixed().embed_documents(ORDER))
+    nearest = NearestNeighbors().fit(points)
+
+    def search(query, k=4):
+        distances, rows = nearest.kneighbors([Fixed().embed_query(query)], n_neighbors=k)
+        return [(texts[row], float(one)) for row, one in zip(rows[0], distances[0], strict=True)]
+
+    async def later(query, k=4):
+        return search(query, k)
+
+    for function in (search, later):
+        spec = SourceSpec(retriever=function, fields=HitFields(higher_is_better=False))
+        with pytest.warns(PhasegraphWarning, match="without an id"):
+            result = await PhaseGraphRetriever(vector=spec).aexplain("what?")
+        assert (result.reports[0].status, result.reports[0].hits) == ("ok", 9)

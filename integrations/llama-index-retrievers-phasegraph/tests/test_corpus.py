@@ -8,28 +8,51 @@ import numpy as np
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
-from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.ingestion import DocstoreStrategy, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.schema import Document, NodeRelationship, RelatedNodeInfo, TextNode
+from llama_index.core.storage.docstore import SimpleDocumentStore
 from llama_index.core.vector_stores.types import MetadataFilter, MetadataFilters
 from llamaindex_stores import INDEXES
+from pydantic import Field
 from tests.suites.corpus import CorpusSuite
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, EntityGraphRetriever
-from phasegraph import InvalidInputError, InvalidTypeError
+from phasegraph import InvalidInputError, InvalidTypeError, PhasegraphWarning
 
 
 class Hashed(BaseEmbedding):
     """A vector of its own for every word; a text's is their sum."""
 
+    model_name: str = "plain"
+    size: int = 16
+
     def _get_query_embedding(self, query):
+        if self.model_name == "silent":
+            raise OSError("no route to host")
         words = query.lower().replace(".", "").split() or [""]
-        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in words]
-        return sum(np.random.default_rng(seed).standard_normal(16) for seed in seeds).tolist()
+        salted = [f"{word}{'' if self.model_name == 'plain' else self.model_name}" for word in words]
+        seeds = [int(hashlib.sha256(word.encode(errors="replace")).hexdigest()[:8], 16) for word in salted]
+        return sum(np.random.default_rng(seed).standard_normal(self.size) for seed in seeds).tolist()
 
     def _get_text_embedding(self, text):
         return self._get_query_embedding(text)
 
     async def _aget_query_embedding(self, query):
         return self._get_query_embedding(query)
+
+
+class Counting(Hashed):
+    """Keeps the texts that it embedded, without the metadata before them."""
+
+    texts: list[str] = Field(default_factory=list)
+
+    def _get_text_embedding(self, text):
+        self.texts.append(text.rpartition("\n")[2])
+        return super()._get_text_embedding(text)
+
+
+Counting.__name__ = "Hashed"
 
 
 class TestLlamaIndex(CorpusSuite):
@@ -39,17 +62,23 @@ class TestLlamaIndex(CorpusSuite):
         named = {} if name is None else {"id_": name}
         return TextNode(text=text, metadata=metadata, **named)
 
-    def made(self, documents, path=None, **fields):
-        return CalibratedFusionRetriever.from_nodes(documents, Hashed(), path=path, **fields)
+    def model(self, name="plain", size=16):
+        return Hashed(model_name=name, size=size)
 
-    def opened(self, path, **fields):
-        return CalibratedFusionRetriever.load(path, Hashed(), **fields)
+    def counting(self):
+        return Counting()
+
+    def made(self, documents, path=None, model=None, **fields):
+        return CalibratedFusionRetriever.from_nodes(documents, model or Hashed(), path=path, **fields)
+
+    def opened(self, path, model=None, **fields):
+        return CalibratedFusionRetriever.load(path, model or Hashed(), **fields)
 
     def graph_of(self, documents):
         return EntityGraphRetriever.from_nodes(documents)
 
-    def opened_graph(self, path):
-        return EntityGraphRetriever.load(path)
+    def opened_graph(self, path, model=None):
+        return EntityGraphRetriever.load(path, model)
 
     def add(self, retriever, documents):
         return retriever.add_nodes(documents)
@@ -87,7 +116,8 @@ class TestLlamaIndex(CorpusSuite):
             for key, value in (("team", "red"), ("n", 1))
         )
         whole = self.made(self.documents(range(8)), filters=red)
-        narrow = whole.within(later)
+        with pytest.warns(PhasegraphWarning, match="filter key 'n' is in no passage"):
+            narrow = whole.within(later)
         self.add(narrow, [self.document(f"n{n}", f"Ada met Bo in {n}.", team="red", n=n) for n in (1, 2)])
         self.add(whole, [self.document("n3", "Ada met Bo again.", team="red", n=1)])
         assert {one.node_id for one in narrow.retrieve("Ada met Bo")} == {"n1", "n3"}
@@ -115,6 +145,21 @@ def test_an_index_in_memory_is_changed_with_the_graph():
     retriever.delete(["n0"])
     assert set(index.docstore.docs) == {"n1", "n2", "n3", "n4", "new"}
     assert retriever.retrieve("Who sang in Room 9?")[0].node_id == "new"
+
+
+def test_nodes_that_carry_vectors_of_another_model_are_refused_at_the_first_change(tmp_path):
+    nodes = [TextNode(text=f"Ada met Bo in Room {n}.", id_=f"n{n}") for n in range(4)]
+    for node in nodes:
+        node.embedding = Hashed(model_name="other").get_text_embedding(node.get_content("embed"))
+    retriever = CalibratedFusionRetriever.from_nodes(nodes, Hashed(model_name="third"))
+    with pytest.raises(InvalidInputError, match="embeds passages otherwise"):
+        retriever.add_nodes([TextNode(text="Cy sang.")])
+    with pytest.raises(InvalidInputError, match="Hashed third"):
+        CalibratedFusionRetriever.from_nodes(nodes, Hashed(model_name="third"), path=tmp_path / "new").add_nodes(
+            [TextNode(text="Cy sang.")]
+        )
+    retriever = CalibratedFusionRetriever.from_nodes(nodes, Hashed(model_name="other"))
+    assert len(retriever.add_nodes([TextNode(text="Cy sang.")])) == 1
 
 
 def test_an_empty_index_and_other_things_are_refused():
@@ -162,3 +207,80 @@ def test_the_number_of_nodes_has_both_its_names():
     graph = EntityGraphRetriever.from_nodes([TextNode(text=f"Ada met Bo {n}.", id_=f"n{n}") for n in range(5)])
     graph.k = 2
     assert (graph.similarity_top_k, len(graph.retrieve("Who met Bo?"))) == (2, 2)
+
+
+def _documents(*numbers, text="Ada met Bo in Room {}."):
+    return [Document(text=text.format(number), id_=f"file{number}", metadata={"page": number}) for number in numbers]
+
+
+def _retriever(place=None):
+    return CalibratedFusionRetriever.from_nodes([TextNode(text="Zoe stays.", id_="z")], Hashed(), path=place)
+
+
+def test_documents_are_refreshed_updated_and_deleted_as_an_index_does(tmp_path):
+    split = SentenceSplitter(chunk_size=20, chunk_overlap=0, include_metadata=False)
+    long = Document(text="Cy sang in Paris. " * 8, id_="long")
+    index = VectorStoreIndex([], embed_model=Hashed())
+    index._transformations = [split]
+    retriever = _retriever(tmp_path / "corpus")
+
+    def same(documents):
+        assert retriever.refresh_ref_docs(documents, transformations=[split]) == index.refresh_ref_docs(documents)
+
+    for documents in (
+        [*_documents(1, 2, 3), long],
+        _documents(1, 2, 3),
+        [*_documents(1, text="New {}."), *_documents(2)],
+    ):
+        same(documents)
+    again = CalibratedFusionRetriever.load(tmp_path / "corpus", Hashed())
+    for one in (retriever, again):
+        counts = one.documents()
+        assert counts.pop("long") == len(one.ids(where={"ref_doc_id": "long"}))
+        assert counts == {"": 1, "file1": 1, "file2": 1, "file3": 1}
+    assert len(index.ref_doc_info["long"].node_ids) == retriever.documents()["long"] > 1
+    retriever.update_ref_doc(Document(text="Short.", id_="long"))
+    retriever.delete_ref_doc("file2")
+    assert retriever.documents() == {"": 1, "file3": 1, "file1": 1, "long": 1}
+    with pytest.warns(PhasegraphWarning, match="0 deleted"):
+        retriever.delete_ref_doc("file2")
+
+
+@pytest.mark.parametrize("strategy", list(DocstoreStrategy))
+def test_an_ingestion_pipeline_with_a_docstore_writes_to_a_retriever(tmp_path, strategy):
+    retriever = _retriever(tmp_path / "corpus")
+    pipeline = IngestionPipeline(
+        transformations=[SentenceSplitter(), Hashed()], docstore=SimpleDocumentStore(),
+        vector_store=retriever.as_vector_store(), docstore_strategy=strategy,
+    )  # fmt: skip
+    pipeline.run(documents=_documents(1, 2, 3))
+    assert retriever.documents() == {"": 1, "file1": 1, "file2": 1, "file3": 1}
+    pipeline.run(documents=[*_documents(1), *_documents(2, text="New {}.")])
+    texts = sorted(one.text for one in retriever._corpus.index.records.values())
+    new, old, gone = "New 2.", "Ada met Bo in Room 2.", "Ada met Bo in Room 3."
+    assert new in texts
+    assert (old in texts) == (strategy == DocstoreStrategy.DUPLICATES_ONLY)
+    assert (gone in texts) == (strategy != DocstoreStrategy.UPSERTS_AND_DELETE)
+    assert CalibratedFusionRetriever.load(tmp_path / "corpus", Hashed()).documents() == retriever.documents()
+
+
+def test_the_only_document_is_replaced_by_a_pipeline_and_the_store_answers():
+    node = TextNode(text="Ada met Bo.", relationships={NodeRelationship.SOURCE: RelatedNodeInfo(node_id="file1")})
+    retriever = CalibratedFusionRetriever.from_nodes([node], Hashed())
+    store = retriever.as_vector_store()
+    store.delete("file1")
+    assert len(retriever.ids()) == 1
+    store.add([TextNode(text="Cy sang.", id_="new")])
+    assert retriever.ids() == ["new"]
+    assert [one.text for one in store.get_nodes(["new", "no"])] == ["Cy sang."]
+    found = VectorStoreIndex.from_vector_store(store, embed_model=Hashed()).as_retriever().retrieve("Who sang?")
+    assert [one.node.text for one in found] == ["Cy sang."]
+    store.delete_nodes(["no"])
+    with pytest.raises(InvalidInputError, match="node_ids or filters"):
+        store.delete_nodes()
+
+
+@pytest.mark.parametrize("wrong", [{}, {"page": [1]}, {3: "x"}, "x"])
+def test_a_where_that_is_no_filter_is_refused(wrong):
+    with pytest.raises((InvalidInputError, InvalidTypeError), match=r"where|filters"):
+        _retriever().ids(where=wrong)

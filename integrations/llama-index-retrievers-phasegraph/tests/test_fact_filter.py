@@ -1,6 +1,7 @@
 """The fact filter in LlamaIndex: an LLM over a graph source, alone and in a fusion."""
 
 import asyncio
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -57,6 +58,15 @@ def test_keeping_all_facts_is_no_filter_to_the_bit():
     one, other = fused(SOURCE).explain("Who met Bo?"), asked('{"facts": [1, 2, 3]}').explain("Who met Bo?")
     assert one.ids == other.ids
     assert one.scores.tobytes() == other.scores.tobytes()
+
+
+def test_the_papers_answer_keeps_the_facts_that_it_lists():
+    listed = [["Ada", verb, "Bo"] for verb in ("met", "saw", "left")]
+    plainly = asked('{"facts": [1, 2, 3]}').explain("Who met Bo?")
+    for answer, said in ((listed, ""), ([*listed, ["Ada", "met", "Cy"]], ""), ([], "kept none of 3 facts")):
+        result = asked(json.dumps({"fact": answer})).explain("Who met Bo?")
+        assert said in reason(result)
+        assert (result.scores.tobytes() == plainly.scores.tobytes()) == bool(answer)
 
 
 def test_keeping_none_is_said_in_the_report():

@@ -432,3 +432,11 @@ def test_the_in_memory_store_answers_as_by_itself_and_looks_at_few_nodes(monkeyp
         monkeypatch.setattr(SimpleVectorStore, "query", plain)
         assert dict(zip(found.ids, found.scores.tolist(), strict=True)) == expected
     assert max(looked_at) < 40
+
+
+def test_its_repr_names_the_stores_and_indexes_behind_its_sources():
+    said = repr(CalibratedFusionRetriever(vector=simple()))
+    assert said == "CalibratedFusionRetriever(similarity_top_k=10, vector=VectorIndexRetriever of SimpleVectorStore)"
+    made = CalibratedFusionRetriever.from_nodes(passages(), Looked(), progress=False)
+    for name, kind in {"vector": "VectorSource", "graph": "GraphSource", "lexical": "LexicalSource"}.items():
+        assert f"{name}=EntityGraphRetriever of {kind}" in repr(made)

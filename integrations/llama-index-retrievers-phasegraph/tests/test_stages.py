@@ -6,17 +6,23 @@ import pytest
 from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.base.base_selector import BaseSelector, SelectorResult, SingleSelection
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
+from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.llms import CustomLLM
 from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.retrievers import QueryFusionRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMMultiSelector
+from llama_index.retrievers.bm25 import BM25Retriever
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.event_handlers import BaseEventHandler
 from tests.suites.stages import FIRST, SECOND, TEXTS, Letters, StageSuite
 
-from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, SourceSpec, selector_router
+from llama_index.retrievers.phasegraph import CalibratedFusionRetriever, Corrective, SourceSpec, selector_router
+from phasegraph import DegradedError, FusionPipeline, PhasegraphWarning
 
 
 class Chat(CustomLLM):
@@ -207,3 +213,118 @@ def test_a_model_of_no_kind_is_an_error_that_names_the_argument():
             SUITE.made(**argument)
     with pytest.raises(TypeError, match="selector must be"):
         selector_router(Letters("a"), {"vector": "texts"})
+
+
+def lettered():
+    nodes = [TextNode(text=text, id_=name) for name, text in TEXTS.items()]
+    return VectorStoreIndex(nodes, embed_model=Letter(embed_dim=6))
+
+
+def rewriting():
+    return HyDEQueryTransform(llm=SUITE.chat(lambda prompt: "fig, I think"), include_original=False)
+
+
+def stage_of(retriever, query="apple?"):
+    async def later():
+        return await retriever.aexplain(query)
+
+    results = retriever.explain(query), asyncio.run(later())
+    (report,), (other,) = (result.extras["stages"] for result in results)
+    assert (report.status, report.reason) == (other.status, other.reason)
+    return report, results[0]
+
+
+@pytest.mark.parametrize("combine", ["single", "union"])
+@pytest.mark.parametrize("source", ["function", "BM25Retriever"])
+def test_a_transform_over_a_source_that_embeds_nothing_is_unused(source, combine):
+    nodes = [TextNode(text=text, id_=name) for name, text in TEXTS.items()]
+    given = SUITE.source(FIRST) if source == "function" else BM25Retriever(nodes=nodes, similarity_top_k=6)
+    plain = CalibratedFusionRetriever(retrievers={"words": given})
+    retriever = CalibratedFusionRetriever(
+        retrievers={"words": SourceSpec(retriever=given, rewrite=rewriting(), combine=combine)}
+    )
+    with pytest.warns(PhasegraphWarning, match=r"'words' is not used \(the source embeds no text\)") as seen:
+        report, result = stage_of(retriever)
+    assert sum("is not used" in str(one.message) for one in seen) == 1
+    assert (report.stage, report.source, report.status) == ("rewrite", "words", "unused")
+    assert "embeds no text" in report.reason
+    assert any("rewrite of 'words' unused" in one for one in result.warnings)
+    assert result.ids == plain.explain("apple?").ids
+    strict = CalibratedFusionRetriever(
+        retrievers={"words": SourceSpec(retriever=given, rewrite=rewriting(), combine=combine)},
+        pipeline=FusionPipeline.reciprocal_rank(),
+        strict=True,
+    )
+    with pytest.raises(DegradedError, match="rewrite unused"):
+        strict.retrieve("apple?")
+
+
+def test_a_transform_is_used_where_a_retriever_within_the_source_embeds_its_texts():
+    index = lettered()
+    fused = QueryFusionRetriever([index.as_retriever()], llm=SUITE.chat(lambda prompt: ""), num_queries=1)
+    for given in (index, fused, index.as_query_engine(llm=SUITE.chat(lambda prompt: ""))):
+        retriever = CalibratedFusionRetriever(vector=SourceSpec(retriever=given, rewrite=rewriting()))
+        report, result = stage_of(retriever)
+        assert (report.status, result.ids[0]) == ("ok", "f")
+
+
+def test_the_vectors_and_the_walk_of_nodes_embed_the_texts_of_a_transform():
+    model = Letter(embed_dim=6)
+    nodes = [TextNode(text=text, id_=name) for name, text in TEXTS.items()]
+    made = CalibratedFusionRetriever.from_nodes(nodes, embed_model=model, progress=False)
+    bundle = rewriting().run("apple?")
+    for source in (made.graph, made._whole["vector"].whole):
+        model.asked.clear()
+        assert "f" in {hit.node_id for hit in source.retrieve(bundle)[:2]}, "the question's own words count, too"
+        assert "f" in {hit.node_id for hit in asyncio.run(source.aretrieve(bundle))[:2]}
+        assert set(model.asked) == {"fig, I think"}
+        report, _ = stage_of(CalibratedFusionRetriever(vector=SourceSpec(retriever=source, rewrite=rewriting())))
+        assert report.status == "ok"
+    model.asked.clear()
+    assert "f" in {hit.node_id for hit in made.retrieve(bundle)[:2]}
+    assert set(model.asked) == {"fig, I think"}
+
+
+def test_a_transform_that_changes_the_query_itself_is_used_by_a_source_that_embeds_nothing():
+    class Both(HyDEQueryTransform):
+        def _run(self, query_bundle, metadata):
+            found = super()._run(query_bundle, metadata)
+            return QueryBundle("fig?", custom_embedding_strs=found.custom_embedding_strs)
+
+    seen = []
+    spec = SourceSpec(retriever=SUITE.source(FIRST, seen), rewrite=Both(llm=SUITE.chat(lambda prompt: "x")))
+    report, _ = stage_of(CalibratedFusionRetriever(vector=spec))
+    assert (report.status, seen) == ("ok", ["fig?", "fig?"])
+
+
+@pytest.mark.filterwarnings("ignore:.*is not used:phasegraph.PhasegraphWarning")
+def test_a_correction_whose_new_texts_no_source_embeds_is_unused():
+    corrective = Corrective(grade=lambda query, texts: 0, rewrite=rewriting())
+    report, result = stage_of(CalibratedFusionRetriever(vector=SUITE.source(FIRST), corrective=corrective))
+    assert (report.stage, report.status, report.detail["action"]) == ("correct", "unused", "kept")
+    assert set(result.ids) <= set(FIRST)
+    report, result = stage_of(CalibratedFusionRetriever(vector=lettered(), corrective=corrective))
+    assert (report.status, result.ids[0]) == ("ok", "f")
+
+
+@pytest.mark.filterwarnings("ignore:.*is not used:phasegraph.PhasegraphWarning")
+def test_what_listens_to_an_unused_transform_does_not_make_it_used():
+    handler = LlamaDebugHandler(print_trace_on_end=False)
+    words = SUITE.source(FIRST)
+    retriever = CalibratedFusionRetriever(
+        retrievers={"words": SourceSpec(retriever=words, rewrite=rewriting())},
+        callback_manager=CallbackManager([handler]),
+    )
+    events = []
+
+    class Listener(BaseEventHandler):
+        def handle(self, event, **kwargs):
+            events.append(event.model_dump())
+
+    get_dispatcher().add_event_handler(Listener())
+    try:
+        report, _ = stage_of(retriever)
+    finally:
+        get_dispatcher().event_handlers.pop()
+    assert events
+    assert report.status == "unused"

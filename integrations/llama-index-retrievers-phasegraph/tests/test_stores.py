@@ -3,11 +3,14 @@
 import copy
 import json
 
+import numpy as np
 import pytest
-from llama_index.core.schema import MetadataMode, QueryBundle
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index.retrievers.bm25 import BM25Retriever
-from llamaindex_stores import INDEXES, ids_of, passages
+from llamaindex_stores import INDEXES, Looked, ids_of, passages
+from sklearn.neighbors import NearestNeighbors
 
 from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
 
@@ -77,3 +80,32 @@ def test_an_embedding_that_the_caller_gives_is_used_and_kept(index):
     found = CalibratedFusionRetriever(vector=index, k=9).retrieve(bundle)
     assert ids_of(found) == ids_of(index.as_retriever(similarity_top_k=9).retrieve(copy.deepcopy(bundle)))
     assert bundle.embedding == [0.2, 0.8]
+
+
+async def test_an_index_that_refuses_more_hits_than_it_holds_is_asked_again():
+    model, found = Looked(), passages()
+    nearest = NearestNeighbors().fit(np.array([model.get_text_embedding(one.text) for one in found]))
+
+    class Neighbours(BaseRetriever):
+        similarity_top_k = 4
+
+        def _retrieve(self, query_bundle):
+            query = [model.get_query_embedding(query_bundle.query_str)]
+            distances, rows = nearest.kneighbors(query, n_neighbors=self.similarity_top_k)
+            pairs = zip(rows[0], distances[0], strict=True)
+            return [NodeWithScore(node=found[row], score=-float(one)) for row, one in pairs]
+
+    def function(query, limit):
+        made = Neighbours()
+        made.similarity_top_k = limit
+        return made.retrieve(query)
+
+    async def later(query, limit):
+        return function(query, limit)
+
+    for given in (Neighbours(), function, later):
+        result = await CalibratedFusionRetriever(vector=given).aexplain("what?")
+        (report,) = result.reports
+        assert (report.status, report.hits) == ("ok", 9)
+        assert "it refused 50 hits (ValueError) and was asked again for 9: limit=9 asks once" in report.notes
+    assert CalibratedFusionRetriever(vector=function).explain("what?").reports[0].hits == 9

@@ -11,12 +11,15 @@ from typing import Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from phasegraph._support.frozen import by_fields
+from phasegraph._support.ordering import top_order
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph._validation import check_choice, check_count, check_keys, check_mapping, check_rows
 from phasegraph.acceptance.thresholds import GIVEN, Threshold
+from phasegraph.candidates import Candidates
 from phasegraph.confidence import Confidence
 from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.ranking import RERANK, Candidates, Ranking, by_fields, top_order
+from phasegraph.ranking import RERANK, Ranking
 
 Verdicts: TypeAlias = NDArray[np.int8]
 ACCEPT, AMBIGUOUS, REJECT = 1, 0, -1
@@ -146,7 +149,8 @@ class AcceptancePolicy:
 
     Examples
     --------
-    >>> from phasegraph.ranking import Ranking, pool
+    >>> from phasegraph.candidates import pool
+    >>> from phasegraph.ranking import Ranking
     >>> found = pool([Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("g", ["b"], [3.0])])
     >>> policy = AcceptancePolicy({"v": 0.8, "g": 4.0})
     >>> policy.decide(found, found.scores, np.array([0.4, 0.6]), ("g", "v")).verdicts

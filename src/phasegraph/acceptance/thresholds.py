@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
+from phasegraph._support.frozen import by_fields
 from phasegraph._validation import (
     check_count,
     check_flat,
@@ -24,7 +25,6 @@ from phasegraph._validation import (
     check_text,
 )
 from phasegraph.errors import InvalidInputError
-from phasegraph.ranking import by_fields
 
 GIVEN = "given"
 NO_PROMISE = "No promise for new queries: the value was given or fitted to the queries at hand."

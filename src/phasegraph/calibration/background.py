@@ -16,9 +16,10 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from phasegraph._shared import LOADING, kept_while_short
+from phasegraph._support.ordering import tied_ranks
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
-from phasegraph.ranking import Ranking, tied_ranks
+from phasegraph.ranking import Ranking
 
 ASSUMED_SIZE = 1_000_000
 INFORMATIVE_HITS = 5
@@ -146,7 +147,7 @@ class BackgroundCalibrator:
         if ranking.background is not None and not ranking.rank_only:
             values = _bounded(ranking.background.standardise(ranking.scores))
             return Calibrated(values, _missing(values, size), "declared")
-        if ranking.rank_only and count >= INFORMATIVE_HITS:
+        if ranking.rank_only and count >= INFORMATIVE_HITS and ranking.scores[0] != ranking.scores[-1]:
             values = order_statistics(count, size)
             return Calibrated(values, _missing(values, size), "per_list")
         standardised = _standardised_by_order(ranking.scores, size)

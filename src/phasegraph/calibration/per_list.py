@@ -12,11 +12,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from phasegraph._support.frozen import by_fields
+from phasegraph._support.numbers import moderate
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_choice, check_flat, check_mapping, check_number, check_range, check_real
 from phasegraph.calibration.background import Calibrated
 from phasegraph.errors import InvalidInputError
-from phasegraph.ranking import Ranking, by_fields, moderate
+from phasegraph.ranking import Ranking
 
 
 def percentile_rank(scores: FloatArray, /) -> FloatArray:

@@ -18,9 +18,9 @@ __all__ = [
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line, by default with the process's arguments: 0 done, 1 failed, 2 bad usage.
+    """Run the command line, by default with the process's arguments; return 0 (done), 1 (failed) or 2 (bad usage).
 
-    The reason of a failure is on standard error.
+    The reason for a failure goes to standard error.
     """
     given = sys.argv[1:] if arguments is None else list(arguments)
     lacking = [name for name in ("typer", "rich", "tqdm") if find_spec(name) is None]
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # what a terminal has no sign for is written out
+            stream.reconfigure(errors="backslashreplace")  # escape characters that the terminal cannot show
     try:
         app(args=given, prog_name="phasegraph")
     except SystemExit as stop:
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (PhasegraphError, OSError) as error:
         sys.stderr.write(f"phasegraph: {legible(str(error))}\n")
         return 1
-    except Exception as error:  # noqa: BLE001 - of a model or a module of the caller's, or a defect of ours
+    except Exception as error:  # noqa: BLE001 - from the caller's model or module, or a defect of ours
         where = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {error} ({where.filename}, line {where.lineno})"
         sys.stderr.write(f"phasegraph: {legible(said)}\n")

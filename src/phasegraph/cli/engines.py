@@ -1,4 +1,4 @@
-"""The engines of ``index`` and ``retrieve``: processes here, Ray or Spark."""
+"""The engines of ``index`` and ``retrieve``: local processes, Ray or Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phasegraph.errors import needed
 
 
 class Engine(StrEnum):
-    """Where the work is done."""
+    """The systems that can run the work."""
 
     local = "local"
     ray = "ray"
@@ -29,22 +29,22 @@ EngineName = Annotated[
     Engine | None,
     typer.Option(
         "--engine",
-        help="Work in shards: local (processes), ray (RAY_ADDRESS, or started here), spark (its own settings).",
+        help="Work in shards: local (processes), ray (at RAY_ADDRESS, or started here) or spark (its settings).",
     ),
 ]
-Shards = Annotated[int | None, typer.Option("--shards", min=1, help="With --engine: parts that are done one by one.")]
+Shards = Annotated[int | None, typer.Option("--shards", min=1, help="With --engine: number of shards.")]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=1, help="With --engine: processes; default one for each core.")
+    int | None, typer.Option("--workers", min=1, help="With --engine: number of processes; default one per core.")
 ]
 WorkFolder = Annotated[
     Path | None,
-    typer.Option("--work", help="With --engine: where finished shards are kept; default OUT.work.", file_okay=False),
+    typer.Option("--work", help="With --engine: folder for finished shards; default OUT.work.", file_okay=False),
 ]
 
 
 @contextmanager
 def started(engine: Engine, workers: int | None) -> Iterator[Run]:
-    """The engine, for as long as it is needed; a Ray or a Spark that was not there before is ended."""
+    """Provide the engine within a ``with`` block; stop Ray or Spark at the end if this block started it."""
     if engine is Engine.local:
         yield engine_of(workers)
     elif engine is Engine.ray:

@@ -1,4 +1,4 @@
-"""``phasegraph evaluate``: every system on the same lists, in one table; protocols, answers, means by a field."""
+"""``phasegraph evaluate``: compare systems on the same rankings in one table, with protocols and answers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ import typer
 
 from phasegraph.cli.output import (
     DEFAULT_OVERLAP,
+    Embedder,
     GraphDir,
     JsonTo,
     Limit,
     PipelineFile,
     SpanOverlap,
+    check_heeded,
+    check_named,
     check_outputs,
     file_option,
     folder_option,
     kept_graph,
+    load_embedder,
     load_object,
     measure_of,
     names_in,
@@ -52,14 +56,23 @@ from phasegraph.evaluation.experiment import (
     run_systems,
     run_within,
 )
-from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, Measure
+from phasegraph.evaluation.measures import ANSWER_MEASURES, DEFAULT_MEASURES, PAGE_MEASURES, Measure
 from phasegraph.evaluation.peers import PEERS
 from phasegraph.evaluation.protocol import PROTOCOLS, Protocol, Verdict, parts_of, verdicts
+from phasegraph.evaluation.recommendation import (
+    RECOMMENDED_BY,
+    SIMPLE,
+    WEIGHED,
+    best_simple,
+    gain_of,
+    recommendation_of,
+)
 from phasegraph.evaluation.report import conclusion, evaluation_pictures, write_report
 from phasegraph.evaluation.runs import read_predictions
 from phasegraph.evaluation.significance import p_text
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, graph_of, search_sources
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.lexical import tokenizer_of
 from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import one_line
 from phasegraph.tuning import calibrated_pipeline
@@ -74,7 +87,7 @@ def write_pictures(
     cells: Sequence[Sequence[str]],
     terms: Mapping[str, str],
 ) -> Path:
-    """Write the page and its pictures into a folder; `columns` and `cells` are the table as text."""
+    """Write the report page and its pictures into a folder; `columns` and `cells` are the table as text."""
     data, pipeline = inputs.dataset, FusionPipeline()
     runs = search_sources(inputs, TWO)
     rankings = {name: runs[name].rankings for name in TWO}
@@ -100,11 +113,11 @@ def write_pictures(
 
 
 def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
-    """The system fitted on a folder's queries, whose labels are not looked at.
+    """The system ``calibrated``: the default pipeline, fitted on a folder's queries without their labels.
 
-    Where the folder is the very one that is evaluated, each half of the queries is answered by a pipeline fitted on
-    the other half (:func:`~phasegraph.evaluation.datasets.split_rows`). Too few queries leave the row out, with the
-    reason.
+    If this folder is the evaluated folder, a pipeline fitted on one half of the queries answers the other half
+    (:func:`~phasegraph.evaluation.datasets.split_rows`). If the queries are too few, the row is left out, and a note
+    gives the reason.
     """
     if dataset.path is not None and folder.resolve() == dataset.path.resolve():
         return System("calibrated", TWO, _crosswise, "default, each half fitted on the other", _half_fitted(dataset))
@@ -120,7 +133,7 @@ def calibrated(folder: Path, dataset: Dataset, limit: int) -> System:
 
 
 def _half_fitted(dataset: Dataset) -> Confidences:
-    """The confidence of a pipeline fitted on the tuning half of a folder's own questions, without their labels."""
+    """Confidence by a pipeline that is fitted on the tuning half of the same questions, without their labels."""
 
     def confidence(asked: Dataset, batch: Batch) -> Sequence[float | None]:
         half = dataset.subset(split_rows(dataset)[0])
@@ -151,7 +164,7 @@ def _fitted(rankings: Mapping[str, Sequence[Ranking]], dataset: Dataset, what: s
 
 
 def _refusing(reason: InsufficientDataError) -> Answer:
-    """An answer that raises why the system could not be fitted, so that its row is left out with that reason."""
+    """An answer function that raises `reason`, so that the system's row is left out with this reason."""
 
     def answer(dataset: Dataset, batch: Batch, k: int) -> list[tuple[str, ...]]:
         raise reason
@@ -172,8 +185,9 @@ JudgedFile = Annotated[
     ),
 ]
 BESIDE_RETRIEVERS = ("folder", "retriever", "corpus", "id_key", "measures", "json_to", "rows_to")
+MRR = Measure("MRR", 10)
 OURS = ("default", "default-three")
-"""The rows that tables set off."""
+"""Rows that tables print in bold."""
 KNOWN = {**OWN_SYSTEMS, **PEERS, **NAMED_SYSTEMS}
 ADDED_BY = {"tuned": "--pipeline", "calibrated": "--calibrate-on"}
 ON_REQUEST = ("ranx-rrf", "ranx-min-max-sum", "bayesian-bm25", *NAMED_SYSTEMS)
@@ -186,11 +200,18 @@ Retrievers = Annotated[
         help="Measure your own retriever: LangChain's, LlamaIndex's, a source or a function (repeatable).",
     ),
 ]
+Systems = Annotated[
+    str,
+    typer.Option(
+        help="Comma-separated names, 'usual' or 'all'. A rule without a suffix fuses vectors and the walk (rrf), with "
+        "-words vectors and BM25 (rrf-words), with -three all three (rrf-three)."
+    ),
+]
 CorpusFile = Annotated[
-    Path | None, file_option("With --retriever: the passages there are, to count ids that are none.")
+    Path | None, file_option("With --retriever: the passages, to count returned ids that are not among them.")
 ]
 IdKey = Annotated[
-    str | None, typer.Option(help="With --retriever: metadata key or attribute of the hits that holds the judged id.")
+    str | None, typer.Option(help="With --retriever: the metadata key or attribute of a hit that has the judged id.")
 ]
 CalibrateOn = Annotated[
     Path | None, folder_option("Add a row 'calibrated', fitted on this folder's queries without their labels.")
@@ -199,16 +220,18 @@ Predictions = Annotated[list[Path] | None, file_option("Predicted answers, for E
 ProtocolName = Annotated[
     str | None, typer.Option("--protocol", help=f"Run a benchmark's own protocol: {', '.join(PROTOCOLS)}.")
 ]
-DevSet = Annotated[Path | None, folder_option("Where a protocol's second part is, if not in DATASET_DIR.")]
+DevSet = Annotated[Path | None, folder_option("Folder of the protocol's second part, if it is not in DATASET_DIR.")]
 OffTopic = Annotated[
     Path | None,
-    folder_option("Ask this folder's questions, too, and add abstain_auc: how well each system tells them apart."),
+    folder_option(
+        "Also ask this folder's questions, and add abstain_auc: how well each system's confidence separates them."
+    ),
 ]
 Unanswerable = Annotated[
     bool,
     typer.Option(
         "--unanswerable",
-        help="Take the gold passages of a half of the questions away, then of the other, and add abstain_auc.",
+        help="Remove the gold passages of one half of the questions, then of the other half, and add abstain_auc.",
     ),
 ]
 RowsTo = Annotated[
@@ -218,13 +241,23 @@ Ablated = Annotated[
     str | None,
     typer.Option(
         "--ablate",
-        help=f"All of these stages on, then one off at a time: {', '.join(STAGES)} or all; DATASET_DIR may also be a "
-        "published per-query table (JSON).",
+        help=f"Measure a pipeline with these stages, then without each of them: {', '.join(STAGES)} or all. "
+        "DATASET_DIR may also be a published per-query table (JSON).",
     ),
 ]
 ReportTo = Annotated[
-    Path | None, typer.Option("--report", help="Write a page with pictures into this folder.", file_okay=False)
+    Path | None, typer.Option("--report", help="Write a report page with pictures into this folder.", file_okay=False)
 ]
+
+
+PANELS = {
+    "Systems": ("systems", "baseline", "pipeline", "calibrate_on", "limit", "graph", "tokenizer", "embedder", "stages"),
+    "Your own retrievers": ("retriever", "corpus", "id_key"),
+    "Measures": ("measures", "span_overlap", "by", "within", "predictions", "protocol", "dev_set"),
+    "Questions without an answer": ("off_topic", "unanswerable"),
+    "Output": ("json_to", "rows_to", "report_to"),
+}
+"""The options by their heading in the help."""
 
 
 def _check_together(
@@ -235,13 +268,13 @@ def _check_together(
     off_topic: Path | None,
     unanswerable: bool,
 ) -> None:
-    """Refuse options that say different things of the passages that are searched."""
+    """Refuse options that contradict each other about the searched passages."""
     if not folder.is_dir():
         raise typer.BadParameter(f"DATASET_DIR must be a folder unless there is a --retriever; got the file {folder}")
     if within is not None and (graph is not None or report_to is not None):
         raise typer.BadParameter("--within builds a graph for each value of the field: leave out --graph and --report")
     if off_topic is not None and unanswerable:
-        raise typer.BadParameter("--off-topic and --unanswerable both say what abstain_auc is of: give one of them")
+        raise typer.BadParameter("--off-topic and --unanswerable exclude each other: give one of them")
     if within is not None and (off_topic is not None or unanswerable):
         raise typer.BadParameter(
             "--within searches a part of the corpus at a time: leave out --off-topic and --unanswerable"
@@ -254,17 +287,21 @@ def evaluate(
     retriever: Retrievers = None,
     corpus: CorpusFile = None,
     id_key: IdKey = None,
-    systems: Annotated[str, typer.Option(help="Comma-separated names, 'usual' or 'all'.")] = "usual",
+    systems: Systems = "usual",
     pipeline: PipelineFile = None,
     calibrate_on: CalibrateOn = None,
     limit: Limit = DEFAULT_LIMIT,
-    baseline: Annotated[str, typer.Option(help="The system the others are compared with.")] = "vector",
-    measures: Annotated[str, typer.Option(help="Further measures, such as nDCG@10,MRR@10.")] = "",
+    baseline: Annotated[str, typer.Option(help="The system that all others are compared with.")] = "vector",
+    measures: Annotated[str, typer.Option(help="More measures, such as nDCG@10,MRR@10.")] = "",
     graph: GraphDir = None,
+    tokenizer: Annotated[str, typer.Option(help="Tokenizer of BM25 and of the graph, as for index.")] = "english",
+    embedder: Embedder = None,
     span_overlap: SpanOverlap = None,
-    by: Annotated[str | None, typer.Option(help="Means by a field of the queries, such as collection_id.")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Also print means per value of a query field, such as collection_id.")
+    ] = None,
     within: Annotated[
-        str | None, typer.Option(help="Answer each query from the passages with its own value of a field.")
+        str | None, typer.Option(help="Answer each query only from the passages with the same value of this field.")
     ] = None,
     predictions: Predictions = None,
     protocol: ProtocolName = None,
@@ -278,9 +315,15 @@ def evaluate(
 ) -> None:
     """Measure systems on a folder of queries, passages and embeddings: one table, exact tests, no network.
 
-    A saved pipeline adds a row 'tuned'. The baseline is added where it is not among the systems. Under a protocol the
-    tables are those of the part that it tests. With --retriever, your own are measured in place of the systems; with
-    --ablate, one pipeline with stages on and off, by stand-ins for their models.
+    The row best-simple has, for each measure, the best of vectors, BM25 and the frameworks' fusions of vectors, BM25
+    and the walk. The last line recommends plain vectors, a fusion or the default, from the figures and their intervals.
+    If questions name the pages that answer (pages, and source of a passage), PageRecall, Pages and MRR are measured.
+
+    With --embedder, the walk also compares each clause of a question with the passages: one embedding per clause.
+
+    A saved pipeline adds the row 'tuned'. The baseline is always a row. With --protocol, the tables show the part that
+    the protocol tests. With --retriever, your own retrievers are measured instead of the systems. With --ablate, one
+    pipeline is measured with and without its stages, with stand-ins for the models.
     """
     if stages is not None:
         check_heeded(context, "--ablate", {"folder", "stages", "limit", "graph", "json_to"})
@@ -299,31 +342,43 @@ def evaluate(
     names = chosen_systems(systems, baseline, added)
     of_protocol, lacking = ([], []) if rules is None else protocol_measures(rules)
     further = [*of_protocol, *map(ranked_measure, names_in(measures))]
-    goals = tuple(dict.fromkeys([*DEFAULT_MEASURES, *further]))
     check_outputs(json=json_to, rows=rows_to)
+    tokenizer_of(tokenizer)
     kept = kept_graph(graph)
     share = DEFAULT_OVERLAP if rules is None else rules.span_overlap
     whole = open_dataset(folder, span_overlap, default=share)
+    of_pages = (MRR, *PAGE_MEASURES) if any(judgement.pages for judgement in whole.judgements) else ()
+    printed = dict.fromkeys([*DEFAULT_MEASURES, *of_pages, *further])
+    goals = tuple({**printed, MRR: None})
     second = None if dev_set is None else open_dataset(dev_set, span_overlap, default=share)
     parts = None if rules is None else parts_of(whole, rules, second)
     tested = whole if parts is None else parts[0]
     labels = [] if by is None else labels_of(tested, by)
     said = predicted(predictions or (), whole, *(() if second is None else (second,)))
-    inputs = ExperimentInput(whole, limit, graph=kept, progress=progress)
+    inputs = ExperimentInput(
+        whole, limit, graph=kept, progress=progress, tokenizer=tokenizer, embedder=load_embedder(embedder)
+    )
     others = None if off_topic is None else load_dataset(off_topic)
     if others is not None and kept is None:
-        inputs = replace(inputs, graph=graph_of(whole))  # built once, asked twice
+        inputs = replace(inputs, graph=graph_of(whole, tokenizer))  # build the graph once for both sets of questions
     known = KNOWN | added_systems(pipeline, calibrate_on, whole, limit)
     wanted = [known[name] for name in names]
     answers, left_out = _answers(inputs, wanted, goals, within)
     table = _compared(answers, tested, goals, baseline, limit, [*lacking, *left_out])
-    columns, cells = as_text(table)
+    columns, cells = as_text(table, tuple(printed))
     notes = [*(f"left out: {line}" for line in table.left_out), *table.notes]
     if within is not None:
         notes.append(f"each query is answered from the passages of its own {within} alone")
     if len(table.rows) > 1:
         notes.append(f"in brackets, and under W/L: p of the paired test against {baseline}, corrected by Holm")
     sheets, state = [Sheet(title_of(table), columns, cells, notes)], table.to_dict() | {"within": within}
+    simple = best_simple(table)
+    if simple:
+        state["best_simple"], sheet = against_simple(table, simple, tuple(printed))
+        sheets.append(sheet)
+    advice = recommendation_of(table)
+    if advice is not None:
+        state["recommendation"] = {"choice": advice.choice, "measure": str(RECOMMENDED_BY), "sentence": advice.sentence}
     answered = answer_table(said, tested, baseline) if said else None
     if answered is not None:
         state["answers"] = answered.to_dict()
@@ -354,6 +409,12 @@ def evaluate(
         show_table(to, sheet.title, sheet.columns, sheet.rows, OURS)
         for line in sheet.notes:
             to.print(line)
+    missing = [name for name in WEIGHED if not any(row.name == name for row in table.rows)]
+    to.print(
+        f"recommendation: {advice.sentence}"
+        if advice is not None
+        else f"no recommendation: it needs the rows {', '.join(missing)}"
+    )
     if report_to is not None:
         terms = meanings(table, wanted)
         page = write_pictures(report_to, replace(inputs, dataset=tested), table, title_of(table), columns, cells, terms)
@@ -361,7 +422,7 @@ def evaluate(
 
 
 def added_systems(pipeline: Path | None, calibrate_on: Path | None, dataset: Dataset, limit: int) -> dict[str, System]:
-    """The systems of a saved pipeline and of a folder to calibrate on, where they are given."""
+    """The systems ``tuned`` (a saved pipeline) and ``calibrated`` (a folder to fit on), if given."""
     found: dict[str, System] = {}
     if pipeline is not None:
         tuned = FusionPipeline.load(pipeline)
@@ -370,15 +431,6 @@ def added_systems(pipeline: Path | None, calibrate_on: Path | None, dataset: Dat
     if calibrate_on is not None:
         found["calibrated"] = calibrated(calibrate_on, dataset, limit)
     return found
-
-
-def check_heeded(context: typer.Context, option: str, heeded: Collection[str]) -> None:
-    """Refuse options that would not be heeded beside another one."""
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if name not in heeded and source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{parameter.opts[0]} must be left out with {option}")
 
 
 def evaluate_retrievers(
@@ -390,9 +442,9 @@ def evaluate_retrievers(
     json_to: str | None,
     rows_to: Path | None,
 ) -> None:
-    """Measure the retrievers that are named, print the table, and write what was asked for."""
+    """Measure the user's retrievers, print the table, and write the requested files."""
     check_outputs(json=json_to, rows=rows_to)
-    given = {name: load_object(name) for name in dict.fromkeys(names)}
+    given = {name: load_object(name, "--retriever") for name in dict.fromkeys(names)}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*none of the .* ids it returned", category=PhasegraphWarning)
         found = measure_retrievers(given, judged, corpus=corpus, measures=further, id_key=id_key, progress=progress)
@@ -406,7 +458,7 @@ def evaluate_retrievers(
 
 
 def _first_errors(found: Evaluation) -> list[str]:
-    """The first error of each retriever with its text, which is for the eyes of whoever runs it, not for a file."""
+    """The first error of each retriever, with its text; the text is printed and never written to a file."""
     firsts = {name: next(iter(of.items())) for name, of in found.errors.items() if of}
     return [
         f"{name}: the first, on question {query!r}: {type(error).__name__}: {one_line(str(error))}"
@@ -415,7 +467,7 @@ def _first_errors(found: Evaluation) -> list[str]:
 
 
 def show_ablation(folder: Path, stages: Sequence[str], limit: int, graph: Path | None, json_to: str | None) -> None:
-    """Measure a pipeline with all stages on and each of them off, or read a published table of that."""
+    """Measure a pipeline with all stages and without each of them, or read such a table from a file."""
     check_outputs(json=json_to)
     if folder.is_dir():
         kept = kept_graph(graph)
@@ -444,37 +496,33 @@ def show_ablation(folder: Path, stages: Sequence[str], limit: int, graph: Path |
 
 
 def ranked_measure(text: str) -> Measure:
-    """A measure of rankings, or the command line's own error."""
-    measure = measure_of(text)
+    """Parse a measure of rankings; refuse measures of predicted answers."""
+    measure = measure_of(text, "--measures")
     if measure.name in ANSWER_MEASURES:
-        raise typer.BadParameter(f"{text} measures predicted answers: give them as --predictions FILE")
+        raise typer.BadParameter(f"--measures: {text} measures predicted answers; give them as --predictions FILE")
     return measure
 
 
 def chosen_systems(text: str, baseline: str, added: Sequence[str]) -> list[str]:
-    """The systems named in a comma-separated list, those that other options add, and the baseline.
+    """The systems of a comma-separated list, the systems that other options add, and the baseline.
 
-    ``usual`` and ``all`` stand for many.
+    ``usual`` and ``all`` each stand for a group of systems.
     """
     groups = {"usual": USUAL, "all": tuple(KNOWN)}
     names = list(dict.fromkeys(name for part in names_in(text) for name in groups.get(part, (part,))))
     for name, option in ADDED_BY.items():
         if name in [*names, baseline] and name not in added:
-            raise typer.BadParameter(f"the system {name!r} needs {option}")
+            raise typer.BadParameter(f"--systems: {name!r} needs {option}")
     known = [*KNOWN, *added]
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise typer.BadParameter(
-            f"systems must be among usual, all, {', '.join(known)}; got {', '.join(unknown) or 'none'}"
-        )
-    if baseline not in known:
-        raise typer.BadParameter(f"the baseline must be among {', '.join(known)}; got {baseline!r}")
+    for name in names or [""]:
+        check_named("--systems", name, ["usual", "all", *known])
+    check_named("--baseline", baseline, known)
     names += [name for name in added if name not in names]
     return names if baseline in names else [baseline, *names]
 
 
 def title_of(table: Table) -> str:
-    """The heading of a table: data set, number of queries, length of the lists, baseline."""
+    """The title of a table: data set, number of queries, list length, baseline."""
     return f"{table.dataset}: {len(table.queries)} queries, lists of {table.limit}, against {table.baseline}"
 
 
@@ -483,7 +531,7 @@ def meanings(
     systems: Sequence[System],
     ms: str = "per question: the searches of its sources one after another, and fusing",
 ) -> dict[str, str]:
-    """What the names in a table mean: its measures, its columns (`ms`: what the time is of), its systems."""
+    """Explain the names in a table: measures, columns and systems; `ms` explains the column of times."""
     terms = {measure.name: measure.about for measure in table.measures if measure.about}
     terms["@k"] = "the first k passages are looked at"
     terms["(p)"] = f"of the paired test against {table.baseline}, corrected by Holm"
@@ -493,9 +541,9 @@ def meanings(
     return terms | {system.name: system.about for system in systems if system.about}
 
 
-def as_text(table: Table) -> tuple[list[str], list[list[str]]]:
-    """Columns and rows as a person reads them."""
-    kept = [measure for measure in table.measures if measure in table.tests]
+def as_text(table: Table, printed: Collection[Measure] | None = None) -> tuple[list[str], list[list[str]]]:
+    """Format the columns and rows of the printed measures (default all); best-simple is the last row."""
+    kept = [measure for measure in table.tests if printed is None or measure in printed]
     hops = [measure for measure in kept if measure.name == "LastHop"]
     columns = ["system", *(f"{measure}" if measure in hops else f"{measure} (p)" for measure in kept)]
     for measure in hops:
@@ -506,11 +554,44 @@ def as_text(table: Table) -> tuple[list[str], list[list[str]]]:
         cells = [row.name]
         for measure in kept:
             tested = "" if own or measure in hops else f" ({p_text(row.p_holm[measure])})"
-            cells.append(f"{percent(row.means[measure])}{tested}")
+            cells.append(f"{shown(measure, row.means[measure])}{tested}")
         for measure in hops:
             cells += ["", ""] if own else [f"{row.wins[measure]}/{row.losses[measure]}", p_text(row.p_holm[measure])]
         rows.append([*cells, "" if row.milliseconds is None else f"{row.milliseconds:.1f}"])
+    simple = best_simple(table)
+    if simple:
+        best = [shown(measure, table[simple[measure]].means[measure]) if measure in simple else "" for measure in kept]
+        rows.append(["best-simple", *best, *[""] * (len(columns) - len(best))])
     return [*columns, "ms"], rows
+
+
+def shown(measure: Measure, value: float) -> str:
+    """Format a value of a measure: a percentage, or a count."""
+    return f"{measure.unit * value:.1f}"
+
+
+def against_simple(
+    table: Table, simple: Mapping[Measure, str], printed: Collection[Measure]
+) -> tuple[dict[str, object], Sheet]:
+    """The best simple system of each measure, and the default's gain over it if the default is in the table."""
+    names = {row.name for row in table.rows}
+    found: dict[str, object] = {}
+    rows = []
+    for measure, best in simple.items():
+        mean = table[best].means[measure]
+        gain = gain_of(table, "default", best, measure) if "default" in names else None
+        found[str(measure)] = {
+            "system": best,
+            "mean": measure.unit * mean,
+            "default": None if gain is None else gain.to_dict(),
+        }
+        if measure in printed:
+            own = ["–", "–"] if gain is None else [shown(measure, table["default"].means[measure]), gain.text]
+            rows.append([str(measure), best, shown(measure, mean), *own])
+    state: dict[str, object] = {"of": [name for name in SIMPLE if name in names], "measures": found}
+    columns = ["measure", "best simple way", "its mean", "default", "difference [95 %]"]
+    note = "the best simple way is chosen after it was measured: the difference leans against the default"
+    return state, Sheet("default against the best simple way of each measure", columns, rows, [note])
 
 
 def _answers(
@@ -533,7 +614,7 @@ def _compared(
     limit: int,
     left_out: Sequence[str],
 ) -> Table:
-    """The table of a data set's queries, from answers to them and maybe others."""
+    """Compare the answers to a data set's queries; answers to other queries are ignored."""
     queries = {query.id for query in dataset.queries}
     own = [replace(one, found={name: ids for name, ids in one.found.items() if name in queries}) for one in answers]
     return compare(
@@ -545,6 +626,7 @@ def _compared(
         limit=limit,
         left_out=[*left_out, *_unjudged(dataset)],
         groups=dataset.groups,
+        corpus=dataset.contents,
     )
 
 
@@ -555,7 +637,7 @@ def _unjudged(dataset: Dataset) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A table as text: a line above it, columns, rows, and lines below it."""
+    """A table as text: title, columns, rows and notes."""
 
     title: str
     columns: Sequence[str]
@@ -564,16 +646,16 @@ class Sheet:
 
 
 def protocol_of(name: str | None, dev_set: Path | None) -> Protocol | None:
-    """The protocol asked for by name."""
-    if name is not None and name not in PROTOCOLS:
-        raise typer.BadParameter(f"the protocol must be among {', '.join(PROTOCOLS)}; got {name!r}")
+    """Look up a protocol by name."""
+    if name is not None:
+        check_named("--protocol", name, PROTOCOLS)
     if name is None and dev_set is not None:
         raise typer.BadParameter("--dev-set needs a --protocol")
     return None if name is None else PROTOCOLS[name]
 
 
 def protocol_measures(protocol: Protocol) -> tuple[list[Measure], list[str]]:
-    """The measures of a protocol, and a line for each whose library is not installed."""
+    """The measures of a protocol, and a line for each measure whose library is not installed."""
     found, lacking = [], []
     for text in protocol.measures:
         try:
@@ -586,7 +668,7 @@ def protocol_measures(protocol: Protocol) -> tuple[list[Measure], list[str]]:
 def judge(
     tested: Table, signs: Table, goal: str, protocol: Protocol, parts: tuple[str, str]
 ) -> tuple[dict[str, object], Sheet]:
-    """The verdicts on one measure, as JSON types and as text."""
+    """The protocol's verdicts on one measure, as JSON types and as text."""
     measure = Measure.parse(goal)
     found = verdicts(tested, signs, measure, protocol)
     state: dict[str, object] = {
@@ -634,7 +716,7 @@ ANSWER_GOALS = (Measure("EM", 1), Measure("F1", 1))
 
 
 def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, tuple[str, ...]]]:
-    """The answers of all files by system, those of queries that no passage answers left out."""
+    """Read the predicted answers of all files by system, without queries that no passage answers."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     known = {query.id for dataset in datasets for query in dataset.queries}
     dropped = {name for dataset in datasets for name in dataset.unjudged}
@@ -650,7 +732,7 @@ def predicted(files: Sequence[Path], *datasets: Dataset) -> dict[str, dict[str, 
 
 
 def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dataset, baseline: str) -> Table:
-    """EM and F1 of predicted answers; the first system is the baseline where the table's own gives no answers."""
+    """EM and F1 of predicted answers; if the baseline gives no answers, the first system is the baseline."""
     wanted = {query.id for query in dataset.queries}
     answers = [
         Answers(name, {query: given for query, given in of.items() if query in wanted}) for name, of in said.items()
@@ -668,7 +750,7 @@ def answer_table(said: Mapping[str, Mapping[str, tuple[str, ...]]], dataset: Dat
 
 
 def answer_sheet(table: Table) -> Sheet:
-    """EM and F1 as text."""
+    """Format the table of EM and F1."""
     rows = []
     for row in table.rows:
         cells = [row.name]
@@ -681,7 +763,7 @@ def answer_sheet(table: Table) -> Sheet:
 
 
 def labels_of(dataset: Dataset, field: str) -> list[str]:
-    """The value of a field for every query, ``–`` where it has none."""
+    """The value of a field of every query; ``–`` for a query without it."""
     if not any(field in query.extra for query in dataset.queries):
         known = sorted({name for query in dataset.queries for name in query.extra})
         raise InvalidInputError(
@@ -692,7 +774,7 @@ def labels_of(dataset: Dataset, field: str) -> list[str]:
 
 
 def abstention_sheet(found: Abstention, table: Table) -> Sheet:
-    """How well each system's confidence tells apart the questions without an answer."""
+    """Format how well each system's confidence separates questions with and without an answer."""
     rows = [
         [row.name, *("–" if one is None else f"{one:.1f}" for one in found.of(row.name).values())] for row in table.rows
     ]
@@ -704,7 +786,7 @@ WIDEST = 8
 
 
 def means_by(table: Table, labels: Sequence[str], field: str, measure: Measure) -> tuple[dict[str, object], Sheet]:
-    """Every system by the value of a field, and the mean of those means: all measures as JSON types, one as text."""
+    """Means per value of a field and the mean of these means: all measures as JSON types, `measure` as text."""
     found, counts = table.means_by(labels), Counter(labels)
     names = [row.name for row in table.rows]
     macro = {

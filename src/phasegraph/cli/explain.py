@@ -1,4 +1,4 @@
-"""``phasegraph explain``: why these passages."""
+"""``phasegraph explain``: show why a query's answer holds these passages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.datasets import Dataset, Query, load_dataset
 from phasegraph.evaluation.experiment import ALIKE, TWO
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, ExperimentInput, search_sources
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import FieldReading
+from phasegraph.fusion.fields import FieldReading
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.result import WHY_EMPTY, Evidence, Result
 from phasegraph.serving.view import as_passage, paths_of
 
@@ -37,18 +37,18 @@ def explain(
     pipeline: PipelineFile = None,
     graph: GraphDir = None,
     limit: Limit = DEFAULT_LIMIT,
-    k: Annotated[int, typer.Option(min=1, help="Passages to explain.")] = 5,
+    k: Annotated[int, typer.Option(min=1, help="Number of passages to explain.")] = 5,
     json_to: JsonTo = None,
 ) -> None:
-    """Show each passage's score, calibrated value and contribution per source, and the path that led to it.
+    """Show each passage's score, calibrated value and contribution per source, and the path of the walk.
 
-    Where the pipeline has priors, what they multiply by; exact matches are one more source.
+    If the pipeline has priors, their factors are shown. Exact matches count as one more source.
     """
     check_outputs(json=json_to)
     dataset = load_dataset(folder)
     row = next((place for place, query in enumerate(dataset.queries) if query.id == query_id), None)
     if row is None:
-        raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be one of its ids; got {query_id!r}")
+        raise InvalidInputError(f"{folder / 'queries.jsonl'}: QUERY_ID must be an id of this file; got {query_id!r}")
     chosen = FusionPipeline() if pipeline is None else FusionPipeline.load(pipeline)
     names = TWO if chosen.weights is None else tuple(chosen.weights)
     asked = {name: ALIKE.get(name, name) for name in names}

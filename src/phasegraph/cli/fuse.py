@@ -1,4 +1,4 @@
-"""``phasegraph fuse``: TREC runs in, a TREC run out."""
+"""``phasegraph fuse``: fuse TREC runs into one TREC run."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Annotated
 
 import typer
 
-from phasegraph.cli.output import PipelineFile, check_outputs, console, names_in
+from phasegraph.cli.output import PipelineFile, check_named, check_outputs, console, names_in
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.runs import Run, read_run, write_run
-from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline, with_prior
+from phasegraph.fusion.decide import with_prior
+from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.retrieval.source_config import check_no_exact_match
 
 
 def fuse(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", exists=True, dir_okay=False)],
-    out: Annotated[Path, typer.Option(help="The fused run.", dir_okay=False)],
+    out: Annotated[Path, typer.Option(help="File for the fused run.", dir_okay=False)],
     rule: Annotated[str, typer.Option(help=f"One of {', '.join(PIPELINE_NAMES)}.")] = "default",
-    weights: Annotated[str, typer.Option(help="By source, such as vector=1,graph=0.35.")] = "",
+    weights: Annotated[str, typer.Option(help="Weight of each source, such as vector=1,graph=0.35.")] = "",
     pipeline: PipelineFile = None,
     k: Annotated[int, typer.Option(min=1, help="Hits per query.")] = 100,
     name: Annotated[str, typer.Option(help="Name of the fused run.")] = "fused",
 ) -> None:
     """Fuse runs by a preset or a rule; a source is named after its file (vector.run is 'vector').
 
-    The scores of the fused run are the rule's own values, as in the literature where its weights are equal.
+    The scores of the fused run are the values of the rule; with equal weights they are those of the literature.
     """
-    if rule not in PIPELINE_NAMES:
-        raise typer.BadParameter(f"the rule must be one of {', '.join(PIPELINE_NAMES)}; got {rule!r}")
+    check_named("--rule", rule, PIPELINE_NAMES)
     own = weights_in(weights)
     if pipeline is not None and (rule != "default" or own is not None):
-        raise typer.BadParameter("--pipeline has a rule and weights of its own: give it alone")
+        raise typer.BadParameter("--pipeline sets the rule and the weights: leave out --rule and --weights")
     check_outputs(out=out)
     chosen = FusionPipeline.named(rule, own) if pipeline is None else FusionPipeline.load(pipeline)
     read = [read_run(path) for path in runs]
@@ -64,7 +64,7 @@ def fuse(
 
 
 def weights_in(text: str) -> dict[str, float] | None:
-    """The weights of ``name=number,name=number``; None for none."""
+    """Parse the weights of ``name=number,name=number``; None if there are none."""
     found: dict[str, float] = {}
     for part in names_in(text):
         name, _, number = part.partition("=")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -16,10 +16,11 @@ from phasegraph._typing import Float32Array
 from phasegraph._validation import check_range
 from phasegraph.cli import engines
 from phasegraph.cli.engines import EngineName, Shards, Workers, WorkFolder
-from phasegraph.cli.output import check_outputs, console, file_option
+from phasegraph.cli.output import Embedder, check_outputs, console, file_option, load_model, stage
+from phasegraph.cli.reading import ReadableFiles, embedded, read_and_tell
 from phasegraph.distributed import EmbeddedNames, local
 from phasegraph.errors import InvalidInputError
-from phasegraph.evaluation.datasets import Passage, lines_of, read_corpus, read_vectors
+from phasegraph.evaluation.datasets import Passage, lines_of, read_vectors
 from phasegraph.graph.building import read_openie
 from phasegraph.graph.chunk_graph import ChunkGraph, build_chunk_graph
 from phasegraph.graph.entity_graph import Extraction, checked_embeddings
@@ -61,8 +62,8 @@ class IndexFiles:
 def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
     """The index with the passages of `given`, and what changed.
 
-    A passage whose text, embedding or triples differ leaves and comes again. Passages that stay keep the triples they
-    have where none are given. Where none stays, all is built anew.
+    A passage whose text, metadata, embedding or triples differ leaves and comes again. Passages that stay keep the
+    triples they have where none are given. Where none stays, all is built anew.
     """
     vectors = _same_kind(old, given)
     by_id: dict[str, tuple[Extraction, ...]] = {}
@@ -75,6 +76,7 @@ def updated(old: GraphIndex, given: IndexFiles) -> tuple[GraphIndex, str]:
             return False
         row, kept = there[passage.id]
         same = kept == (passage.id, passage.title, passage.text)
+        same = same and old.records[passage.id].metadata == (passage.metadata or {})
         if vectors is not None and old.graph.embeddings is not None:
             same = same and bool(np.abs(vectors[place] - old.graph.embeddings[row]).max() <= SAME)
         return same and (given.records is None or by_id.get(passage.id, ()) == old.given.get(passage.id, ()))
@@ -115,7 +117,8 @@ def _same_kind(old: GraphIndex, given: IndexFiles) -> Float32Array | None:
         raise InvalidInputError("--gazetteer must hold the names of the index to update it; build it anew instead")
     if given.tokenizer not in (None, _tokenizer_of(old)):
         raise InvalidInputError(
-            f"--tokenizer must be that of the index to update it, {_tokenizer_of(old)}; got {given.tokenizer}"
+            f"--tokenizer must be that of the index to update it, {_tokenizer_of(old)}; got {given.tokenizer}: build "
+            "the index anew to change it"
         )
     if given.synonyms is not None:
         if old.synonyms is None:
@@ -154,24 +157,35 @@ def _tokenizer_of(old: GraphIndex | None) -> Tokenizer:
     return "english" if old is None or old.graph.lexical is None else old.graph.lexical.tokenizer
 
 
-def read_files(
-    corpus: Path,
-    embeddings: Path | None,
+def passages_and_vectors(
+    corpus: Path, embeddings: Path | None, embedder: str | None
+) -> tuple[tuple[Passage, ...], Float32Array | None]:
+    """The passages of the user's files, and their embeddings from a file or from a model; None for neither."""
+    model = load_model(embedder)
+    passages = read_and_tell(corpus).passages
+    if embeddings is not None:
+        return passages, read_vectors(embeddings, len(passages), corpus.name)
+    return passages, None if model is None else embedded(model, passages)
+
+
+def read_beside(
+    passages: tuple[Passage, ...],
+    vectors: Float32Array | None,
     triples: Path | None,
     gazetteer: Path | None,
     synonyms: tuple[Path | None, Path | None, float | None] = (None, None, None),
 ) -> tuple[IndexFiles, int]:
-    """The contents of the files, and how many triples of them are malformed.
+    """The passages with the contents of the files beside them, and the number of malformed triples.
 
     `synonyms` are the files of the names and of their embeddings, and the threshold.
     """
-    embedded = _embedded(*synonyms)
-    passages = read_corpus(corpus)
-    vectors = None if embeddings is None else read_vectors(embeddings, len(passages), corpus.name)
+    embedded_names = _embedded(*synonyms)
     found = None if triples is None else read_openie(triples, passages, entities=False)
     names = None if gazetteer is None else tuple(text for _, text in lines_of(gazetteer))
     records = None if found is None else found.extractions
-    return IndexFiles(passages, vectors, records, names, embedded), 0 if found is None else found.malformed_triples
+    return IndexFiles(
+        passages, vectors, records, names, embedded_names
+    ), 0 if found is None else found.malformed_triples
 
 
 def _name_files(names: Path | None, embeddings: Path | None, threshold: float | None) -> tuple[Path, Path] | None:
@@ -198,11 +212,13 @@ def _embedded(names: Path | None, embeddings: Path | None, threshold: float | No
 
 
 def chunks_of(
-    corpus: Path, embeddings: Path | None, document: str | None = None, position: str | None = None
+    passages: tuple[Passage, ...],
+    vectors: Float32Array | None,
+    name: str,
+    document: str | None = None,
+    position: str | None = None,
 ) -> ChunkGraph:
-    """The chunk graph of a corpus; fields of its lines say which document a chunk is of, and where in it it stands."""
-    passages = read_corpus(corpus)
-    vectors = None if embeddings is None else read_vectors(embeddings, len(passages), corpus.name)
+    """The chunk graph of a corpus; fields of its lines name the document of a chunk and its place in it."""
 
     def column(option: str, field: str | None, kinds: tuple[type, ...]) -> list[Any] | None:
         if field is None:
@@ -212,8 +228,7 @@ def chunks_of(
             if not isinstance(value, kinds) or isinstance(value, bool):
                 named = " or ".join(kind.__name__ for kind in kinds)
                 raise InvalidInputError(
-                    f"{option} {field}: every line of {corpus.name} must hold {named} there; {passage.id!r} has "
-                    f"{value!r:.80}"
+                    f"{option} {field}: every line of {name} must hold {named} there; {passage.id!r} has {value!r:.80}"
                 )
         return values
 
@@ -235,7 +250,6 @@ def check_folder(out: Path, *, may_replace: bool) -> None:
     typer.confirm(f"{out}: there is an index already (--update changes it). Replace it?", abort=True, err=True)
 
 
-T = TypeVar("T")
 Gazetteer = Annotated[Path | None, file_option("Names to look for besides the titles, one a line.")]
 Update = Annotated[
     bool, typer.Option("--update", help="Change the index in OUT: only what differs from it is read again.")
@@ -262,12 +276,10 @@ EntitiesTo = Annotated[
 
 
 def index(
-    corpus: Annotated[
-        Path,
-        typer.Argument(metavar="CORPUS.jsonl", exists=True, dir_okay=False, help='{"id", "title", "text"} a line.'),
-    ],
+    corpus: ReadableFiles,
     out: Annotated[Path, typer.Option(help="Folder for the index: new, empty, or an older index.", file_okay=False)],
     embeddings: Annotated[Path | None, file_option("Passage embeddings (.npy), row i for line i.")] = None,
+    embedder: Embedder = None,
     triples: Annotated[Path | None, file_option("Triples by passage (.jsonl, or HippoRAG's OpenIE .json).")] = None,
     gazetteer: Gazetteer = None,
     names: Names = None,
@@ -275,7 +287,10 @@ def index(
     synonym_threshold: SynonymThreshold = None,
     tokenizer: Annotated[
         str | None,
-        typer.Option(help="How texts are split into words: english (default), german, or plain: no stop words out."),
+        typer.Option(
+            help="How texts are split into words: english (default), german, plain (no stop words out), or "
+            "snowball:LANGUAGE (without endings)."
+        ),
     ] = None,
     entities_to: EntitiesTo = None,
     update: Update = False,
@@ -288,7 +303,9 @@ def index(
     workers: Workers = None,
     work: WorkFolder = None,
 ) -> None:
-    """Build the graph of a corpus by rules, without a model, and save it for search, inspect, serve and evaluate.
+    """Build the graph of your files by rules, without a model, and save it for search, inspect, serve and evaluate.
+
+    A JSONL file with {"id", "title", "text"} in every line gives a passage a line; other files are cut into passages.
 
     With --engine a corpus of any size is built in shards, to the byte as without; its lines (or its Parquet) may hold
     triples and metadata.
@@ -303,10 +320,15 @@ def index(
         "--update": update or None,
     }  # fmt: skip
     if engine is not None:
-        _leave_out({"--chunks": chunks or None, "--update": update or None, **of_chunks}, "with --engine")
+        without = {"--chunks": chunks or None, "--update": update or None, "--embedder": embedder}
+        _leave_out({**without, **of_chunks}, "with --engine")
+        if corpus.is_dir():
+            raise InvalidInputError(f"--engine reads one JSONL or Parquet file; {corpus} is a folder")
     else:
         _leave_out(of_engine, "without --engine")
         _leave_out(of_entities if chunks else of_chunks, f"{'with' if chunks else 'without'} --chunks")
+    if embeddings is not None:
+        _leave_out({"--embedder": embedder}, "with --embeddings")
     check_folder(out, may_replace=update or force)
     said, malformed = "", 0
     if engine is not None:
@@ -324,20 +346,22 @@ def index(
         sizes = ", ".join(f"{getattr(built_so, one)} {one}" for one in counted)
         said, malformed = str(built_so), built_so.malformed
     elif chunks:
-        graph = _stage("building", lambda: chunks_of(corpus, embeddings, document, position))
-        _stage("saving", lambda: graph.save(out))
+        found = passages_and_vectors(corpus, embeddings, embedder)
+        graph = stage("building", lambda: chunks_of(*found, corpus.name, document, position))
+        stage("saving", lambda: graph.save(out))
         counts = [f"{len(graph.passages)} passages", *(f"{count} {kind}" for kind, count in graph.counts().items())]
         sizes = f"{', '.join(counts)} edges"
     else:
         if tokenizer is not None:
             tokenizer_of(tokenizer)
-        old = _stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
+        old = stage("loading", lambda: GraphIndex.load(out)) if update and (out / MANIFEST).is_file() else None
         synonyms = (names, name_embeddings, synonym_threshold)
-        read, malformed = _stage("reading", lambda: read_files(corpus, embeddings, triples, gazetteer, synonyms))
+        found = passages_and_vectors(corpus, embeddings, embedder)
+        read, malformed = stage("reading", lambda: read_beside(*found, triples, gazetteer, synonyms))
         given, label = replace(read, tokenizer=tokenizer), "building" if old is None else "updating"
-        fresh, said = _stage(label, lambda: (built(given), "") if old is None else updated(old, given))
+        fresh, said = stage(label, lambda: (built(given), "") if old is None else updated(old, given))
         if fresh is not old:
-            _stage("saving", lambda: fresh.save(out))
+            stage("saving", lambda: fresh.save(out))
         if entities_to is not None:
             _write_entities(entities_to, fresh.graph.entities)
         sizes = sizes_of(fresh)
@@ -373,12 +397,3 @@ def sizes_of(index: GraphIndex) -> str:
     if index.synonyms is not None:
         counts.append((graph.synonyms.nnz // 2, "synonyms"))
     return ", ".join(f"{count} {what}" for count, what in counts)
-
-
-def _stage(label: str, work: Callable[[], T]) -> T:
-    """Do a part of the work, named on a terminal while it lasts."""
-    to = console()
-    if not to.is_terminal:
-        return work()
-    with to.status(label):
-        return work()

@@ -1,4 +1,4 @@
-"""``phasegraph inspect``: look at the answers of a saved index on a local page."""
+"""``phasegraph inspect``: explore the answers of a saved index on a local page."""
 
 from __future__ import annotations
 
@@ -9,19 +9,29 @@ from typing import Annotated
 
 import typer
 
-from phasegraph.cli.output import Embedder, IndexFolder, check_outputs, console, load_embedder, progress
+from phasegraph.cli.output import (
+    Embedder,
+    IndexFolder,
+    OpenPage,
+    Port,
+    check_outputs,
+    console,
+    load_embedder,
+    open_page,
+    progress,
+)
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.retrievers import read_judged
 from phasegraph.evaluation.runs import write_text
+from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.graph.corpus import opened
 from phasegraph.graph.index import GraphIndex
 from phasegraph.inspecting.inspector import OTHER, OWN, Inspector
 from phasegraph.inspecting.server import LOOPBACK, exported, serve
-from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.retrieval import PIPELINE
 
 TOKEN = "PHASEGRAPH_INSPECT_TOKEN"
-"""Environment variable that may hold the token."""
+"""Environment variable with the access token."""
 
 
 def _pipeline_of(given: str | None, option: str) -> FusionPipeline | None:
@@ -40,28 +50,32 @@ def inspect(
     folder: IndexFolder,
     embedder: Embedder = None,
     pipeline: Annotated[
-        str | None, typer.Option(metavar="FILE|NAME", help="Default: the one saved in the folder, else the default.")
+        str | None,
+        typer.Option(
+            metavar="FILE|NAME", help="Default: the pipeline saved in the folder, otherwise the default pipeline."
+        ),
     ] = None,
-    compare: Annotated[
-        str | None, typer.Option(metavar="FILE|NAME", help="Another pipeline, to be compared with it.")
-    ] = None,
+    compare: Annotated[str | None, typer.Option(metavar="FILE|NAME", help="A second pipeline to compare with.")] = None,
     judged: Annotated[
         Path | None,
-        typer.Option(help="Judged questions (JSONL, or a folder with queries.jsonl): which a setting gains or loses."),
+        typer.Option(
+            help="Judged questions (JSONL, or a folder with queries.jsonl), to show which of them a setting gains."
+        ),
     ] = None,
-    ask: Annotated[str | None, typer.Option(metavar="QUESTION", help="With --export: the question.")] = None,
+    ask: Annotated[str | None, typer.Option(metavar="QUESTION", help="With --export: the question to answer.")] = None,
     export: Annotated[
-        Path | None, typer.Option(metavar="PAGE.html", help="Write one offline page instead of serving.")
+        Path | None, typer.Option(metavar="PAGE.html", help="Write one offline page instead of starting a server.")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Beyond loopback a token is needed, made where none is given.")
+        str, typer.Option(help="Address to listen on; other hosts than loopback need a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8765,
+    port: Port = 8765,
+    open_it: OpenPage = False,
 ) -> None:
-    """Show what every source found, how it was fused, and what other settings would make of it, on a local page.
+    """Show on a local page what every source found, how it was fused, and what other settings would change.
 
-    The page asks nobody but this server, which answers on this machine only unless --host says otherwise.
-    The token of another host is taken from PHASEGRAPH_INSPECT_TOKEN, or made.
+    The page contacts only this server, which serves this machine alone unless --host says otherwise. For other hosts,
+    the token comes from PHASEGRAPH_INSPECT_TOKEN; without this variable, the command generates a token.
     """
     if (ask is None) != (export is None):
         raise InvalidInputError("--ask and --export go together: --export page.html --ask QUESTION")
@@ -86,4 +100,9 @@ def inspect(
         return
     token = os.environ.get(TOKEN) or (None if host in LOOPBACK else secrets.token_urlsafe(24))
     inspector.prepare(progress)
-    serve(inspector, host, port, token, lambda address: to.print(f"{address}  (Ctrl-C ends it)"))
+
+    def say(address: str) -> None:
+        to.print(f"{address}  (Ctrl-C stops it)")
+        open_page(address, open_it)
+
+    serve(inspector, host, port, token, say)

@@ -17,7 +17,9 @@ from phasegraph.distributed import retrieval
 def retrieve(
     index: Annotated[
         Path,
-        typer.Argument(metavar="INDEX", help="What index wrote, or a saved retriever.", exists=True, file_okay=False),
+        typer.Argument(
+            metavar="INDEX", help="A folder written by index, or a saved retriever.", exists=True, file_okay=False
+        ),
     ],
     queries: Annotated[
         Path,
@@ -25,8 +27,13 @@ def retrieve(
             metavar="QUERIES", help="Parquet or JSON lines: id, question (and embedding).", exists=True, dir_okay=False
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The run: .parquet, .jsonl, or else TREC's columns.", dir_okay=False)],
-    k: Annotated[int, typer.Option(min=1, help="Passages for each question.")] = 10,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File for the run: .parquet, .jsonl, or any other suffix for the TREC format.", dir_okay=False
+        ),
+    ],
+    k: Annotated[int, typer.Option(min=1, help="Number of passages per question.")] = 10,
     embedder: Annotated[
         str | None, typer.Option(metavar="MODULE:OBJECT", help="The model that embedded the passages, as for search.")
     ] = None,
@@ -35,10 +42,10 @@ def retrieve(
     workers: Workers = None,
     work: WorkFolder = None,
 ) -> None:
-    """Answer many questions, in processes that share one mapped index; what was finished is kept if it is cut short."""
+    """Answer many questions in processes that share one mapped index; an interrupted run keeps its finished parts."""
     began = perf_counter()
     check_outputs(out=out)
-    model = None if embedder is None else load_object(embedder)
+    model = None if embedder is None else load_object(embedder, "--embedder")
     with engines.started(engine or Engine.local, workers) as run:
         took = retrieval.retrieve(queries, index, out, k=k, embeddings=model, shards=shards, work=work, engine=run)
     console().print(

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from phasegraph._support.ordering import top_order
 from phasegraph._text import legible
 from phasegraph._validation import check_query
 from phasegraph.cli.output import (
@@ -24,30 +25,30 @@ from phasegraph.cli.output import (
 )
 from phasegraph.errors import InvalidInputError
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph import ChunkGraph, ChunkGraphSource, EntityGraph, GraphIndex, GraphSource
 from phasegraph.graph.corpus import opened
-from phasegraph.graph.linking import unit_vector
 from phasegraph.graph.records import PassageRecord
+from phasegraph.graph.relevance import unit_vector
 from phasegraph.lexical import Tokenizer, places_of, read_hits, tokenizer_of
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking
 from phasegraph.result import WHY_EMPTY, Result
 from phasegraph.serving.view import as_passage, paths_of
 
 WIDTH = 240
-"""Characters of a snippet, about."""
+"""Approximate length of a snippet, in characters."""
 
 
 def graph_in(index: GraphIndex | ChunkGraph) -> EntityGraph | ChunkGraph:
-    """The graph that is walked."""
+    """The graph of an index."""
     return index.graph if isinstance(index, GraphIndex) else index
 
 
 def answered(
     index: GraphIndex | ChunkGraph, question: str, k: int, embed: Embed | None, records: Mapping[str, PassageRecord]
 ) -> Result:
-    """The fused answer of the walk and, with an embedding model, of the passages nearest to the question."""
+    """Fuse the walk's ranking with the nearest passages, if there is an embedding model."""
     graph = graph_in(index)
     rankings: list[Ranking] = []
     if embed is not None:
@@ -59,9 +60,11 @@ def answered(
         scores = (graph.embeddings @ vector).astype(float)
         best = top_order(scores, graph.passages, DEFAULT_LIMIT)
         rankings.append(Ranking("vector", [graph.passages[row] for row in best.tolist()], scores[best]))
-        embed = lambda _: vector  # noqa: E731 - asked once
+        embed = lambda _: vector  # noqa: E731 - the question is embedded once
     elif isinstance(graph, ChunkGraph):
-        raise InvalidInputError("a graph of chunks is walked from the chunks nearest to the question: give --embedder")
+        raise InvalidInputError(
+            "a graph of chunks needs --embedder, because the walk starts from the chunks nearest to the question"
+        )
     source = (
         ChunkGraphSource(graph, embedder=embed) if isinstance(graph, ChunkGraph) else GraphSource(graph, embedder=embed)
     )
@@ -70,14 +73,16 @@ def answered(
     return FusionPipeline().decide(rankings, Context(query=question, now=time(), words=words), k=k)
 
 
-def snippet_of(text: str, words: Collection[str]) -> tuple[str, list[tuple[int, int]]]:
-    """The part of a text with the most different words of the question, and where they stand in it.
+def snippet_of(
+    text: str, words: Collection[str], tokenizer: Tokenizer = "english"
+) -> tuple[str, list[tuple[int, int]]]:
+    """The part of a text with the most distinct words of the question, and the positions of these words in it.
 
     >>> snippet_of("Ada met  Bo.", {"bo"})
     ('Ada met Bo.', [(8, 10)])
     """
     line = " ".join(text.split())
-    places = places_of(line, words)
+    places = places_of(line, words, tokenizer)
     starts = (
         [max(line.rfind(" ", 0, max(start - WIDTH // 4, 0)) + 1, 0) for start, _ in places] if len(line) > WIDTH else []
     )
@@ -97,13 +102,13 @@ def snippet_of(text: str, words: Collection[str]) -> tuple[str, list[tuple[int, 
 def search(
     folder: IndexFolder,
     question: Annotated[str, typer.Argument(metavar="QUESTION")],
-    k: Annotated[int, typer.Option(min=1, help="Passages to show.")] = 5,
+    k: Annotated[int, typer.Option(min=1, help="Number of passages to show.")] = 5,
     embedder: Embedder = None,
     json_to: JsonTo = None,
 ) -> None:
-    """Answer from a saved index: the best passages, how they were found, and how far to believe them.
+    """Search a saved index: print the best passages, how they were found, and the confidence of the answer.
 
-    Without --embedder the walk starts from the names and words of the question, and no model is asked.
+    Without --embedder, the walk starts from the names and words of the question, and no model is needed.
     """
     check_outputs(json=json_to)
     check_query(question)
@@ -119,7 +124,7 @@ def search(
     passages: list[dict[str, Any]] = []
     for name in result.ids:
         record = records.get(name)
-        snippet, marks = ("", []) if record is None else snippet_of(record.text, words)
+        snippet, marks = ("", []) if record is None else snippet_of(record.text, words, tokenizer)
         said = {"title": "" if record is None else record.title, "snippet": snippet, "marks": marks}
         passages.append(as_passage(result.evidence(name)) | said)
     state = {
@@ -134,11 +139,11 @@ def search(
     to = write_json(state, json_to)
     show(result, passages, question, to)
     if embed is None and graph_in(index).embeddings is not None:
-        to.print("  answered by names and words: --embedder MODULE:OBJECT takes the index's embeddings in")
+        to.print("  answered by names and words only: --embedder MODULE:OBJECT also uses the embeddings of the index")
 
 
 def show(result: Result, passages: list[dict[str, Any]], question: str, to: Console) -> None:
-    """Print the answer; the question's words stand out on a terminal, and between asterisks elsewhere."""
+    """Print the answer; words of the question are highlighted on a terminal, and between asterisks elsewhere."""
     to.print(Text(legible(question), style="bold"))
     to.print(f"  confidence {result.confidence_evidence}")
     for line in result.warnings:

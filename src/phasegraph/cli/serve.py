@@ -1,4 +1,4 @@
-"""``phasegraph serve``: a folder's passages for agents (MCP) and other programs (HTTP)."""
+"""``phasegraph serve``: serve the passages of a folder to agents (MCP) and other programs (HTTP)."""
 
 from __future__ import annotations
 
@@ -11,50 +11,65 @@ from typing import Annotated, Any
 import typer
 
 from phasegraph.cli.output import Embedder, IndexFolder, file_option, load_embedder
-from phasegraph.errors import InvalidInputError, needed
+from phasegraph.errors import InvalidInputError
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus import opened
 from phasegraph.graph.index import GraphIndex
-from phasegraph.pipeline import FusionPipeline
 from phasegraph.retrieval import PIPELINE
-from phasegraph.serving.agents import NEEDED, mcp_server
+from phasegraph.serving.agents import mcp_server
+from phasegraph.serving.connections import MOST_CONNECTIONS, Door, listening, run_server
 from phasegraph.serving.view import View, check_filter
-from phasegraph.serving.web import LOOPBACK, check_token, listening, read_tenants, web_app
+from phasegraph.serving.web import LOOPBACK, MOST_REQUESTS, check_token, read_tenants, web_app
 
 
 def serve(
     folder: IndexFolder,
-    transport: Annotated[str, typer.Option(help="stdio (MCP alone), or http (MCP at /mcp, and plain).")] = "stdio",
+    transport: Annotated[str, typer.Option(help="stdio (MCP only), or http (MCP at /mcp, and plain HTTP).")] = "stdio",
     embedder: Embedder = None,
     only: Annotated[
         list[str] | None,
-        typer.Option("--filter", metavar="KEY=VALUE", help="Serve passages with this metadata alone (repeatable)."),
+        typer.Option("--filter", metavar="KEY=VALUE", help="Serve only passages with this metadata (repeatable)."),
     ] = None,
     tenants: Annotated[
         Path | None,
-        file_option('With http: JSON {"name": {"token": …, "filter": {…}}}; a token shows who asks.', metavar="FILE"),
+        file_option(
+            'With http: JSON {"name": {"token": …, "filter": {…}}}; the token identifies the tenant.', metavar="FILE"
+        ),
     ] = None,
-    token_file: Annotated[Path | None, file_option("With http: the token that all must show.", metavar="FILE")] = None,
-    host: Annotated[str, typer.Option(help="Beyond loopback only with a token.")] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None, file_option("With http: file with the token of all clients.", metavar="FILE")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; other hosts than loopback need a token.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8321,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="A name by which the server is asked (repeatable).")
+        list[str] | None, typer.Option(metavar="NAME", help="A host name that requests may address (repeatable).")
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0.01, help="Seconds an answer may take.")] = 10.0,
-    max_requests: Annotated[int, typer.Option(min=1, help="Requests answered at the same time.")] = 64,
+    timeout: Annotated[float, typer.Option(min=0.01, help="Time limit of an answer, in seconds.")] = 10.0,
+    max_requests: Annotated[
+        int, typer.Option(min=1, help="Concurrent requests; one tenant may use half of them.")
+    ] = MOST_REQUESTS,
+    max_connections: Annotated[int, typer.Option(min=1, help="Concurrent connections.")] = MOST_CONNECTIONS,
+    max_connections_per_address: Annotated[
+        int | None, typer.Option(min=1, help="Concurrent connections per address; leave out behind a proxy.")
+    ] = None,
 ) -> None:
     """Serve a folder's passages: search, explain, and passages by id.
 
-    What may be seen is set here, by --filter or --tenants, and never by who asks. A folder that changes is served as it
-    was at the start.
+    Only --filter or --tenants decide which passages a client may see; a request cannot widen this. Later changes of
+    the folder are not served.
     """  # fmt: skip
     if transport not in ("stdio", "http"):
         raise typer.BadParameter(f"--transport must be stdio or http; got {transport!r}")
     given = {"--tenants": tenants, "--token-file": token_file}
     named = [name for name, value in given.items() if value is not None]
     if transport == "stdio" and named:
-        raise typer.BadParameter(f"{named[0]} needs --transport http: over stdio there is a single client")
+        raise typer.BadParameter(f"{named[0]} needs --transport http: stdio has a single client")
     if len(named) > 1 or (tenants is not None and only):
-        raise typer.BadParameter("--tenants gives each its token and its filter: leave --token-file and --filter out")
+        raise typer.BadParameter(
+            "--tenants sets the token and filter of each tenant: leave out --token-file and --filter"
+        )
     host = host.removeprefix("[").removesuffix("]")
     local = host in ("127.0.0.1", "localhost", "::1")
     if transport == "http" and not local and not named:
@@ -81,7 +96,8 @@ def serve(
         asyncio.run(mcp_server(next(iter(views.values()))).run_stdio_async())
         return
     hosts = None if not local and not allow_host else [*(LOOPBACK if local else ()), *(allow_host or ())]
-    run_http(web_app(views, hosts=hosts, most=max_requests), host, port)
+    door = Door(max_connections, max_connections_per_address)
+    run_http(web_app(views, hosts=hosts, most=max_requests), host, port, door)
 
 
 def _filter(given: list[str] | None) -> dict[str, Any] | None:
@@ -104,18 +120,15 @@ def _filter(given: list[str] | None) -> dict[str, Any] | None:
 
 
 def _say_how_many(name: str, view: View, index: GraphIndex) -> None:
-    """On standard error: standard output belongs to the protocol."""
+    """Print to standard error: standard output belongs to the protocol."""
     typer.echo(f"{name}: {len(view):,} of {len(index.records):,} passages", err=True)
     if not len(view):
         typer.echo(f"warning: {name}: the filter lets no passage through", err=True)
 
 
-def run_http(app: Any, host: str, port: int) -> None:
-    """Serve until interrupted; the address is said on standard error."""
-    with needed(NEEDED):
-        import uvicorn
+def run_http(app: Any, host: str, port: int, door: Door) -> None:
+    """Serve until interrupted; print the address to standard error."""
     made, address = listening(host, port)
-    typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C ends it)", err=True)
-    config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=5)
+    typer.echo(f"{address}: POST /search, /explain, /passages; MCP at /mcp  (Ctrl-C stops it)", err=True)
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[made])
+        run_server(app, made, door)

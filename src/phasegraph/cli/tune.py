@@ -1,4 +1,4 @@
-"""``phasegraph tune``: fit a pipeline on one part of the queries, confirm on the other, say both."""
+"""``phasegraph tune``: fit a pipeline on one part of the queries, confirm it on the other, and report both."""
 
 from __future__ import annotations
 
@@ -26,40 +26,34 @@ from phasegraph.cli.output import (
 from phasegraph.evaluation.datasets import Dataset, split_rows
 from phasegraph.evaluation.source_runs import DEFAULT_LIMIT, SOURCES, ExperimentInput, search_sources
 from phasegraph.lexical import read_hits
-from phasegraph.rescoring import require_lightgbm
 from phasegraph.tuning import ConfidenceTuning, Tuning, tune_confidence
 from phasegraph.tuning import tune as tune_pipeline
 
 
 def tune(
     folder: DatasetDir,
-    out: Annotated[Path, typer.Option(help="Where the pipeline goes: one JSON file.", dir_okay=False)],
-    measure: Annotated[str, typer.Option(help="What to maximise.")] = "Recall@5",
+    out: Annotated[Path, typer.Option(help="JSON file for the pipeline.", dir_okay=False)],
+    measure: Annotated[str, typer.Option(help="Measure to maximise.")] = "Recall@5",
     sources: Annotated[str, typer.Option(help="Comma-separated sources.")] = "vector,graph",
     limit: Limit = DEFAULT_LIMIT,
     confirm_split: Annotated[
-        str | None, typer.Option(help="The split kept for the confirmation; default the last of the data set's own.")
+        str | None, typer.Option(help="Split for the confirmation; default the data set's last split.")
     ] = None,
     span_overlap: SpanOverlap = None,
     keep_unconfirmed: Annotated[
-        bool, typer.Option(help="Write the best of the tuning part even if its gain was not confirmed.")
-    ] = False,
-    rescore: Annotated[
-        bool, typer.Option("--rescore", help="Try learned corrections of the fused order, too; needs LightGBM.")
+        bool, typer.Option(help="Write the best pipeline of the tuning part even if its gain was not confirmed.")
     ] = False,
     json_to: JsonTo = None,
 ) -> None:
-    """Tune on one part of the judged queries and confirm on the part never looked at.
+    """Tune on one part of the judged queries, and confirm on the other part.
 
-    The parts are the data set's own splits where its queries name one; otherwise halves, no collection in both.
+    The parts are the splits that the queries name; otherwise two halves that share no collection.
     """
     names = names_in(sources)
     if not names or any(name not in SOURCES for name in names):
-        raise typer.BadParameter(f"sources must be among {', '.join(SOURCES)}; got {sources!r}")
-    goal = measure_of(measure)
+        raise typer.BadParameter(f"--sources must be among {', '.join(SOURCES)}; got {sources!r}")
+    goal = measure_of(measure, "--measure")
     check_outputs(out=out, json=json_to)
-    if rescore:
-        require_lightgbm()
     dataset = open_dataset(folder, span_overlap)
     _, confirming, parted_by = split_rows(dataset, confirm_split)
     runs = search_sources(ExperimentInput(dataset, limit, progress=progress), names)
@@ -71,7 +65,6 @@ def tune(
         groups=dataset.groups,
         confirmation=confirming,
         sizes=dict.fromkeys(names, len(dataset.passages)),
-        rescore=rescore,
         progress=progress,
     )
     kept = found.chosen if keep_unconfirmed else found.pipeline

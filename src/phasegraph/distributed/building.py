@@ -196,6 +196,6 @@ def in_turn(task: Callable[..., None], arguments: Sequence[tuple[Any, ...]], lab
 
 def shown(items: Any, label: str, total: int | None = None) -> Any:
     """Items, `total` of them, with a progress bar on a terminal."""
-    from phasegraph.retrieval import with_progress
+    from phasegraph._support.progress import with_progress
 
     return with_progress(items, True, label=label, unit="shard", total=total)

@@ -22,7 +22,7 @@ from phasegraph._typing import IntArray
 from phasegraph.distributed.shards import GAZETTEER, READ, STAGED, BuildSettings, Staged, arrow, digest_of, name_key
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, across_weights, count_weights, home_weights, kept_entities
-from phasegraph.graph.storage import KIND, VERSION, packed
+from phasegraph.graph.storage import KIND, PARTS, VERSION, packed
 from phasegraph.graph.words import MAX_WORDS
 from phasegraph.pagerank import WalkOperator
 from phasegraph.pagerank.operator import prepared
@@ -206,10 +206,10 @@ class _Merge:
 
     def texts(self, name: str) -> dict[str, Any]:
         """Texts of each passage."""
-        befores = np.concatenate([[0], np.cumsum([part.length(f"{name}_text") for part in self.parts])])
+        starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_text") for part in self.parts])])
         return {
             f"{name}_text": self._whole(f"{name}_text"),
-            f"{name}_ends": self._whole(f"{name}_ends", change=lambda number, one: one + befores[number]),
+            f"{name}_ends": self._whole(f"{name}_ends", change=lambda number, one: one + starts[number]),
         }
 
     def names(self, name: str) -> tuple[dict[str, Any], list[Spool]]:
@@ -225,13 +225,13 @@ class _Merge:
 
     def matrix(self, name: str, tables: Sequence[Spool]) -> dict[str, Any]:
         """A matrix of passages by entities."""
-        befores = np.concatenate([[0], np.cumsum([part.length(f"{name}_data") for part in self.parts])])
-        pointer = as_pointer(int(befores[-1]))
+        starts = np.concatenate([[0], np.cumsum([part.length(f"{name}_data") for part in self.parts])])
+        pointer = as_pointer(int(starts[-1]))
 
         def ends() -> Iterator[NDArray[Any]]:
             yield np.zeros(1, dtype=pointer)
             for number, part in enumerate(self.parts):
-                yield (part.array(f"{name}_indptr")[1:] + befores[number]).astype(pointer)
+                yield (part.array(f"{name}_indptr")[1:] + starts[number]).astype(pointer)
 
         def columns(number: int, one: Any) -> Any:
             return tables[number].array()[one]
@@ -500,7 +500,8 @@ def merge(
     arrays |= whole.words("vocabulary", "lexical") | whole.words("name_words", "name_word")
     body: dict[str, object] = {
         "passages": whole.passages, "entities": count, "weights": asdict(settings.weights),
-        "tokenizer": settings.tokenizer, "gazetteer": list(settings.gazetteer), "change": 0, "retitled": [],
+        "tokenizer": settings.tokenizer, PARTS: True, "gazetteer": list(settings.gazetteer),
+        "change": 0, "retitled": [],
     } | ({} if said is None else {"synonyms": said})  # fmt: skip
     write_bundle(out, KIND, VERSION, body, arrays, readers=("graph", "index"))
     return {

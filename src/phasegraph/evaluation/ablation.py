@@ -1,13 +1,13 @@
 """What each stage of retrieval is worth: all of them on, then one off at a time, on the same queries.
 
-Language models and cross-encoders are replaced by stand-ins that need none and give the same answer every time: what
-is measured is the wiring and the statistics. A figure of a stand-in says nothing about a model.
+Unless models are handed in, stand-ins take the place of language models and cross-encoders. They need none and give the
+same answer every time: what is measured is the wiring and the statistics. A figure of a stand-in says nothing about a
+model.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,17 +19,19 @@ import numpy as np
 from phasegraph._shared import lazy_property
 from phasegraph._typing import FloatArray
 from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph.evaluation.answering import extract_answer, word_share
 from phasegraph.evaluation.datasets import load_facts
 from phasegraph.evaluation.measures import ndcg, token_f1
 from phasegraph.evaluation.significance import holm, paired_bootstrap
 from phasegraph.evaluation.source_runs import ExperimentInput, graph_of
 from phasegraph.graph import EntityGraph, FactIndex, GraphSource, SummaryTree, VectorSource
+from phasegraph.graph.fact_filter import NOT_FILTERED
 from phasegraph.graph.words import normalise_name
-from phasegraph.lexical import TOKENIZERS
 from phasegraph.ranking import Ranking
+from phasegraph.result import Result
 from phasegraph.retrieval import Corrective, FusionEngine, HitAccess, Rerank, SourceSpec
 from phasegraph.retrieval.provenance import plain
-from phasegraph.retrieval.routing import neighbour_entropy_router
+from phasegraph.retrieval.stages.routing import neighbour_entropy_router
 from phasegraph.sources.protocol import Upstream
 
 STAGES: Mapping[str, str] = MappingProxyType(
@@ -54,9 +56,12 @@ PUBLISHED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """The rows of a published table that switch a stage off, without their ``wo_``."""
+MODELS = ("rewrite", "rerank", "grade", "facts", "embed")
+"""What can be handed in, in place of a stand-in."""
+_ASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"rewrite": ("rewrite",), "rerank": ("rerank",), "correct": ("grade", "rewrite"), "facts": ("facts",)}
+)
 _FULL, _K, _SEED, _BLEND = "full", 10, 0, 0.5
-_NAMES = re.compile(r"\d[\w.,-]*\w|\d|[^\W\d_a-z][\w'’-]*(?:\s+[^\W\d_a-z][\w'’-]*)*")
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,18 +184,45 @@ def published_ablation(path: str | Path, stages: Sequence[str]) -> Ablation:
 _EIGHT = ("rerank", "hyde", "raptor", "sscc", "cross_doc", "graph", "crag", "dphf")
 
 
-def ablate(inputs: ExperimentInput, stages: Sequence[str], *, resamples: int = 10_000) -> Ablation:
-    """Answer every query with all stages on, then with each of them off, by stand-ins for their models.
+def ablate(
+    inputs: ExperimentInput,
+    stages: Sequence[str],
+    *,
+    models: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+    resamples: int = 10_000,
+) -> Ablation:
+    """Answer every query with all stages on, then with each of them off.
 
-    `stages` are keys of ``STAGES``, at least one, or ``all``; those that are not named are off throughout, the graph
-    is on. F1 is that of an extracted answer: the name or number in the first three passages, not in the query, whose
+    F1 is that of an extracted answer: the name or number in the first three passages, not in the query, whose
     sentences share most words with it.
+
+    Parameters
+    ----------
+    inputs : ExperimentInput
+    stages : sequence of str
+        Keys of ``STAGES``, at least one, or ``all``; those that are not named are off throughout, the graph is on.
+    models : mapping of str to callable, optional
+        In place of the stand-ins, keys of ``MODELS``: ``rewrite(query)`` gives a text or texts,
+        ``rerank(query, texts)`` a score per text, ``grade(query, texts)`` a grade, ``facts(query, facts)`` the facts to
+        keep, ``embed(text)`` the vector of a text that a model wrote. Put
+        :class:`~phasegraph.retrieval.ModelAnswers` around each of them: the whole experiment is then replayed from
+        the file, ``offline=True``, without a model.
+    resamples : int, default 10000
+        Of the bootstrap.
+
+    Raises
+    ------
+    InsufficientDataError
+        If a stage fails for a query with a model that was handed in: its figure would be that of no stage.
     """
+    wrong = [one for one in models if one not in MODELS]
+    if wrong:
+        raise InvalidInputError(f"models must be among {', '.join(MODELS)}; got {', '.join(wrong)}")
     wanted = list(dict.fromkeys(name for one in stages for name in (STAGES if one == "all" else (one,))))
     unknown = [one for one in wanted if one not in STAGES]
     if unknown or not wanted:
         raise InvalidInputError(f"stages must be among all, {', '.join(STAGES)}; got {', '.join(unknown) or 'none'}")
-    bench, notes = _Bench(inputs), []
+    bench, notes = _Bench(inputs, models), []
     if "facts" in wanted:
         try:
             _ = bench.facts
@@ -199,8 +231,10 @@ def ablate(inputs: ExperimentInput, stages: Sequence[str], *, resamples: int = 1
             notes.append(f"left out: facts: {error}")
     if not wanted:
         raise InsufficientDataError("; ".join(notes))
-    notes += [f"{one}: {STAGES[one]}" for one in wanted]
-    notes.append("stand-ins, not models: the figures say nothing about a model")
+    asked = {one: [name for name in _ASKS.get(one, ()) if name in models] for one in wanted}
+    notes += [f"{one}: {'by the model handed in' if asked[one] else STAGES[one]}" for one in wanted]
+    if not any(asked.values()):
+        notes.append("stand-ins, not models: the figures say nothing about a model")
     on = frozenset(wanted) | {"graph"}
     values = {_FULL: bench.measured(on)} | {f"- {one}": bench.measured(on - {one}) for one in wanted}
     return compare_ablations(inputs.dataset.name, values, notes=notes, resamples=resamples)
@@ -229,14 +263,16 @@ class _Texted:
 class _Bench:
     """A data set with everything that the stages stand on, made once."""
 
-    def __init__(self, inputs: ExperimentInput) -> None:
+    def __init__(self, inputs: ExperimentInput, models: Mapping[str, Callable[..., Any]]) -> None:
         if inputs.graph is not None and not isinstance(inputs.graph, EntityGraph):
             raise InvalidInputError("an ablation walks an entity graph; the graph given is a chunk graph")
         self.inputs, self.dataset = inputs, inputs.dataset
         self.vectors = self.dataset.vectors_by_text()
         self.graph = graph_of(self.dataset) if inputs.graph is None else inputs.graph
-        self.words = TOKENIZERS["english"]
         self.contents = dict(self.dataset.contents)
+        self.models = models
+        own = {"rewrite": self.best_by_words, "rerank": self.rerank, "grade": self.grade, "facts": self.keep}
+        self.asks: dict[str, Any] = own | dict(models)
 
     @lazy_property
     def tree(self) -> SummaryTree:
@@ -253,8 +289,8 @@ class _Bench:
         return FactIndex(ends[known], found.vectors[known])
 
     def embed(self, text: str) -> Any:
-        """The embedding of a question or a passage, which are all that is asked."""
-        return self.vectors[text]
+        """The embedding of a question or a passage, or what the model handed in gives for a text of a model."""
+        return self.vectors[text] if text in self.vectors or "embed" not in self.models else self.models["embed"](text)
 
     def best_by_words(self, query: str) -> str:
         """The content of the best passage by BM25; the query where no passage has a word of it."""
@@ -264,34 +300,18 @@ class _Bench:
             return query
         return self.contents[self.graph.passages[int(scores.argmax())]]
 
-    def share(self, query: str, text: str) -> float:
-        """The share of the query's words that a text has."""
-        asked = set(self.words(query))
-        return len(asked.intersection(self.words(text))) / len(asked) if asked else 0.0
-
     def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
         """A share of words and a cosine for each text."""
         vector = self.embed(query)
-        return [self.share(query, text) + float(self.embed(text) @ vector) for text in texts]
+        return [word_share(query, text) + float(self.embed(text) @ vector) for text in texts]
 
     def grade(self, query: str, texts: Sequence[str]) -> float:
         """The share of the query's words in the texts, from 1 to 100."""
-        return max(1.0, 100 * self.share(query, " ".join(texts)))
+        return max(1.0, 100 * word_share(query, " ".join(texts)))
 
     def keep(self, query: str, facts: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
         """The facts that share a word with the query."""
-        return [fact for fact in facts if self.share(query, " ".join(fact)) > 0]
-
-    def answer(self, query: str, ids: Sequence[str]) -> str:
-        """The name or number in the first three passages whose sentences share most words with the query."""
-        asked, found = set(self.words(query)), dict[str, float]()
-        for sentence in (one for name in ids[:3] for one in _SENTENCE.split(self.contents[name])):
-            near = self.share(query, sentence)
-            for name in dict.fromkeys(_NAMES.findall(sentence)):
-                words = self.words(name)
-                if words and not asked.intersection(words):
-                    found[name] = found.get(name, 0.0) + near
-        return max(found, key=found.__getitem__, default="")
+        return [fact for fact in facts if word_share(query, " ".join(fact)) > 0]
 
     def engine(self, on: frozenset[str]) -> tuple[FusionEngine, dict[str, Any]]:
         """The engine with these stages on, and its sources."""
@@ -299,11 +319,11 @@ class _Bench:
         sources: dict[str, Any] = {"vector": VectorSource(self.graph, embedder=self.embed)}
         if "graph" in on:
             sources["graph"] = GraphSource(
-                self.graph, embedder=self.embed, facts=facts, fact_filter=None if facts is None else self.keep
+                self.graph, embedder=self.embed, facts=facts, fact_filter=None if facts is None else self.asks["facts"]
             )
         if "summaries" in on:
             sources["summaries"] = self.tree.source(self.embed)
-        rewrite: dict[str, Any] = {"rewrite": self.best_by_words, "combine": "rrf"} if "rewrite" in on else {}
+        rewrite: dict[str, Any] = {"rewrite": self.asks["rewrite"], "combine": "rrf"} if "rewrite" in on else {}
         specs = {
             name: SourceSpec(
                 retriever=None, depends_on=tuple(getattr(one, "depends_on", ())),
@@ -315,8 +335,8 @@ class _Bench:
             specs, k=_K, limit=self.inputs.limit, timeout=None,
             access=HitAccess(text=lambda hit: hit if isinstance(hit, str) else ""),
             route=neighbour_entropy_router("vector", list(sources), list(sources)) if "route" in on else None,
-            rerank=Rerank(self.rerank, blend=_BLEND) if "rerank" in on else None,
-            corrective=Corrective(self.grade, self.best_by_words) if "correct" in on else None,
+            rerank=Rerank(self.asks["rerank"], blend=_BLEND) if "rerank" in on else None,
+            corrective=Corrective(self.asks["grade"], self.asks["rewrite"]) if "correct" in on else None,
         )  # fmt: skip
         return engine, {name: _Texted(one, self.contents) for name, one in sources.items()}
 
@@ -328,9 +348,21 @@ class _Bench:
         show: Callable[..., Any] | None = self.inputs.progress
         for row in rows if show is None else show(rows, f"{len(on)} stages"):
             query = self.dataset.queries[row]
-            ids = engine.retrieve(query.text, sources)[0].ids
+            result = engine.retrieve(query.text, sources)[0]
+            self._check(query.id, result)
+            ids = result.ids
             found[f"nDCG@{_K}"][query.id] = ndcg(ids, query.judgement, _K)
-            read = token_f1([self.answer(query.text, ids)], query.judgement)
+            read = token_f1([extract_answer(query.text, [self.contents[one] for one in ids])], query.judgement)
             if read is not None:
                 found["F1"][query.id] = read
         return found
+
+    def _check(self, query: str, result: Result) -> None:
+        """Refuse an answer of which a stage failed, where a model was handed in."""
+        stages: Any = result.extras.get("stages", ())
+        failed = [f"{one.stage} {one.status} ({one.reason})" for one in stages if one.status != "ok"]
+        failed += [f"{one.source}: {one.reason}" for one in result.reports if NOT_FILTERED in one.reason]
+        if self.models and failed:
+            raise InsufficientDataError(
+                f"query {query!r}: {failed[0]}; the experiment needs every answer of its models"
+            )

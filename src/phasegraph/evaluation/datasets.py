@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time
@@ -22,12 +22,12 @@ from scipy import sparse
 
 from phasegraph._shared import lazy_property
 from phasegraph._typing import Float32Array, FloatArray, IntArray
-from phasegraph._validation import check_count, check_range
-from phasegraph.errors import InsufficientDataError, InvalidInputError
+from phasegraph._validation import check_count, check_range, check_text
+from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
+from phasegraph.fusion.context import Context
 from phasegraph.graph.building import read_openie
 from phasegraph.graph.entity_graph import Triple
 from phasegraph.lexical import read_hits
-from phasegraph.priors import Context
 from phasegraph.ranking import Ranking
 
 
@@ -99,6 +99,21 @@ def id_list(path: Path, line: int, value: object, name: str, *, repeats: bool = 
     if not repeats and len(set(value)) != len(value):
         raise wrong(path, line, f"{name!r} must not repeat an id; got {value!r}")
     return tuple(value)
+
+
+def check_ids(owner: str, ids: object, what: str = "an id") -> None:
+    """Refuse ids that are not text, such as (id, score) pairs; the error names their owner and says what to pass."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Collection):
+        raise InvalidTypeError(f"{owner}: ids must be a sequence of text, best first; got {ids!r:.80}")
+    for one in ids:
+        if not isinstance(one, str):
+            pair = isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str)
+            advice = (
+                "pass the ids alone, [identifier for identifier, score in hits]"
+                if pair
+                else "pass text, such as str(id)"
+            )
+            raise InvalidTypeError(f"{owner}: {what} must be text; got {one!r:.80}; {advice}")
 
 
 UNIT = 2e-3
@@ -198,6 +213,10 @@ class Judgement:
         Gain per id for nDCG; default 1 for the first passage of each hop.
     answers : tuple of str
         The right answers, for EM and F1, which leave out a query without any.
+    pages : tuple of str
+        The pages that answer, for PageRecall, which leaves out a query without any.
+    sources : mapping of str to str
+        The page of every passage of the corpus by its id; queries of one data set share it.
     """
 
     query: str
@@ -205,6 +224,21 @@ class Judgement:
     last_hop_known: bool = True
     grades: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
     answers: tuple[str, ...] = ()
+    pages: tuple[str, ...] = ()
+    sources: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_text("a question's id", self.query)
+        for hop in self.hops:
+            if isinstance(hop, str):
+                raise InvalidTypeError(
+                    f"the judgement of {self.query!r}: a hop must be a tuple of ids; got {hop!r}; pass (({hop!r},),) "
+                    "for one hop"
+                )
+            check_ids(f"the judgement of {self.query!r}", hop)
+        check_ids(f"the grades of {self.query!r}", self.grades)
+        check_ids(f"the answers of {self.query!r}", self.answers, "an answer")
+        check_ids(f"the pages of {self.query!r}", self.pages, "a page")
 
     @property
     def passages(self) -> frozenset[str]:
@@ -271,10 +305,18 @@ class Passage:
     text: str
     extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
 
+    def __post_init__(self) -> None:
+        check_text("Passage.id", self.id)
+
     @property
     def content(self) -> str:
         """Title and text, a line break between: what is embedded and what lexical sources read."""
         return f"{self.title}\n{self.text}"
+
+    @property
+    def metadata(self) -> object:
+        """What its line holds under ``metadata``: an index keeps it with the passage."""
+        return self.extra.get("metadata")
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +328,9 @@ class Query:
     judgement: Judgement
     extra: Mapping[str, object] = field(default_factory=lambda: _EMPTY, repr=False)
     line: int = field(default=0, compare=False)
+
+    def __post_init__(self) -> None:
+        check_text("Query.id", self.id)
 
 
 def groups_of(queries: Sequence[Query]) -> tuple[str, ...] | None:
@@ -376,12 +421,12 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
     Parameters
     ----------
     folder : path
-        Holds ``corpus.jsonl`` (``id, title, text``), ``queries.jsonl`` (``id, question, hops`` and optionally
-        ``hop_order_known``, ``last_hop_known``, ``hop_alternatives``, ``grades``, ``answer``, ``collection_id``,
-        ``split``), ``passages.f16.npy`` and ``queries.f16.npy`` (row i = line i), and optionally ``triples.jsonl``
-        (``id, triples``, or HippoRAG's OpenIE format). A query may be judged by ``spans`` (or HetDocQA's
-        ``gold_spans``), a list of ``doc_id`` (or ``document_id``), ``char_start``, ``char_end`` and optionally
-        ``grade``; every passage then has the same three fields.
+        Holds ``corpus.jsonl`` (``id, title, text`` and optionally ``source``, the passage's page), ``queries.jsonl``
+        (``id, question, hops`` and optionally ``hop_order_known``, ``last_hop_known``, ``hop_alternatives``,
+        ``grades``, ``answer``, ``pages``, ``collection_id``, ``split``), ``passages.f16.npy`` and ``queries.f16.npy``
+        (row i = line i), and optionally ``triples.jsonl`` (``id, triples``, or HippoRAG's OpenIE format). A query may
+        be judged by ``spans`` (or HetDocQA's ``gold_spans``), a list of ``doc_id`` (or ``document_id``),
+        ``char_start``, ``char_end`` and optionally ``grade``; every passage then has the same three fields.
     share : float, default 0.5
         How much of a gold span a passage must hold to be relevant; in (0, 1].
 
@@ -437,9 +482,14 @@ def load_dataset(folder: str | Path, *, share: float = 0.5) -> Dataset:
 def read_corpus(path: str | Path) -> tuple[Passage, ...]:
     """Read passages, one JSON object ``{"id", "title", "text"}`` a line; title may be left out."""
     file = Path(path)
+    return passages_in(file, objects_of(file))
+
+
+def passages_in(file: Path, rows: Iterable[tuple[int, Mapping[str, object]]]) -> tuple[Passage, ...]:
+    """The passages of the JSON objects of a file, which come with their line numbers."""
     seen: dict[str, int] = {}
     passages = []
-    for line, row in objects_of(file):
+    for line, row in rows:
         name = _new_id(file, line, row, seen)
         title = text_field(file, line, row, "title", "")
         text = text_field(file, line, row, "text", "")
@@ -471,10 +521,12 @@ def queries_of(
 
     The question may be under ``text`` or ``query``, too; where there is no ``id``, the number is it. ``relevant`` is a
     list of the ids that are relevant, or another name for ``grades``. An id that is not among the `passages` is an
-    error; without them any id is taken, and spans are an error. A query whose spans no passage holds has a judgement
-    without hops.
+    error; without them any id is taken, and spans are an error. ``pages`` is read where passages have a ``source``, or
+    are not given. A query whose spans no passage holds has a judgement without hops.
     """
     known = None if passages is None else {passage.id for passage in passages}
+    sources = MappingProxyType(_sources(passages or ()))
+    named = frozenset(sources.values())
     places: dict[str, Span] = {}
     seen: dict[str, int] = {}
     queries = []
@@ -499,6 +551,9 @@ def queries_of(
                 last = flag_field(file, line, row, "last_hop_known", ordered)
                 judgement = Judgement(name, hops, last, grades, answers)
                 _check_graded(file, line, judgement)
+        if "pages" in row and (passages is None or sources):
+            judgement = replace(judgement, pages=_read_pages(file, line, row, None if passages is None else named))
+        judgement = replace(judgement, sources=sources)
         for key in ("collection_id", "split"):
             if key in row:
                 text_field(file, line, row, key)
@@ -519,6 +574,21 @@ def _read_answers(file: Path, line: int, row: Mapping[str, object]) -> tuple[str
         if isinstance(one, bool) or not isinstance(one, str | int | float):
             raise wrong(file, line, f"'answer' must be text or a list of texts; got {value!r}")
     return tuple(text for text in map(str, listed) if text.strip())
+
+
+def _sources(passages: Sequence[Passage]) -> dict[str, str]:
+    """The page of each passage that names one."""
+    named = {passage.id: passage.extra.get("source") for passage in passages}
+    return {name: page for name, page in named.items() if isinstance(page, str) and page}
+
+
+def _read_pages(file: Path, line: int, row: Mapping[str, object], named: frozenset[str] | None) -> tuple[str, ...]:
+    """The pages of a query, which must be among those that passages name where these are known."""
+    pages = id_list(file, line, row["pages"], "pages")
+    lost = next((page for page in pages if named is not None and page not in named), None)
+    if lost is not None:
+        raise wrong(file, line, f"the judged page {lost!r} is the 'source' of no passage")
+    return pages
 
 
 QUESTIONS = ("question", "text", "query")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -13,13 +13,14 @@ from typing import TypeAlias
 import numpy as np
 
 from phasegraph._typing import FloatArray
+from phasegraph._validation import check_text
 from phasegraph.errors import InsufficientDataError, InvalidInputError, MissingDependencyError
-from phasegraph.evaluation.datasets import Dataset, Judgement, parts_by
-from phasegraph.evaluation.measures import BINARY, DEFAULT_MEASURES, Measure, score_run
+from phasegraph.evaluation.datasets import Dataset, Judgement, check_ids, parts_by
+from phasegraph.evaluation.measures import ANSWER_MEASURES, BINARY, DEFAULT_MEASURES, Measure, score_run
 from phasegraph.evaluation.runs import check_judged, write_text
 from phasegraph.evaluation.significance import bootstrap_intervals, holm, mcnemar_exact, sign_flips, wins_and_losses
 from phasegraph.evaluation.source_runs import ExperimentInput, SourceRun, search_sources
-from phasegraph.pipeline import PIPELINE_NAMES, FusionPipeline
+from phasegraph.fusion.pipeline import PIPELINE_NAMES, FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 
@@ -100,6 +101,7 @@ ALIKE: Mapping[str, str] = MappingProxyType({"lexical": "bm25"})
 """Sources of presets under other names than here."""
 TWO = ("vector", "graph")
 THREE = ("vector", "graph", "bm25")
+WORDS = ("vector", "bm25")
 
 
 def _own() -> dict[str, System]:
@@ -111,6 +113,11 @@ def _own() -> dict[str, System]:
         "semflow": "SemFlowRAG's walk alone, without a model's filter",
     }
     rrf, paper, design = FusionPipeline.reciprocal_rank, FusionPipeline.phasegraph, {"vector": 1.0, "graph": 0.35}
+    relative = FusionPipeline.named("comb_sum")
+    of_words = {
+        "rrf-words": (rrf(), "RRF of vectors and BM25, no walk: EnsembleRetriever as most people use it"),
+        "relative-words": (relative, "min-max-sum of vectors and BM25, no walk: QueryFusionRetriever, relative_score"),
+    }
     of_two = {
         "rrf": (rrf(), "RRF: equal weights, rank constant 60"),
         "weighted-rrf": (rrf(design), "RRF with vector 1, graph .35"),
@@ -119,19 +126,20 @@ def _own() -> dict[str, System]:
             "scores from 0 to the best, added: vector .7 (TM2C2)",
         ),
         "convex-equal": (FusionPipeline.convex({"vector": 0.5, "graph": 0.5}), "the same, equal weights"),
-        "min-max-sum": (FusionPipeline.named("comb_sum"), "scores from each list's least to its best, added"),
+        "min-max-sum": (relative, "scores from each list's least to its best, added"),
         "phasegraph": (paper(), "percentile ranks, the paper's: vector .7, graph capped at 30"),
         "phasegraph-2wiki": (paper("2wiki"), "percentile ranks, the paper's for 2Wiki: vector .4, graph capped at 20"),
         "default": (FusionPipeline(), "ours: calibrated scores, weights by agreement, nothing fitted"),
     }
     of_three = {
         "rrf-three": (rrf(), "rrf with BM25"),
+        "relative-three": (relative, "min-max-sum with BM25"),
         "weighted-rrf-three": (rrf({**design, "bm25": 1.0}), "weighted-rrf with BM25, weight 1"),
         "convex-three": (FusionPipeline.convex({"vector": 1.0, "graph": 1.0, "bm25": 1.0}), "convex-equal with BM25"),
         "default-three": (FusionPipeline(), "default with BM25"),
     }
     systems = {name: source_system(name, about) for name, about in alone.items()}
-    for sources, pipelines in ((TWO, of_two), (THREE, of_three)):
+    for sources, pipelines in ((WORDS, of_words), (TWO, of_two), (THREE, of_three)):
         systems |= {
             name: pipeline_system(name, one, sources, about, ours=name in ("default", "default-three"))
             for name, (one, about) in pipelines.items()
@@ -155,11 +163,30 @@ NAMED_SYSTEMS: Mapping[str, System] = MappingProxyType(_named())
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What one system found (ids in order, by query id), and its mean wall time a query; None where not measured."""
+    """What one system found.
+
+    Parameters
+    ----------
+    name : str
+    found : mapping of str to tuple of str
+        Ids in order, by query id.
+    milliseconds : float, optional
+        Mean wall time a query, where it was measured.
+
+    Raises
+    ------
+    InvalidTypeError
+        For an id that is not text, such as an (id, score) pair.
+    """
 
     name: str
     found: Mapping[str, tuple[str, ...]]
     milliseconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for query, ids in self.found.items():
+            check_text(f"{self.name}: a question's id", query)
+            check_ids(f"{self.name}, question {query!r}", ids)
 
 
 def run_systems(
@@ -265,7 +292,7 @@ class Row:
     ----------
     name : str
     means : mapping of Measure to float
-        In [0, 1]; NaN for a measure that leaves out every query.
+        In [0, 1], counts as they are; NaN for a measure that leaves out every query.
     intervals : mapping of Measure to (float, float)
         Bootstrap interval of each mean.
     differences : mapping of Measure to (float, float, float)
@@ -291,7 +318,7 @@ class Row:
 
     def to_dict(self) -> dict[str, object]:
         """The row as JSON types."""
-        out: dict[str, object] = {str(measure): _percent(mean) for measure, mean in self.means.items()}
+        out: dict[str, object] = {str(measure): _shown(measure, mean) for measure, mean in self.means.items()}
         for measure, mean in self.means.items():
             if measure.name == "LastHop":
                 scored = not np.isnan(mean)
@@ -300,8 +327,8 @@ class Row:
                 out[f"p@{measure.k}"] = _known(self.p[measure])
                 out[f"p_holm@{measure.k}"] = _known(self.p_holm[measure])
         out["ms_per_query"] = self.milliseconds
-        out["intervals"] = {str(m): [_percent(end) for end in both] for m, both in self.intervals.items()}
-        out["differences"] = {str(m): [_percent(value) for value in three] for m, three in self.differences.items()}
+        out["intervals"] = {str(m): [_shown(m, end) for end in both] for m, both in self.intervals.items()}
+        out["differences"] = {str(m): [_shown(m, value) for value in three] for m, three in self.differences.items()}
         out["wins"] = {str(measure): count for measure, count in self.wins.items()}
         out["losses"] = {str(measure): count for measure, count in self.losses.items()}
         out["p"] = {str(measure): _known(p) for measure, p in self.p.items()}
@@ -309,8 +336,9 @@ class Row:
         return out
 
 
-def _percent(value: float) -> float | None:
-    return None if np.isnan(value) else 100 * value
+def _shown(measure: Measure, value: float) -> float | None:
+    """A percentage, or a count as it is."""
+    return None if np.isnan(value) else measure.unit * value
 
 
 def _known(value: float) -> float | None:
@@ -392,14 +420,15 @@ class Table:
         Returns
         -------
         dict of str to dict
-            By label, ascending, system and measure: percentages, None where a measure leaves out every query.
+            By label, ascending, system and measure: percentages and counts, None where a measure leaves out every
+            query.
         """
         of = np.array(labels, dtype=object)
         if of.shape != (len(self.queries),):
             raise InvalidInputError(f"labels must hold one per query ({len(self.queries)}); got {len(labels)}")
         return {
             label: {
-                name: {str(m): _percent(_mean(values[of == label, c])) for c, m in enumerate(self.measures)}
+                name: {str(m): _shown(m, _mean(values[of == label, c])) for c, m in enumerate(self.measures)}
                 for name, values in self.values.items()
             }
             for label in sorted(set(labels))
@@ -412,7 +441,7 @@ class Table:
         raise InvalidInputError(f"a system must be one of {[row.name for row in self.rows]}; got {name!r}")
 
     def to_dict(self) -> dict[str, object]:
-        """The table as JSON types: percentages from 0 to 100, null where a measure leaves out every query.
+        """The table as JSON types: percentages and counts, null where a measure leaves out every query.
 
         Per system: each measure; wins, losses, exact McNemar p and Holm-corrected p of LastHop at each depth (null
         where no query's last hop is known); milliseconds per query; of each measure the interval, that of its
@@ -447,6 +476,8 @@ class Table:
 WHY_LEFT_OUT: Mapping[str, str] = MappingProxyType(
     {
         "LastHop": "no hop order is known (hop_order_known, last_hop_known)",
+        "PageRecall": "no page that answers is known (pages, and source of a passage)",
+        "Pages": "no passage names its page (source)",
         "EM": "no right answer is given (answer)",
         "F1": "no right answer is given (answer)",
     }
@@ -471,6 +502,7 @@ def compare(
     limit: int | None = None,
     left_out: Sequence[str] = (),
     groups: Sequence[str] | None = None,
+    corpus: Collection[str] = (),
     resamples: int = 10_000,
     rng: int = 0,
 ) -> Table:
@@ -490,6 +522,9 @@ def compare(
     groups : sequence of str, optional
         The group of each judged query, such as its collection. Queries of one group are no independent draws: whole
         groups are resampled, and change sign together.
+    corpus : collection of str, optional
+        Ids of the passages there are. A system that returns ids must return at least one of these, or one that is
+        judged for some question.
     resamples : int, default 10000
         Of the bootstrap and of the sign flips.
     rng : int, default 0
@@ -502,7 +537,8 @@ def compare(
     Raises
     ------
     InvalidInputError
-        If a parameter breaks what is said above, or a run answers a query without a judgement.
+        If a parameter breaks what is said above, a run answers a query without a judgement, or no id of a system is
+        known to the judgements or the corpus.
 
     Notes
     -----
@@ -521,6 +557,8 @@ def compare(
         raise InvalidInputError("there must be at least one judged query and one measure")
     for one in answers:
         check_judged(one.found, judgements, one.name)
+    if any(measure.name not in ANSWER_MEASURES for measure in measures):
+        _check_known(answers, judgements, corpus)
     values = {
         one.name: np.column_stack([score_run(one.found, judgements, measure) for measure in measures])
         for one in answers
@@ -574,6 +612,22 @@ def compare(
         tuple(left_out),
         None if groups is None else tuple(groups),
     )
+
+
+def _check_known(answers: Sequence[Answers], judgements: Sequence[Judgement], corpus: Collection[str]) -> None:
+    """Refuse a system that returns ids of another scheme: it would be shown as a row of zeros."""
+    judged = {passage for one in judgements for passage in (*one.passages, *one.grades)}
+    known = judged.union(corpus)
+    for one in answers:
+        returned = dict.fromkeys(passage for ids in one.found.values() for passage in ids)
+        if returned and known.isdisjoint(returned):
+            where = "in the corpus or judged for any question" if corpus else "judged for any question"
+            raise InvalidInputError(
+                f"none of the {len(returned)} ids of {one.name!r} is {where}; it gives {next(iter(returned))!r:.60}, "
+                f"judged is {min(judged, default='nothing')!r:.60}. Give the ids that the judgements use (id_key= "
+                "of evaluate, --id-key on the command line)"
+                + ("" if corpus else "; if the system only finds nothing right, pass corpus=, the ids there are")
+            )
 
 
 def _mean(column: FloatArray) -> float:

@@ -22,16 +22,22 @@ import numpy as np
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.errors import InvalidInputError, needed
-from phasegraph.evaluation.datasets import Judgement
+from phasegraph.evaluation.datasets import Judgement, check_ids
 
 Score: TypeAlias = Callable[[Sequence[str], Judgement, int], "float | None"]
+
+
+def _first(ids: Sequence[str], judgement: Judgement, k: int, what: str = "an id") -> Sequence[str]:
+    """The first k of an answer, which must be text: a pair of id and score would be right for no question."""
+    check_ids(f"question {judgement.query!r}", ids, what)
+    return ids[:k]
 
 
 def last_hop(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
     """1 if the last hop, which holds the answer, is among the first k, 0 if not; None where it is not known."""
     if not judgement.last_hop_known:
         return None
-    return float(not set(ids[:k]).isdisjoint(judgement.hops[-1]))
+    return float(not set(_first(ids, judgement, k)).isdisjoint(judgement.hops[-1]))
 
 
 def full_support(ids: Sequence[str], judgement: Judgement, k: int) -> float:
@@ -41,7 +47,7 @@ def full_support(ids: Sequence[str], judgement: Judgement, k: int) -> float:
 
 def recall(ids: Sequence[str], judgement: Judgement, k: int) -> float:
     """Share of the hops among the first k; in [0, 1]."""
-    found = set(ids[:k])
+    found = set(_first(ids, judgement, k))
     hits = sum(not found.isdisjoint(hop) for hop in judgement.hops)
     return hits / len(judgement.hops) if judgement.hops else 0.0
 
@@ -55,12 +61,13 @@ def ndcg(ids: Sequence[str], judgement: Judgement, k: int) -> float:
     ----------
     Järvelin and Kekäläinen (2002), doi:10.1145/582415.582418.
     """
+    first = _first(ids, judgement, k)
     if judgement.grades:
-        gains = [max(judgement.grades.get(passage, 0.0), 0.0) for passage in ids[:k]]
+        gains = [max(judgement.grades.get(passage, 0.0), 0.0) for passage in first]
         ideal = sorted((grade for grade in judgement.grades.values() if grade > 0), reverse=True)[:k]
     else:
         gains, open_hops = [], list(judgement.hops)
-        for passage in ids[:k]:
+        for passage in first:
             still_open = [hop for hop in open_hops if passage not in hop]
             gains.append(float(len(still_open) < len(open_hops)))
             open_hops = still_open
@@ -74,10 +81,28 @@ def reciprocal_rank(ids: Sequence[str], judgement: Judgement, k: int) -> float:
 
     Relevant is every passage of every hop; where there are grades, what has one above 0.
     """
-    relevant = set(judgement.passages)
+    first, relevant = _first(ids, judgement, k), set(judgement.passages)
     if judgement.grades:
         relevant = {passage for passage, grade in judgement.grades.items() if grade > 0}
-    return next((1.0 / rank for rank, passage in enumerate(ids[:k], start=1) if passage in relevant), 0.0)
+    return next((1.0 / rank for rank, passage in enumerate(first, start=1) if passage in relevant), 0.0)
+
+
+def page_recall(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
+    """Share of the pages that answer among those of the first k passages; None where no page is known."""
+    found = _pages(ids, judgement, k)
+    if not judgement.pages or not judgement.sources:
+        return None
+    return len(found.intersection(judgement.pages)) / len(judgement.pages)
+
+
+def distinct_pages(ids: Sequence[str], judgement: Judgement, k: int) -> float | None:
+    """How many pages the first k passages are from, a count from 0 to k; None where no passage has a page."""
+    found = _pages(ids, judgement, k)
+    return float(len(found)) if judgement.sources else None
+
+
+def _pages(ids: Sequence[str], judgement: Judgement, k: int) -> set[str]:
+    return {judgement.sources[passage] for passage in _first(ids, judgement, k) if passage in judgement.sources}
 
 
 def _discounted(gains: Sequence[float]) -> float:
@@ -124,9 +149,10 @@ def token_f1(answers: Sequence[str], judgement: Judgement, k: int = 1) -> float 
 def _best_answer(
     answers: Sequence[str], judgement: Judgement, k: int, score: Callable[[str, str], float]
 ) -> float | None:
+    first = _first(answers, judgement, k, "an answer")
     if not judgement.answers:
         return None
-    given = [plain_answer(text) for text in answers[:k]]
+    given = [plain_answer(text) for text in first]
     return max((score(one, plain_answer(right)) for one in given for right in judgement.answers), default=0.0)
 
 
@@ -138,14 +164,26 @@ def _shared_words(given: str, right: str) -> float:
 
 
 MEASURES: Mapping[str, Score] = MappingProxyType(
-    {"LastHop": last_hop, "FullSup": full_support, "Recall": recall, "nDCG": ndcg, "MRR": reciprocal_rank}
+    {
+        "LastHop": last_hop,
+        "FullSup": full_support,
+        "Recall": recall,
+        "nDCG": ndcg,
+        "MRR": reciprocal_rank,
+        "PageRecall": page_recall,
+        "Pages": distinct_pages,
+    }
 )
-"""The measures of hops, which may have alternatives: no qrels can say that. MRR is here to need no other library."""
+"""The measures of hops, which may have alternatives, and of pages: no qrels can say that. MRR is here to need no other
+library.
+"""
 ANSWER_MEASURES: Mapping[str, Score] = MappingProxyType({"EM": exact_match, "F1": token_f1})
 """The measures of answers: they read texts in place of ids."""
 _OWN: Mapping[str, Score] = MappingProxyType({**MEASURES, **ANSWER_MEASURES})
 BINARY = frozenset({"LastHop", "FullSup", "EM", "Success"})
 """These are 0 or 1 for a query."""
+COUNTS = frozenset({"Pages"})
+"""These count; all others are shares in [0, 1]. A larger count is no better answer."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -186,6 +224,11 @@ class Measure:
         return self.name if self.name in ANSWER_MEASURES and self.k == 1 else f"{self.name}@{self.k}"
 
     @property
+    def unit(self) -> float:
+        """What a value is multiplied with where it is shown: 100, for percentages, or 1 for a count."""
+        return 1.0 if self.name in COUNTS else 100.0
+
+    @property
     def about(self) -> str:
         """What it measures, in a line; empty for a measure of ir-measures."""
         return (inspect.getdoc(_OWN[self.name]) or "").partition("\n")[0] if self.name in _OWN else ""
@@ -222,10 +265,12 @@ class Measure:
 DEFAULT_MEASURES: tuple[Measure, ...] = tuple(
     Measure(name, k) for name in ("LastHop", "FullSup", "Recall") for k in (5, 10)
 )
+PAGE_MEASURES: tuple[Measure, ...] = tuple(Measure(name, k) for name in ("PageRecall", "Pages") for k in (5, 10))
+"""For data whose questions name the pages that answer them."""
 
 
 def score_run(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], measure: Measure) -> FloatArray:
-    """One measure for every judged query, in the order of `judgements`: (n,) in [0, 1].
+    """One measure for every judged query, in the order of `judgements`: (n,) in [0, 1], or of counts.
 
     `found` holds ids in order, by query id. A judged query that is missing counts as having found nothing: it scores 0
     and never leaves the mean. NaN only for a query that the measure leaves out (LastHop where it is not known).
@@ -247,6 +292,8 @@ def _by_ir_measures(
     from ir_measures import Qrel, ScoredDoc, iter_calc
 
     relevant = {judgement.query: _whole(judgement) for judgement in judgements}
+    for query in relevant:
+        check_ids(f"question {query!r}", found.get(query, ()))
     qrels = [Qrel(query, passage, grade) for query, of in relevant.items() for passage, grade in of.items()]
     run = [
         ScoredDoc(query, passage, score)

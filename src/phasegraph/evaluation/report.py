@@ -25,8 +25,8 @@ from phasegraph.errors import InvalidInputError, needed
 from phasegraph.evaluation.datasets import Judgement
 from phasegraph.evaluation.experiment import Table
 from phasegraph.evaluation.measures import Measure
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.markup import COLOURS, source_colours
-from phasegraph.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 

@@ -7,17 +7,17 @@ import inspect
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from phasegraph.errors import AllSourcesFailed, InvalidInputError, InvalidTypeError, PhasegraphWarning
 from phasegraph.evaluation.datasets import Dataset, Passage, Query, groups_of, objects_of, queries_of, read_corpus
 from phasegraph.evaluation.experiment import Answers, Table, compare
-from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.measures import PAGE_MEASURES, Measure
 from phasegraph.evaluation.significance import p_text
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
@@ -34,13 +34,14 @@ from phasegraph.retrieval import (
     search_of,
 )
 from phasegraph.retrieval.plain_hits import PlainHit
-from phasegraph.retrieval.steps import awaited
 from phasegraph.sources.protocol import is_fatal
+from phasegraph.sources.steps import awaited
 from phasegraph.sources.workers import own_loop
 
 Judged: TypeAlias = str | Path | Dataset | Mapping[str, Any] | Iterable[Query | Mapping[str, Any]]
 Corpus: TypeAlias = str | Path | Sequence[Passage]
 Ask: TypeAlias = Callable[[str], object]
+Place: TypeAlias = Callable[[Query, "Sequence[Hit]"], "list[str]"]
 
 OWN_MEASURES: tuple[Measure, ...] = (
     Measure("Recall", 5), Measure("Recall", 10), Measure("nDCG", 10), Measure("MRR", 10),
@@ -93,9 +94,9 @@ class Evaluation:
         for row in self.table.rows:
             cells = [row.name]
             for measure in kept:
-                low, high = (100 * end for end in row.intervals[measure])
+                low, high = (measure.unit * end for end in row.intervals[measure])
                 tested = "" if row.name == self.table.baseline else f" ({p_text(row.p_holm[measure])})"
-                cells.append(f"{100 * row.means[measure]:.1f} [{low:.0f}, {high:.0f}]{tested}")
+                cells.append(f"{measure.unit * row.means[measure]:.1f} [{low:.0f}, {high:.0f}]{tested}")
             share = self.unknown[row.name]
             cells += ["–" if row.milliseconds is None else f"{row.milliseconds:.1f}", str(len(self.errors[row.name]))]
             rows.append(cells + ["–" if share is None else f"{100 * share:.1f} %"] * with_corpus)
@@ -135,8 +136,9 @@ def evaluate(
         The passages there are (JSONL: ``id``, ``title``, ``text``). Then judgements of other ids are an error, ids
         returned that are not among them are counted, and hits without an id go by their text.
     measures : sequence of str or Measure, optional
-        Further ones, besides Recall at 5 and 10, nDCG@10, MRR@10, and LastHop at 5 and 10 where an order of ``hops`` is
-        known.
+        Further ones, besides Recall at 5 and 10, nDCG@10, MRR@10; LastHop at 5 and 10 where an order of ``hops`` is
+        known; PageRecall and Pages at 5 and 10 where questions have ``pages`` and the corpus, or without one the
+        metadata of the hits, says ``source``.
     id_key : str, optional
         Metadata key (or attribute, such as LlamaIndex's ``ref_doc_id``) of the id that is judged. Default: the hit's
         own id, then the metadata ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``.
@@ -150,7 +152,7 @@ def evaluate(
     Raises
     ------
     InvalidInputError
-        If the questions cannot be read, or there are none.
+        If the questions cannot be read, there are none, or none of the ids of a retriever is in the corpus or judged.
     InvalidTypeError
         If it is no retriever.
     AllSourcesFailed
@@ -159,7 +161,7 @@ def evaluate(
     Warns
     -----
     PhasegraphWarning
-        If a retriever returned ids, and none of them is judged for any question: the sign of another id scheme.
+        If a retriever returned passages of the corpus, and none of them is judged for any question.
 
     Notes
     -----
@@ -176,27 +178,37 @@ def evaluate(
     """
     queries, passages, name = read_judged(judged, corpus)
     goals = OWN_MEASURES + LAST_HOP * any(query.judgement.last_hop_known for query in queries)
+    goals += PAGE_MEASURES * any(query.judgement.pages for query in queries)
     further = (Measure.parse(one) if isinstance(one, str) else one for one in measures)
     goals = tuple(dict.fromkeys([*goals, *further]))
     depth = max(measure.k for measure in goals)
     given = retriever if isinstance(retriever, Mapping) else {_name_of(retriever): retriever}
-    asks = {str(key): _ask_of(one, depth) for key, one in given.items()}
-    texts = {_id_of_text(text): one.id for one in passages or () for text in (one.text, one.content)}
+    asks = {str(key): ask_of(one, depth) for key, one in given.items()}
+    texts = ids_by_text(passages or ())
     known = None if passages is None else {one.id for one in passages}
     runs = {
-        key: _run(ask, queries if progress is None else progress(queries, key), texts, id_key)
+        key: run_retriever(ask, queries if progress is None else progress(queries, key), texts, id_key)
         for key, ask in asks.items()
     }
     if runs and all(len(run.errors) == len(queries) for run in runs.values()):
         raise AllSourcesFailed({key: next(iter(run.errors.values())) for key, run in runs.items()})
     answers = [Answers(key, run.found, run.milliseconds) for key, run in runs.items()]
     judgements = [query.judgement for query in queries]
+    if passages is None:
+        pages = MappingProxyType({found: page for run in runs.values() for found, page in run.pages.items()})
+        judgements = [replace(judgement, sources=pages) for judgement in judgements]
     table = compare(
-        answers, judgements, baseline=next(iter(runs), ""), measures=goals, dataset=name, groups=groups_of(queries)
+        answers,
+        judgements,
+        baseline=next(iter(runs), ""),
+        measures=goals,
+        dataset=name,
+        groups=groups_of(queries),
+        corpus=known or (),
     )
     notes = list(table.notes)
     for key, run in runs.items():
-        notes += _notes(key, run, queries, depth, None if known is None else len(known))
+        notes += run_notes(key, run, queries, depth, None if known is None else len(known))
     return Evaluation(
         table,
         MappingProxyType({key: MappingProxyType(run.errors) for key, run in runs.items()}),
@@ -253,7 +265,7 @@ def _name_of(retriever: object) -> str:
     return named if isinstance(named, str) else type(retriever).__name__
 
 
-def _ask_of(retriever: object, depth: int) -> Ask:
+def ask_of(retriever: object, depth: int) -> Ask:
     """How to ask a retriever; whatever framework it is of is not imported here."""
     if not isinstance(retriever, type):
         for method in ("invoke", "retrieve"):
@@ -274,7 +286,7 @@ def _ask_of(retriever: object, depth: int) -> Ask:
 
 
 @dataclass(slots=True)
-class _Run:
+class RetrieverRun:
     """What one retriever found."""
 
     found: dict[str, tuple[str, ...]]
@@ -282,6 +294,14 @@ class _Run:
     milliseconds: float | None
     repeated: int
     nameless: int
+    pages: dict[str, str]
+
+    def failures(self, name: str) -> list[str]:
+        """A line that counts the questions that failed; empty if none did."""
+        kinds = Counter(type(error).__name__ for error in self.errors.values()).most_common()
+        said = ", ".join(f"{kind} {count}" for kind, count in kinds)
+        asked = len(self.found) + len(self.errors)
+        return [f"{name}: {len(self.errors)} of {asked} questions failed and count 0 ({said})"] if kinds else []
 
     def unknown(self, known: set[str] | None) -> float | None:
         """The share of the returned ids that are not in the corpus."""
@@ -289,8 +309,53 @@ class _Run:
         return sum(one not in known for one in returned) / len(returned) if known and returned else None
 
 
-def _run(ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: str | None) -> _Run:
-    run, spent = _Run({}, {}, None, 0, 0), 0.0
+class Hit(NamedTuple):
+    """A hit of an answer.
+
+    Parameters
+    ----------
+    id : str
+    named : bool, default True
+        False if the id is made of the hit's text, and no passage of the corpus has this text.
+    page : str
+        The page that the hit's metadata name.
+    text : str
+        Empty if the answer holds ids alone.
+    """
+
+    id: str
+    named: bool = True
+    page: str = ""
+    text: str = ""
+
+
+def ids_by_text(passages: Iterable[Passage]) -> dict[str, str]:
+    """Passage ids by the id that a hit without one takes from its text."""
+    return {_id_of_text(text): one.id for one in passages for text in (one.text, one.content)}
+
+
+def run_retriever(
+    ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: str | None, place: Place | None = None
+) -> RetrieverRun:
+    """Ask a retriever every question, one after another.
+
+    Parameters
+    ----------
+    ask : callable
+        See :func:`ask_of`.
+    queries : iterable of Query
+    texts : mapping of str to str
+        See :func:`ids_by_text`.
+    id_key : str or None
+        As in :func:`evaluate`.
+    place : callable, optional
+        ``place(query, hits) -> ids``: the passages that the hits count as. Default: the hits' own ids.
+
+    Returns
+    -------
+    RetrieverRun
+    """
+    run, spent = RetrieverRun({}, {}, None, 0, 0, {}), 0.0
     for query in queries:
         started = perf_counter()
         try:
@@ -304,9 +369,11 @@ def _run(ask: Ask, queries: Iterable[Query], texts: Mapping[str, str], id_key: s
             run.errors[query.id] = error
             continue
         spent += perf_counter() - started
-        run.found[query.id] = tuple(dict.fromkeys(found for found, _ in hits))
-        run.repeated += len(hits) - len(run.found[query.id])
-        run.nameless += sum(not named for _, named in hits)
+        ids = [hit.id for hit in hits] if place is None else place(query, hits)
+        run.found[query.id] = tuple(dict.fromkeys(ids))
+        run.repeated += len(ids) - len(run.found[query.id])
+        run.nameless += sum(not hit.named for hit in hits)
+        run.pages |= {hit.id: hit.page for hit in hits if hit.page}
     run.milliseconds = 1000 * spent / len(run.found) if run.found else None
     return run
 
@@ -316,22 +383,22 @@ def _id_of_text(text: str) -> str:
     return resolve_id(None, {}, text)[0]
 
 
-def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> list[tuple[str, bool]]:
-    """The ids of an answer, best first, and whether each is one: else it is made of a text that no passage has."""
+def _read_hits(answer: object, texts: Mapping[str, str], id_key: str | None) -> list[Hit]:
+    """The hits of an answer, best first."""
     if isinstance(answer, Ranking | Result):
-        return [(found, True) for found in answer.ids]
+        return list(map(Hit, answer.ids))
     if isinstance(answer, Mapping) and answer and all(map(is_number, answer.values())):
         scores = {str(found): float(score) for found, score in answer.items()}
-        return [(found, True) for found in sorted(scores, key=lambda one: (-scores[one], one))]
+        return list(map(Hit, sorted(scores, key=lambda one: (-scores[one], one))))
     if isinstance(answer, Mapping) and "result" in answer:
         answer = answer["result"]  # a question-answering chain's
     return [_read_hit(item, row, texts, id_key) for row, item in enumerate(answer_items(answer, _HITS))]
 
 
-def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | None) -> tuple[str, bool]:
+def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | None) -> Hit:
     head = head_and_score(item)[0]
     if isinstance(head, str):
-        return texts.get(_id_of_text(head), head), True
+        return Hit(texts.get(_id_of_text(head), head), text=head)
     hit = getattr(head, "node", head)
     if hasattr(hit, "page_content"):
         read = PlainHit(hit.page_content, hit.id, hit.metadata)
@@ -339,23 +406,21 @@ def _read_hit(item: object, row: int, texts: Mapping[str, str], id_key: str | No
         read = PlainHit(hit.get_content(), hit.node_id, hit.metadata)
     else:
         read = plain_hit(hit, _HITS, row)
+    page = read.metadata.get("source")
+    page = page if isinstance(page, str) else ""
     if id_key is not None:
         value = read.metadata.get(id_key, getattr(hit, id_key, None))
         if value is None:
             held = ", ".join(map(str, read.metadata)) or "nothing"
             raise InvalidInputError(f"hit {row} has no {id_key!r}; its metadata has {held}")
-        return str(value), True
+        return Hit(str(value), True, page, read.text or "")
     found, origin = resolve_id(read.id, read.metadata, read.text or "")
-    return texts.get(found, found), origin != "text" or found in texts
+    return Hit(texts.get(found, found), origin != "text" or found in texts, page, read.text or "")
 
 
-def _notes(name: str, run: _Run, queries: Sequence[Query], depth: int, passages: int | None) -> list[str]:
+def run_notes(name: str, run: RetrieverRun, queries: Sequence[Query], depth: int, passages: int | None) -> list[str]:
     """What is to be said of one retriever; what makes all its figures doubtful is warned about, too."""
-    notes, longest = [], max(map(len, run.found.values()), default=0)
-    if run.errors:
-        kinds = Counter(type(error).__name__ for error in run.errors.values()).most_common()
-        said = ", ".join(f"{kind} {count}" for kind, count in kinds)
-        notes.append(f"{name}: {len(run.errors)} of {len(queries)} questions failed and count 0 ({said})")
+    notes, longest = run.failures(name), max(map(len, run.found.values()), default=0)
     if longest < depth and (passages is None or longest < passages):
         notes.append(
             f"{name} returned at most {longest} hits: deeper measures see no more (LangChain: k or search_kwargs, "

@@ -15,8 +15,17 @@ from pathlib import Path
 import numpy as np
 
 from phasegraph._files import replace_file
-from phasegraph.errors import InvalidInputError, needed
-from phasegraph.evaluation.datasets import Judgement, flag_field, id_list, lines_of, objects_of, text_field, wrong
+from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
+from phasegraph.evaluation.datasets import (
+    Judgement,
+    check_ids,
+    flag_field,
+    id_list,
+    lines_of,
+    objects_of,
+    text_field,
+    wrong,
+)
 from phasegraph.ranking import Ranking
 
 
@@ -48,6 +57,13 @@ class Run:
 
     name: str
     rankings: Mapping[str, Ranking]
+
+    def __post_init__(self) -> None:
+        for query, ranking in self.rankings.items():
+            if not isinstance(ranking, Ranking):
+                raise InvalidTypeError(
+                    f"run {self.name!r}, question {query!r}: must be a Ranking; got {type(ranking).__name__}"
+                )
 
     def found(self) -> dict[str, tuple[str, ...]]:
         """Ids in order, by query id."""
@@ -267,8 +283,10 @@ def _predicted(file: Path) -> Iterable[tuple[int, Mapping[str, object]]]:
 
 
 def check_judged(found: Mapping[str, Sequence[str]], judgements: Sequence[Judgement], name: str) -> None:
-    """Raise where a run answers a query without a judgement, which the mean would ignore."""
+    """Raise where a run answers a query without a judgement, which the mean would ignore, or with other than ids."""
     judged = {judgement.query for judgement in judgements}
     extra = next((query for query in found if query not in judged), None)
     if extra is not None:
         raise InvalidInputError(f"run {name!r} answers query {extra!r}, which has no judgement")
+    for query, ids in found.items():
+        check_ids(f"{name}, question {query!r}", ids)

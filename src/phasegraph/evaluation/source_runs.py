@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import sparse
 
+from phasegraph._support.ordering import top_order
 from phasegraph._typing import FloatArray
 from phasegraph._validation import check_count
 from phasegraph.calibration.per_list import min_max
@@ -24,11 +25,12 @@ from phasegraph.graph.experimental.semflow import (
     abstractness,
     truncated_min_max,
 )
-from phasegraph.graph.linking import RESETS
+from phasegraph.graph.resets import RESETS
 from phasegraph.graph.source import GraphSource
-from phasegraph.lexical import TOKENIZERS
+from phasegraph.graph.walker import Embedder
+from phasegraph.lexical import Tokenizer, tokenizer_of
 from phasegraph.pagerank import WalkOperator, personalized_pagerank
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking
 
 RECIPE, FOLLOW = RESETS["hipporag2"], 0.5
 
@@ -94,6 +96,10 @@ class FlowWalk:
         else:
             self.walker = WalkOperator.from_adjacency(hippo_adjacency(self.facts, parallel=False))
 
+    def seeds(self, row: int) -> FloatArray:
+        """(E,) array: weight of each entity as a seed, for one query."""
+        return _seeds(self.dataset, self.facts, row, self.parameters.facts, self.parameters.entity_seeds)[0]
+
     def nodes(self, row: int) -> FloatArray:
         """(E + P,) array: mass of each entity, then of each passage, for one query."""
         chosen, walker = self.parameters, self.walker
@@ -149,12 +155,20 @@ class ExperimentInput:
         Default: built from the data set's passages and triples when a source walks it.
     progress : callable, optional
         Wraps an iterable of rows to show how far it is: ``progress(iterable, label)``.
+    tokenizer : str or callable, default "english"
+        How BM25, and the graph that is built, split texts into words, as of
+        :func:`~phasegraph.graph.build_graph`.
+    embedder : callable, optional
+        ``embedder(text) -> (d,) vector`` of the model that made the data set's embeddings. The walk then embeds the
+        clauses of a question, too; the questions' own embeddings stay those of the data set.
     """
 
     dataset: Dataset
     limit: int = DEFAULT_LIMIT
     graph: EntityGraph | ChunkGraph | None = None
     progress: Callable[[Iterable[int], str], Iterable[int]] | None = None
+    tokenizer: Tokenizer = "english"
+    embedder: Embedder | None = None
 
     def __post_init__(self) -> None:
         check_count("limit", self.limit, minimum=1)
@@ -189,7 +203,7 @@ def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceR
         import bm25s
     data = inputs.dataset
     ids = [passage.id for passage in data.passages]
-    split = TOKENIZERS["english"]
+    split = tokenizer_of(inputs.tokenizer)
     index = bm25s.BM25()
     index.index([list(split(passage.content)) for passage in data.passages], show_progress=False)
 
@@ -203,20 +217,29 @@ def _bm25(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceR
     return inputs.timed("bm25", search)
 
 
-def graph_of(dataset: Dataset) -> EntityGraph:
+def graph_of(dataset: Dataset, tokenizer: Tokenizer = "english") -> EntityGraph:
     """The entity graph of a data set: its passages, its embeddings, and its triples where it has any."""
-    return build_graph(dataset.passages, triples=dataset.triples, embeddings=dataset.passage_vectors)
+    return build_graph(
+        dataset.passages, triples=dataset.triples, embeddings=dataset.passage_vectors, tokenizer=tokenizer
+    )
 
 
 def _graph(inputs: ExperimentInput, upstream: Mapping[str, SourceRun]) -> SourceRun:
     """Our walk over the entity graph, or the chunk graph given, seeded from the vectors; it states its background."""
     data = inputs.dataset
-    graph = graph_of(data) if inputs.graph is None else inputs.graph
+    graph = graph_of(data, inputs.tokenizer) if inputs.graph is None else inputs.graph
     if set(graph.passages) != {passage.id for passage in data.passages}:
         raise InvalidInputError(f"the graph must be that of {data.name}: it holds other passages")
     vectors = {query.text: vector for query, vector in zip(data.queries, data.query_vectors, strict=True)}
-    kind = ChunkGraphSource if isinstance(graph, ChunkGraph) else GraphSource
-    source = kind(graph, embedder=vectors.__getitem__)  # type: ignore[arg-type]
+
+    def embed(text: str) -> Any:
+        return vectors[text] if inputs.embedder is None or text in vectors else inputs.embedder(text)
+
+    source: ChunkGraphSource | GraphSource
+    if isinstance(graph, ChunkGraph):
+        source = ChunkGraphSource(graph, embedder=embed)
+    else:
+        source = GraphSource(graph, embedder=embed, embed_clauses=inputs.embedder is not None)
     return inputs.timed(
         "graph",
         lambda row: source.search(data.queries[row].text, inputs.limit, {"vector": upstream["vector"].rankings[row]}),

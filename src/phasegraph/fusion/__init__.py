@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
@@ -58,6 +58,9 @@ class FusionRule:
         The formula is reconstructed, or nothing shows that it helps.
     reference : str
         Where it comes from.
+    by_source : mapping of str to float
+        Options that a pipeline may also hold by source name, such as ``{"q": {"graph": 1.5}}``, and what a source takes
+        that is not named there.
     terms : callable, optional
         ``terms(filled, weights) -> (n, m)`` parts that add up to the function's value, from values without NaN and
         weights that are known to be right, or ``terms(column, weight)`` of one source: what the pipeline uses in
@@ -78,6 +81,7 @@ class FusionRule:
     calibrator: str = ""
     experimental: bool = False
     reference: str = ""
+    by_source: Mapping[str, float] = field(default_factory=dict)
     terms: Callable[[FloatArray, FloatArray | float], FloatArray] | None = None
     options: tuple[str, ...] = field(init=False)
 
@@ -85,6 +89,15 @@ class FusionRule:
         own = [name for name in signature(self.function).parameters if name not in ("values", "weights", "missing")]
         object.__setattr__(self, "options", tuple(own))
         object.__setattr__(self, "calibrator", self.calibrator or _CALIBRATORS[self.expects])
+
+    def options_for(self, options: Mapping[str, object], sources: Sequence[str]) -> dict[str, object]:
+        """Options with a number for each of the `sources`, (m,) arrays, where they are held by source name."""
+        return {
+            name: np.array([given.get(source, self.by_source[name]) for source in sources])
+            if isinstance(given, Mapping)
+            else given
+            for name, given in options.items()
+        }
 
 
 _FOX_SHAW = "Fox and Shaw, TREC-2, 1994"
@@ -119,7 +132,7 @@ _RULES = (
     ),
     _reconstructed("log_linear", experimental.log_linear, "percentile", row_wise=False),
     _reconstructed("power_mean", experimental.power_mean, "percentile", additive=False),
-    _reconstructed("tsallis", experimental.tsallis, "percentile", row_wise=False),
+    _reconstructed("tsallis", experimental.tsallis, "percentile", row_wise=False, by_source={"q": 1.0}),
     _reconstructed("gumbel_copula", experimental.gumbel_copula, "percentile", additive=False, row_wise=False),
     _reconstructed("interference", experimental.interference, "percentile", additive=False, row_wise=False),
     _reconstructed("normal_scores", experimental.normal_scores, "order", row_wise=False),

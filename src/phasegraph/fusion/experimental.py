@@ -112,7 +112,7 @@ def tsallis(
     *,
     weights: PerSource = None,
     missing: PerSource = None,
-    q: float = 1.5,
+    q: float | FloatArray = 1.5,
     epsilon: float = 1e-6,
 ) -> FloatArray:
     """Boltzmann fusion with q-exponentials, whose tails are heavier for q > 1.
@@ -121,9 +121,10 @@ def tsallis(
     ----------
     values, weights, missing
         As for :func:`~phasegraph.fusion.boltzmann`.
-    q : float, default 1.5
-        In [1, 2]; 1 is ``boltzmann``. The paper deforms the graph's list only, which is the sum of this rule
-        with the vector source at weight 0 and of ``boltzmann`` with the graph at weight 0.
+    q : float or (m,) array of float, default 1.5
+        In [1, 2], for all lists or one for each; 1 is ``boltzmann``. A pipeline takes it by source name too: the paper
+        deforms the graph's list alone, which is ``rule_options={"q": {"graph": 1.5}}``, and
+        ``FusionPipeline.named("tsallis")``.
     epsilon : float, default 1e-6
         > 0.
 
@@ -146,23 +147,34 @@ def tsallis(
     --------
     >>> tsallis(np.array([[1.0], [0.5]])).round(4)
     array([0.9, 0.1])
+    >>> both = np.array([[1.0, 1.0], [0.5, 0.5]])
+    >>> tsallis(both, weights=np.array([0.7, 0.3]), q=np.array([1.0, 1.5])).round(4)
+    array([0.9574, 0.0426])
     """
-    check_range("q", q, 1, 2)
     matrix, factors = checked(values, weights)
-    if q == 1:
-        return ordered_sum(_shares(matrix, epsilon) * factors)
     check_range("epsilon", epsilon, ends="(]")
+    given = [check_range("q", one, 1, 2) for one in np.ravel(np.asarray(q, dtype=object)).tolist()]
+    if len(given) not in (1, matrix.shape[1]):
+        raise InvalidInputError(f"q must be one number, or one per source ({matrix.shape[1]}); got {len(given)}")
+    each = np.broadcast_to(given, matrix.shape[1]).tolist()
+    lists = check_percentiles(matrix).T[:, :, None]
+    parts = [
+        by_list(list_, partial(_tsallis_shares, q=one, epsilon=epsilon)) for list_, one in zip(lists, each, strict=True)
+    ]
+    return ordered_sum(np.hstack(parts) * factors)
 
-    def shares(list_: FloatArray) -> FloatArray:
-        energy = -np.log(list_ + epsilon)
-        temperature = boltzmann_temperature(list_, epsilon=epsilon)
-        if len(list_) == 1 or temperature <= 0 or energy.max() == energy.min():
-            return np.full(len(list_), 1.0 / len(list_))
-        lifted = (q - 1) * (energy - energy.min()) / (temperature + (q - 1) * energy.min())
-        found = (1.0 + lifted) ** (1.0 / (1.0 - q))
-        return np.asarray(found / found.sum())
 
-    return ordered_sum(by_list(check_percentiles(matrix), shares) * factors)
+def _tsallis_shares(percentiles: FloatArray, *, q: float, epsilon: float) -> FloatArray:
+    """Tsallis weights of one list that is not empty."""
+    if q == 1:
+        return boltzmann_shares(percentiles, epsilon=epsilon)
+    energy = -np.log(percentiles + epsilon)
+    temperature = boltzmann_temperature(percentiles, epsilon=epsilon)
+    if len(percentiles) == 1 or temperature <= 0 or energy.max() == energy.min():
+        return np.full(len(percentiles), 1.0 / len(percentiles))
+    lifted = (q - 1) * (energy - energy.min()) / (temperature + (q - 1) * energy.min())
+    found = (1.0 + lifted) ** (1.0 / (1.0 - q))
+    return np.asarray(found / found.sum())
 
 
 def interference(

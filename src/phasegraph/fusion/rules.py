@@ -12,10 +12,11 @@ from typing import Literal
 
 import numpy as np
 
+from phasegraph._support.numbers import moderate
+from phasegraph._support.ordering import tied_ranks
 from phasegraph._typing import FloatArray, IntArray, PerSource
 from phasegraph._validation import check_choice, check_range
 from phasegraph.errors import InvalidInputError
-from phasegraph.ranking import moderate, tied_ranks
 
 
 def linear(values: FloatArray, /, *, weights: PerSource = None, missing: PerSource = None) -> FloatArray:

@@ -10,8 +10,9 @@ from types import MappingProxyType
 
 import numpy as np
 
+from phasegraph._support.numbers import moderate
 from phasegraph._typing import FloatArray
-from phasegraph.ranking import Ranking, moderate
+from phasegraph.ranking import Ranking
 
 VECTOR, GRAPH = "vector", "graph"
 DEPTH, PERSISTENCE = 20, 0.8
@@ -21,7 +22,9 @@ SHARP_WEIGHT = 0.1
 DIFFUSE, DIFFUSE_WEIGHT = (13.0, 16.0), 0.9
 DIFFUSE_OF_MANY, DIFFUSE_WEIGHT_OF_MANY = (10.0, 13.0), 0.95
 FIXED_VECTOR_WEIGHT = 0.25
-AGREEMENT_BY_WORDS = (0.175, 0.425)
+AGREEMENT_BY_WORDS = _LEAST_BY_WORDS, _FULL_BY_WORDS = (0.175, 0.425)
+WITNESS_PREFERS, WITNESS_BELIEVED = (0.6, 1.0), (0.4, 0.6)
+_RARE = 0.02
 MOST_BY_WORDS = 0.95
 _SOURCE = attrgetter("source")
 _FALLING = tuple(accumulate([1.0] + [PERSISTENCE] * (DEPTH - 1), mul))
@@ -61,9 +64,10 @@ def adaptive_weights(rankings: Sequence[Ranking], /, witness: Sequence[str] = ()
     -----
     Where the walk knows the query's words (``Ranking.words``), its weight a is .95 times the greatest agreement it has
     with another source or with the witness: rank-biased overlap (p = .8) over the first 20 hits, mapped from [.175,
-    .425] to [0, 1]. The others share the rest in proportion to their trust, 1 - (1 - s) g, s being a source's own
-    greatest agreement with any, and g that of the walk with the rest. A walk that went wrong, or that of another
-    question, finds agreement nowhere and weighs nothing; a source that went wrong loses its share to those that agree.
+    .425] to [0, 1]. The others share the rest equally. The witness speaks for the walk only as far as it does not agree
+    more with another source: not at all where the walk has .4 of the two overlaps, fully from .6 on. From there the
+    witness speaks for the walk even where the overlap is small. A walk that went wrong, or that of another question,
+    finds agreement nowhere and weighs nothing.
 
     For other walks: the *support* of two sources is their rank-biased overlap (p = .8) over the first 20 hits, mapped
     from [.2, .4] to [0, 1]. The walk's *effective number* is the exponential of the entropy of the shares of its 20
@@ -132,34 +136,46 @@ def _walk_by_words(rankings: Sequence[Ranking]) -> int | None:
 def _weights_by_words(rankings: Sequence[Ranking], graph: int, witness: Sequence[str]) -> FloatArray:
     lists = [*(one.ids for one in rankings), witness]
     count = len(rankings)
-    agrees = np.zeros((count + 1, count + 1))
+    overlaps = np.zeros((count + 1, count + 1))
     for one, other in combinations(range(count + 1), 2):
-        agrees[one, other] = agrees[other, one] = support(lists[one], lists[other], AGREEMENT_BY_WORDS)
+        overlaps[one, other] = overlaps[other, one] = overlap(lists[one], lists[other])
+    agrees = np.clip((overlaps - _LEAST_BY_WORDS) / (_FULL_BY_WORDS - _LEAST_BY_WORDS), 0.0, 1.0)
+    np.fill_diagonal(agrees, 0.0)
+    mine, theirs = float(overlaps[graph, count]), float(np.delete(overlaps[:count, count], graph).max())
+    taken = mine / (mine + theirs + _RARE)
+    witnessed = max(float(agrees[graph, count]), _ramp(taken, *WITNESS_PREFERS)) * _ramp(taken, *WITNESS_BELIEVED)
+    agrees[graph, count] = agrees[count, graph] = witnessed
     share = MOST_BY_WORDS * float(agrees[graph].max())
-    trust = np.zeros(count)
-    for place in range(count):
-        if place != graph:
-            against = max(agrees[graph, one] for one in range(count + 1) if one not in (place, graph))
-            trust[place] = 1.0 - (1.0 - agrees[place].max()) * against
-    total = float(trust.sum())
-    if count == 2:
-        weights = (1.0 - share) * trust
-    elif total > 0:
-        weights = (1.0 - share) * trust / total
-    else:
-        weights = np.full(count, (1.0 - share) / (count - 1))
+    weights = np.full(count, (1.0 - share) / (count - 1))
     weights[graph] = share
-    whole = float(weights.sum())
-    return weights / whole if whole > 0 else np.full(count, 1.0 / count)
+    return weights
 
 
 def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, float] = DOUBT) -> float:
     """Rank-biased overlap of the first 20 of two lists of ids, mapped from `bounds` to [0, 1]; symmetric."""
+    return _ramp(overlap(one, other), *bounds)
+
+
+def overlap(one: Sequence[str], other: Sequence[str], /) -> float:
+    """Rank-biased overlap (p = .8) of the first 20 of two lists of ids, in [0, 1]; symmetric.
+
+    Parameters
+    ----------
+    one, other : sequence of str
+        Ids, best first.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> overlap(["a", "b"], ["a", "b"]), round(overlap(["a", "b"], ["b", "a"]), 3), overlap(["a"], [])
+    (1.0, 0.444, 0.0)
+    """
     deepest = min(len(one), len(other), DEPTH)
-    if not deepest:
+    if not deepest or frozenset(one[:deepest]).isdisjoint(other[:deepest]):
         return 0.0
-    if frozenset(one[:deepest]).isdisjoint(other[:deepest]):
-        return _ramp(0.0, *bounds)
     place_of = dict(zip(other[:deepest], range(deepest), strict=True))
     joins = [0] * deepest  # how many ids have come in both lists at this depth, but not at the one before
     for row, identifier in enumerate(one[:deepest]):
@@ -170,7 +186,7 @@ def support(one: Sequence[str], other: Sequence[str], /, bounds: tuple[float, fl
     for depth, joined in enumerate(joins, start=1):
         shared += joined
         total += _FALLING[depth - 1] * shared / depth
-    return _ramp(total / _FALLING_SUMS[deepest - 1], *bounds)
+    return float(total / _FALLING_SUMS[deepest - 1])
 
 
 def effective_number(walk: Ranking, /) -> float:

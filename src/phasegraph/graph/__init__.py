@@ -4,6 +4,7 @@ What is imported as itself serves the integrations, which import nothing deeper.
 """
 
 from phasegraph.graph.building import build_graph, read_openie
+from phasegraph.graph.building import check_title_key as check_title_key
 from phasegraph.graph.building import graph_of_documents as graph_of_documents
 from phasegraph.graph.chroma import ChromaVectors as ChromaVectors
 from phasegraph.graph.chroma import open_folder as open_folder
@@ -11,22 +12,26 @@ from phasegraph.graph.chunk_graph import ChunkGraph, ChunkGraphSource, build_chu
 from phasegraph.graph.clusters import ClusterSettings
 from phasegraph.graph.corpus import Corpus as Corpus
 from phasegraph.graph.corpus import CorpusLookup as CorpusLookup
+from phasegraph.graph.corpus import Keys as Keys
 from phasegraph.graph.corpus import check_new as check_new
 from phasegraph.graph.corpus import check_passages as check_passages
+from phasegraph.graph.corpus import check_source_key as check_source_key
 from phasegraph.graph.corpus import fields_of as fields_of
 from phasegraph.graph.corpus import sample_corpus as sample_corpus
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, Extraction, graph_from_extractions
 from phasegraph.graph.entity_graph import check_kind as check_kind
 from phasegraph.graph.experimental.llm_extraction import ModelSettings, extract_with_model
 from phasegraph.graph.experimental.semflow import FlowParameters, SemFlowSource
+from phasegraph.graph.fact_filter import FactFilter
+from phasegraph.graph.facts import FactIndex
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.linking import FactFilter, FactIndex, LinkSettings
 from phasegraph.graph.models import filter_facts_with, summarise_with
 from phasegraph.graph.records import PassageRecord as PassageRecord
 from phasegraph.graph.records import check_plain as check_plain
 from phasegraph.graph.rules import RuleExtractor
-from phasegraph.graph.source import GraphSource, WalkSettings
+from phasegraph.graph.settings import LinkSettings, WalkSettings
+from phasegraph.graph.source import GraphSource
 from phasegraph.graph.source import not_a_graph as not_a_graph
 from phasegraph.graph.source import passage_ids as passage_ids
 from phasegraph.graph.source import prepare as prepare

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from codecs import BOM_UTF8
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from phasegraph._validation import check_names, check_rows
-from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
 from phasegraph.graph.entity_graph import (
     EdgeWeights,
     EntityGraph,
@@ -59,9 +60,10 @@ def build_graph(
         As for :func:`graph_from_extractions`; with embedded names
         ``phasegraph.graph.NameSynonyms.of(embeddings, threshold=...)``.
     weights : EdgeWeights, optional
-    tokenizer : {"english", "german", "plain"} or callable, default "english"
-        Splits passages and queries into words, which count in the walk: without English or German stop words, or all
-        words; Chinese and Japanese as pairs of characters in each. Or ``tokenizer(text) -> list of str``.
+    tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
+        Splits passages and queries into words, which count in the walk: without English or German stop words, all
+        words, or all words without their endings (``phasegraph[stemming]``); Chinese and Japanese as pairs of
+        characters in each. Or ``tokenizer(text) -> list of str``.
 
     Returns
     -------
@@ -371,6 +373,30 @@ def _squeezed(text: str) -> str:
     return " ".join(text.split())
 
 
+def check_title_key(title_key: str, metadata: Collection[Mapping[str, Any]], /) -> None:
+    """Warn if no passage has a title under the key that the caller chose, and name the nearest key that there is.
+
+    The default ``"title"`` may be missing: passages need no title.
+
+    >>> check_title_key("title", [{"source": "a.md"}])
+    """
+    if title_key == "title" or not metadata or any(one.get(title_key) for one in metadata):
+        return
+    hint = nearest_key(title_key, metadata)
+    warn(f"title_key {title_key!r} is in no passage's metadata, so that no passage has a title; {hint}", stacklevel=3)
+
+
+def nearest_key(wanted: str, metadata: Iterable[Mapping[str, Any]], /) -> str:
+    """What to say of a key that no metadata have: the nearest that there is, or the keys there are.
+
+    >>> nearest_key("sectoin", [{"section": 1}])
+    "did you mean 'section'?"
+    """
+    keys = sorted({str(key) for one in metadata for key in one if not str(key).startswith("_")})
+    near = get_close_matches(wanted, keys, 1)
+    return f"did you mean {near[0]!r}?" if near else f"their keys are {', '.join(map(repr, keys[:10])) or 'none'}"
+
+
 def graph_of_documents(
     documents: Iterable[tuple[str, Mapping[str, Any], str]],
     /,
@@ -389,9 +415,9 @@ def graph_of_documents(
     >>> graph.entities, graph.embeddings.shape
     (('ada', 'bo'), (1, 2))
     """
-    rows = [
-        {"id": name, "title": str(metadata.get(title_key) or ""), "text": text} for name, metadata, text in documents
-    ]
+    held = list(documents)
+    check_title_key(title_key, [metadata for _, metadata, _ in held])
+    rows = [{"id": name, "title": str(metadata.get(title_key) or ""), "text": text} for name, metadata, text in held]
     if vectors is None and embed is not None:
         vectors = embed([row["text"] for row in rows])
     return build_graph(rows, embeddings=vectors, **options)

@@ -7,17 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from phasegraph._support.progress import with_progress
 from phasegraph._typing import Float32Array
-from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError, warn
-from phasegraph.graph.corpus import OPENING, Corpus, Folder
-from phasegraph.graph.entity_graph import EntityGraph
+from phasegraph.errors import InvalidInputError, MissingDependencyError, StoreError
+from phasegraph.graph.corpus import OPENING, VECTORS, Corpus, Folder
 from phasegraph.graph.records import PassageRecord
-from phasegraph.graph.source import Embedder
-from phasegraph.retrieval import with_progress
-
-COLLECTION = "passages"
+from phasegraph.graph.walker import Embedder
 
 
 class ChromaVectors:
@@ -34,25 +29,43 @@ class ChromaVectors:
         except ImportError as error:
             raise MissingDependencyError("path= keeps vectors in Chroma; pip install 'phasegraph[folder]'") from error
 
-    def __init__(self, path: str | os.PathLike[str], *, progress: bool | None = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], name: str = VECTORS, *, progress: bool | None = False) -> None:
         self.check_installed()
         import chromadb
         from chromadb.api.shared_system_client import SharedSystemClient
         from chromadb.config import Settings
 
-        self._path, self._progress = Path(path).absolute(), progress
+        self._path, self.name, self._progress = Path(path).absolute(), name, progress
         # Chroma goes on with what it read of a path first, though another process changed, moved or deleted that.
         SharedSystemClient._identifier_to_system.pop(str(self._path), None)
         try:
             self.client = chromadb.PersistentClient(str(self._path), settings=Settings(anonymized_telemetry=False))
             self.collection: Any = self.client.get_or_create_collection(
-                COLLECTION, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}, embedding_function=None
+                name, configuration={"hnsw": {"space": "cosine", "ef_search": 200}}, embedding_function=None
             )
         except Exception as error:
             raise StoreError(f"{self._path.name}: Chroma cannot open it. {type(error).__name__}: {error}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ChromaVectors, (self._path,)
+        return ChromaVectors, (self._path, self.name)
+
+    def beside(self, name: str) -> ChromaVectors:
+        """An empty collection of this name in the same folder."""
+        made = ChromaVectors(self._path, name, progress=self._progress)
+        if made.ids():  # of a process that died
+            made.drop()
+            made = ChromaVectors(self._path, name, progress=self._progress)
+        return made
+
+    def drop(self) -> None:
+        """Forget the collection."""
+        self.client.delete_collection(self.name)
+
+    def drop_others(self) -> None:
+        """Forget collections that were made anew since, and those of processes that died."""
+        for one in self.client.list_collections():
+            if one.name != self.name and (one.name == VECTORS or one.name.startswith(f"{VECTORS}-")):
+                self.client.delete_collection(one.name)
 
     def write(self, records: Sequence[PassageRecord], vectors: Float32Array) -> None:
         """Keep these passages, in place of any with their ids."""
@@ -79,7 +92,12 @@ class ChromaVectors:
 
     def nearest(self, vector: Float32Array, limit: int) -> list[str]:
         """Ids of the passages nearest to a vector, approximately (HNSW)."""
-        ids: list[str] = self.collection.query(query_embeddings=[vector], n_results=limit, include=[])["ids"][0]
+        from chromadb.errors import NotFoundError
+
+        try:
+            ids: list[str] = self.collection.query(query_embeddings=[vector], n_results=limit, include=[])["ids"][0]
+        except NotFoundError as error:
+            raise StoreError(f"{self._path.parent.name}: another model embedded it anew; load it again") from error
         return ids
 
     def _batches(self, count: int) -> list[tuple[int, int]]:
@@ -112,11 +130,13 @@ def open_folder(
     *,
     vectors: bool,
     progress: bool | None = False,
-) -> tuple[Corpus, str]:
-    """The corpus of a folder, with its vectors where they are wanted, and its title key.
+    checks: bool = True,
+) -> Corpus:
+    """The corpus of a folder, with its vectors where they are wanted.
 
-    InvalidInputError if the folder was made for another framework, or lacks what is wanted; IntegrityError if it is
-    damaged, foreign or newer.
+    InvalidInputError if the folder was made for another framework, by another model (unless `checks` is false: the
+    model is known to be right, or all is embedded anew), or lacks what is wanted; IntegrityError if it is damaged,
+    foreign or newer.
     """
     folder = Folder(path)
     settings = folder.settings
@@ -124,37 +144,18 @@ def open_folder(
         raise InvalidInputError(f"{folder.path.name!r} was made for {settings.get('framework')}; open it there")
     if vectors and not settings.get("vectors"):
         raise InvalidInputError(f"{folder.path.name!r} was saved by an EntityGraphRetriever; load it with that")
-    title_key = str(settings.get("title_key", "title"))
     if not vectors:
         index, _ = folder.load()
-        check_model(index.graph, embedder, folder.path.name)
-        return Corpus(index, embedder, folder=folder), title_key
+        corpus = Corpus(index, embedder, folder=folder, checked=not checks)
+        if checks:
+            corpus.check_model()
+        return corpus
     with folder.held(patience=OPENING):
         index, behind = folder.load()
-        check_model(index.graph, embedder, folder.path.name)
-        store = ChromaVectors(folder.path / "vectors", progress=progress)
-        corpus = Corpus(index, embedder, folder=folder, store=store)
-        corpus.reconcile(behind)
-    return corpus, title_key
-
-
-def check_model(graph: EntityGraph, embedder: Embedder | None, name: str) -> None:
-    """Refuse a model whose vectors are not as long as the passages': InvalidInputError. It embeds one word for it."""
-    vectors = graph.view.embeddings
-    if vectors is None or embedder is None:
-        return
-    try:
-        found = np.asarray(embedder("passage"))
-    except Exception as error:  # noqa: BLE001 - whatever a model raises
-        warn(
-            f"{name}: the embedding model does not answer, so that it could not be checked against the vectors there "
-            f"({type(error).__name__})",
-            cause=error,
-            stacklevel=2,
-        )
-        return
-    if found.shape != vectors.shape[1:]:
-        raise InvalidInputError(
-            f"{name} holds vectors of {vectors.shape[1]} numbers, and the embedding model makes vectors of "
-            f"{found.size}: open it with the model that it was made with"
-        )
+        corpus = Corpus(index, embedder, folder=folder, checked=not checks)
+        if checks:
+            corpus.check_model()
+        store = ChromaVectors(folder.path / "vectors", folder.collection, progress=progress)
+        corpus.keep_in(store, behind)
+        store.drop_others()
+    return corpus

@@ -19,6 +19,8 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._shared import lazy_property
+from phasegraph._support.frozen import by_fields
+from phasegraph._support.recent import Recent
 from phasegraph._typing import Float32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
@@ -31,22 +33,15 @@ from phasegraph.graph.entity_graph import (
     checked_embeddings,
     read_only_matrix,
 )
-from phasegraph.graph.linking import LinkSettings, unit_vector
-from phasegraph.graph.source import (
-    MOST_PARTS,
-    Allowed,
-    GraphSource,
-    GraphWalker,
-    WalkPath,
-    WalkPaths,
-    WalkSettings,
-    allowed_rows,
-    best_passages,
-)
+from phasegraph.graph.paths import WalkPath, WalkPaths
+from phasegraph.graph.relevance import unit_vector
+from phasegraph.graph.restricting import MOST_PARTS, Allowed, allowed_rows
+from phasegraph.graph.settings import LinkSettings, WalkSettings
+from phasegraph.graph.source import GraphSource
 from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
 from phasegraph.graph.synonyms import synonym_pairs
-from phasegraph.ranking import Ranking, by_fields
-from phasegraph.retrieval.kept import Recent
+from phasegraph.graph.walker import GraphWalker, best_passages
+from phasegraph.ranking import Ranking
 from phasegraph.serialization import MISFITS, check_mapped, mapped_in, read_bundle, write_bundle
 from phasegraph.sources.protocol import CallableSource, Source, Upstream
 

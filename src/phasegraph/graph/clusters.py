@@ -170,7 +170,7 @@ def fit_clusters(vectors: Any, settings: ClusterSettings) -> Clustering:
     """
     try:
         import sklearn.mixture  # noqa: F401
-        from threadpoolctl import threadpool_limits  # scikit-learn's own dependency
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise MissingDependencyError(
             "summary trees need scikit-learn to cluster passages; pip install 'phasegraph[summaries]'"
@@ -265,7 +265,7 @@ def _by_umap(vectors: FloatArray, settings: ClusterSettings) -> FloatArray | Non
         import umap
     except ImportError as error:
         if settings.reducer == "umap":
-            raise MissingDependencyError('reducer="umap" needs umap-learn; pip install umap-learn') from error
+            raise MissingDependencyError('reducer="umap" needs umap-learn; pip install "phasegraph[umap]"') from error
         return None
     near = max(2, int(np.ceil(np.sqrt(len(vectors) - 1))))
     made = umap.UMAP(

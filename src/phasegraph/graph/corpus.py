@@ -9,37 +9,43 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from types import MappingProxyType
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from phasegraph._files import LOCK, one_writer
-from phasegraph._shared import fork_safe_lock, lazy_property
+from phasegraph._files import LOCK, make_folder, one_writer, sync_folder
+from phasegraph._shared import fork_safe_lock
+from phasegraph._support.recent import Recent
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names
+from phasegraph.embedding.identity import EmbeddingModel, ModelIdentity
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, StoreError, warn
-from phasegraph.graph.building import Triples, by_passage, read_passages
+from phasegraph.graph.building import Triples, by_passage, nearest_key, read_passages
 from phasegraph.graph.chunk_graph import KIND as CHUNKS
 from phasegraph.graph.chunk_graph import ChunkGraph
+from phasegraph.graph.embedded import check_model
 from phasegraph.graph.entity_graph import EntityGraph, Extraction
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
 from phasegraph.graph.records import PassageRecord, check_plain
-from phasegraph.graph.source import Embedder, GraphSource
+from phasegraph.graph.source import GraphSource
 from phasegraph.graph.storage import KIND as INDEX
 from phasegraph.graph.storage import packed, unpacked
+from phasegraph.graph.walker import Embedder
 from phasegraph.ranking import Ranking
-from phasegraph.retrieval.kept import Recent
 from phasegraph.serialization import (
     MANIFEST,
     MISFITS,
     bundle_kind,
+    check_exists,
     read_bundle,
     read_document,
     write_bundle,
@@ -48,9 +54,9 @@ from phasegraph.serialization import (
 from phasegraph.sources.protocol import Upstream
 
 KIND, CHANGE, VERSION = "passage-folder", "passage-change", 1
-STATE, INSIDE = "folder.json", "graph"
-"""Where a folder holds what it was made with, and its index."""
-_DOUBTFUL = "withdrawn-"
+STATE, INSIDE, VECTORS = "folder.json", "graph", "passages"
+"""Where a folder holds what it was made with, and its index; its first collection of vectors."""
+_DOUBTFUL, _NUMBERED = "withdrawn-", re.compile(r"[0-9]{8,18}")
 MOST_CHANGED = 0.05
 """Passages in changes, as a share of the corpus, after which they are taken into the index's bundle."""
 FEWEST_CHANGED, MOST_LOGGED = 1000, 10_000
@@ -80,13 +86,39 @@ class VectorStore(Protocol):
         ...
 
 
+@runtime_checkable
+class RenewableStore(VectorStore, Protocol):
+    """A store that can be made anew beside itself, under another name."""
+
+    name: str
+
+    def beside(self, name: str, /) -> RenewableStore:
+        """An empty store of this name at the same place."""
+        ...
+
+    def drop(self) -> None:
+        """Forget the store."""
+        ...
+
+
 @dataclass(frozen=True)
 class Change:
-    """Passages that leave, then passages that come, with what was handed over of each under ``given``."""
+    """Passages that leave, then passages that come, with what was handed over of each under ``given``.
+
+    `settings` are those of the folder that change with it. `reembedded` says that the embeddings are new ones of all
+    passages there are, by another model.
+    """
 
     removed: tuple[str, ...]
     passages: tuple[Mapping[str, Any], ...] = ()
     embeddings: Float32Array | None = None
+    settings: Mapping[str, object] = field(default_factory=dict)
+    reembedded: bool = False
+
+    @property
+    def size(self) -> int:
+        """Passages in it."""
+        return len(self.touched) if self.embeddings is None or not self.reembedded else len(self.embeddings)
 
     @property
     def touched(self) -> frozenset[str]:
@@ -95,6 +127,8 @@ class Change:
 
     def made_in(self, index: GraphIndex) -> GraphIndex:
         """The index with the change."""
+        if self.reembedded:
+            return index.reembedded(self.embeddings)
         given = [Extraction(one["id"], *parts) for one in self.passages for parts in one.get("given", ())]
         return index.replace(self.removed, self.passages or None, triples=given, embeddings=self.embeddings)
 
@@ -104,18 +138,25 @@ class Change:
         arrays = packed("passages", lines) | packed("removed", self.removed)
         if self.embeddings is not None:
             arrays["embeddings"] = self.embeddings
-        write_bundle(directory, CHANGE, VERSION, {"passages": len(lines)}, arrays)
+        body: dict[str, object] = {"passages": len(lines)}
+        if self.settings:
+            body["settings"] = dict(self.settings)
+        if self.reembedded:
+            body["reembedded"] = True
+        write_bundle(directory, CHANGE, VERSION, body, arrays)
 
     @classmethod
     def read(cls, directory: Path) -> Change:
         """What :meth:`write` wrote."""
-        _, arrays = read_bundle(directory, CHANGE, VERSION)
+        body, arrays = read_bundle(directory, CHANGE, VERSION)
         try:
             passages = tuple(json.loads(line) for line in unpacked("passages", arrays))
             if not all(isinstance(one, dict) and isinstance(one["id"], str) for one in passages):
                 raise InvalidTypeError("passages must be mappings with an id")
             vectors: Any = arrays.get("embeddings")
-            return cls(unpacked("removed", arrays), passages, vectors)
+            settings: Any = body.get("settings", {})
+            reembedded = body.get("reembedded") is True
+            return cls(unpacked("removed", arrays), passages, vectors, dict(settings), reembedded)
         except MISFITS as error:
             raise IntegrityError(f"{directory.name}: the parts of the change do not fit: {error}") from error
 
@@ -156,6 +197,37 @@ def check_passages(passages: Sequence[Mapping[str, Any]], *, kept: bool, tokeniz
             raise InvalidInputError(f"passage {one['id']!r} must have an id of whole characters to be kept in a folder")
 
 
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Metadata keys of a corpus: of a passage's title, and of its document (None: the first usual key there is)."""
+
+    title: str = "title"
+    source: str | None = None
+
+    @classmethod
+    def of(cls, settings: Mapping[str, object]) -> Keys:
+        """Those in the settings of a folder."""
+        source = settings.get("source_key")
+        return cls(str(settings.get("title_key", "title")), None if source is None else str(source))
+
+    def to_json(self) -> dict[str, object]:
+        """As settings of a folder."""
+        told: dict[str, object] = {"title_key": self.title}
+        return told if self.source is None else {**told, "source_key": self.source}
+
+
+def check_source_key(source_key: str | None, metadata: Collection[Mapping[str, Any]]) -> None:
+    """Warn if no passage names its document under the key that the caller chose; an error for what is no key."""
+    if source_key is not None and (not isinstance(source_key, str) or not source_key):
+        raise InvalidTypeError(f"source_key must be the name of a metadata key; got {source_key!r:.80}")
+    if source_key is None or any(source_key in one for one in metadata):
+        return
+    hint = nearest_key(source_key, metadata)
+    warn(
+        f"source_key {source_key!r} is in no passage's metadata, so that none names its document; {hint}", stacklevel=3
+    )
+
+
 def sample_corpus(embedder: Embedder | None) -> Corpus:
     """A corpus of one passage, to try a retriever's settings on before many are embedded."""
     return Corpus(GraphIndex.build([{"id": "sample", "text": "sample"}], embeddings=[[1.0]]), embedder)
@@ -167,6 +239,8 @@ class Folder:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()  # wherever the process goes later
         self.last = self.pending = 0
+        self._state_id: object = None
+        self._settings: dict[str, object] | None = None
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], index: GraphIndex, settings: Mapping[str, object]) -> Folder:
@@ -174,7 +248,7 @@ class Folder:
         folder = cls(path)
         check_new(folder.path)
         try:
-            folder.path.mkdir(parents=True, exist_ok=True)
+            make_folder(folder.path)
         except OSError as error:
             raise StoreError(f"{folder.path.name}: the folder could not be made: {error}") from error
         with folder.held():
@@ -190,20 +264,33 @@ class Folder:
                 raise
         return folder
 
-    @lazy_property
+    @property
     def settings(self) -> dict[str, object]:
-        """What the folder was made with."""
-        settings = self._state().get("settings")
+        """What the folder was made with, as it is since the last change."""
+        if self._settings is None:
+            self._settings = self._settings_in(self._state())
+        return self._settings
+
+    @staticmethod
+    def _settings_in(state: Mapping[str, object]) -> dict[str, object]:
+        settings = state.get("settings")
         if not isinstance(settings, dict):
             raise IntegrityError(f"{STATE}: settings must be a mapping; it is damaged")
         return settings
+
+    @property
+    def collection(self) -> str:
+        """The name of the collection of its vectors."""
+        return str(self.settings.get("collection") or VECTORS)
 
     def load(self) -> tuple[GraphIndex, frozenset[str]]:
         """The index with all changes, and the ids of passages that the store may not have as they are."""
         for _ in range(_MOST_LOADS):
             there = self._there()
             try:
-                return self._load()
+                loaded = self._load()
+                self._warn_of_strangers()
+                return loaded
             except (IntegrityError, OSError):
                 if self._there() == there:
                     raise  # else another process made, withdrew or compacted changes: what was read may be gone
@@ -216,7 +303,8 @@ class Folder:
         return self._base(), self._changes(), self._doubtful(), self._state().get("applied")
 
     def _load(self) -> tuple[GraphIndex, frozenset[str]]:
-        applied = _number(self._state().get("applied"))
+        state = self._state()
+        applied, settings = _number(state.get("applied")), self._settings_in(state)
         base = self._base()
         index, self.last, self.pending = GraphIndex.load(self.path / INSIDE), base, 0
         if self._base() != base:
@@ -232,9 +320,18 @@ class Folder:
                 fresh = change.made_in(index)
             except MISFITS as error:
                 raise IntegrityError(f"changes: change {number} does not fit the index: {error}") from error
-            index, self.last, self.pending = fresh, number, self.pending + len(change.touched)
+            index, self.last, self.pending = fresh, number, self.pending + change.size
             if number > applied:
                 behind |= change.touched
+                settings = {**settings, **change.settings}
+        state = self._state()
+        applied = _number(state.get("applied"))
+        if self.last < applied:
+            raise IntegrityError(
+                f"changes: change {applied} is missing, the last one is {self.last}. Without it, passages that were "
+                "deleted would be back: restore the whole folder from a backup"
+            )
+        self._state_id, self._settings = state.get("state_id"), settings
         return index, behind
 
     def append(self, change: Change) -> None:
@@ -248,7 +345,7 @@ class Folder:
             raise StoreError(
                 f"{self.path.name}: the folder refused the change; nothing was changed. {error}"
             ) from error
-        self.last, self.pending = number, self.pending + len(change.touched)
+        self.last, self.pending = number, self.pending + change.size
 
     def withdraw(self, change: Change, *, doubtful: bool = False) -> None:
         """Take the last change back; where it is `doubtful` what the store has, what it touched is written anew later.
@@ -258,13 +355,14 @@ class Folder:
         directory = self.path / "changes" / f"{self.last:08d}"
         if doubtful:
             directory.rename(directory.with_name(f"{_DOUBTFUL}{uuid.uuid4().hex}"))
+            sync_folder(directory.parent)
         else:
             _forget(directory)
-        self.last, self.pending = self.last - 1, self.pending - len(change.touched)
+        self.last, self.pending = self.last - 1, self.pending - change.size
 
-    def applied(self) -> None:
+    def applied(self, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         """Note that the store is in step with the last change."""
-        self._write_state(self.last, self.settings)
+        self._write_state(self.last, {**self.settings, **settings})
         for directory in self._doubtful():
             _forget(directory)
 
@@ -281,19 +379,22 @@ class Folder:
             return index
         index = index.compact()
         index.save(self.path / INSIDE, change=self.last)
-        for directory in (self.path / "changes").glob("[0-9]*"):  # those that were begun and never complete, too
-            if int(directory.name) <= self.last:
+        for number, directory in self._numbered():  # those that were begun and never complete, too
+            if number <= self.last:
                 _forget(directory)
         self.pending = 0
         return index
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Hold the folder for a change; StoreError where another process does, or has changed it since."""
+        """Hold the folder for a change; StoreError where another process does, or has changed or replaced it since."""
         with self.held():
             there = max((self._base(), *(number for number, _ in self._changes())))
-            if there != self.last:
-                raise StoreError(f"{self.path.name}: another process has changed the folder; load it again")
+            if there != self.last or self._state().get("state_id") != self._state_id:
+                raise StoreError(
+                    f"{self.path.name}: the folder is not in the state in which it was loaded: another process has "
+                    "changed it, or it was restored or made anew; load it again"
+                )
             yield
 
     @contextmanager
@@ -311,8 +412,21 @@ class Folder:
 
     def _changes(self) -> list[tuple[int, Path]]:
         """Changes by number; what was begun and never complete is left out."""
+        return [(number, one) for number, one in self._numbered() if (one / MANIFEST).is_file()]
+
+    def _numbered(self) -> list[tuple[int, Path]]:
         found = (self.path / "changes").glob("[0-9]*")
-        return sorted((int(one.name), one) for one in found if (one / MANIFEST).is_file())
+        return sorted((int(one.name), one) for one in found if _NUMBERED.fullmatch(one.name))
+
+    def _warn_of_strangers(self) -> None:
+        known = {one for _, one in self._numbered()} | set(self._doubtful())
+        for one in sorted((self.path / "changes").glob(f"*/{MANIFEST}")):
+            if one.parent not in known:
+                warn(
+                    f"{self.path.name}: changes/{one.parent.name} is not a change of this folder and is left out. A "
+                    "sync service may have made it: compare it with the others, then delete it",
+                    stacklevel=4,
+                )
 
     def _base(self) -> int:
         """The last change in the index's bundle."""
@@ -324,6 +438,7 @@ class Folder:
 
     def _state(self) -> dict[str, object]:
         if not (self.path / STATE).is_file():
+            check_exists(self.path)
             raise IntegrityError(
                 f"{self.path.name!r} is no folder of a retriever: it has no {STATE} (delete it if "
                 "its making was cut short)"
@@ -331,7 +446,16 @@ class Folder:
         return read_document(self.path / STATE, KIND, VERSION)
 
     def _write_state(self, applied: int, settings: Mapping[str, object]) -> None:
-        write_document(self.path / STATE, KIND, VERSION, {"applied": applied, "settings": dict(settings)})
+        """Note the state of the folder under a new random id, which tells it from every other state and folder."""
+        fresh = uuid.uuid4().hex
+        state = {"applied": applied, "settings": dict(settings), "state_id": fresh}
+        try:
+            write_document(self.path / STATE, KIND, VERSION, state)
+        except OSError:
+            with suppress(IntegrityError):  # which of both is there: a write may fail after the file is in its place
+                self._state_id = self._state().get("state_id")
+            raise
+        self._state_id, self._settings = fresh, dict(settings)
 
 
 def _most_changed(index: GraphIndex) -> float:
@@ -346,6 +470,7 @@ def _number(value: object) -> int:
 def _forget(directory: Path) -> None:
     """Remove a change; without its manifest it counts as not there."""
     (directory / MANIFEST).unlink(missing_ok=True)
+    sync_folder(directory)
     shutil.rmtree(directory)
 
 
@@ -377,11 +502,26 @@ def opened(folder: Path) -> GraphIndex | ChunkGraph:
     )
 
 
+Part = Literal["graph", "lexical", "vector"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CorpusState:
+    """The passages of a corpus at one time, the walk over them, and their model and store: replaced together."""
+
+    index: GraphIndex
+    graph: GraphSource
+    embedder: Embedder | None = None
+    store: VectorStore | None = None
+
+
 class Corpus:
     """Passages with their graph, words and vectors, which come and go together.
 
     `embedder`, from a query to its vector, is for an index with embeddings. Every change is kept in the `folder`;
-    without, the corpus is in memory. A `store` is kept in step.
+    without, the corpus is in memory. A `store` is kept in step. `made_by` is the model that embedded the passages, if
+    that is known and no folder says it; `checked` that the `embedder` is known to be the same. `keys` are the metadata
+    keys of titles and documents, those of the folder unless given.
 
     After any changes graph and words equal, to the bit, those of a corpus that was built of the passages there are, in
     the order in which they came. A change is all or nothing: where the store refuses it, what was there is restored.
@@ -394,29 +534,69 @@ class Corpus:
         *,
         folder: Folder | None = None,
         store: VectorStore | None = None,
+        made_by: ModelIdentity | None = None,
+        checked: bool = False,
+        keys: Keys | None = None,
     ) -> None:
-        self._embedder, self._folder, self._store = embedder, folder, store
+        self._folder, self._checked = folder, checked
+        self.keys = keys if keys is not None else Keys() if folder is None else Keys.of(folder.settings)
+        self.tables: dict[Any, Any] = {}
+        self._said: set[str] = set()
+        self.made_by = made_by if folder is None else ModelIdentity.from_json(folder.settings.get("model")) or made_by
         self._changing = fork_safe_lock()
-        self.index = index
-        self.graph = self._walk(index)
+        self.state = CorpusState(index, _walk(index, embedder), embedder, store)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _corpus_of, (self.index, self._embedder, self._folder, self._store)
+        state = self.state
+        return _corpus_of, (
+            state.index,
+            state.embedder,
+            self._folder,
+            state.store,
+            self.made_by,
+            self._checked,
+            self.keys,
+        )
 
-    def _walk(self, index: GraphIndex) -> GraphSource:
-        return GraphSource(
-            index.graph, embedder=self._embedder if index.graph.view.embeddings is not None else None
-        ).prepare()
+    @property
+    def _store(self) -> VectorStore | None:
+        return self.state.store
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What its folder was made with; empty without a folder."""
+        return {} if self._folder is None else self._folder.settings
+
+    @property
+    def index(self) -> GraphIndex:
+        """Its passages, as they are now."""
+        return self.state.index
+
+    @property
+    def graph(self) -> GraphSource:
+        """Its passages by the walk."""
+        return self.state.graph
 
     @property
     def lexical(self) -> LexicalSource:
         """Its passages by words."""
-        return LexicalSource(self.index.graph)
+        found: LexicalSource = self.in_state(self.state, "lexical")
+        return found
 
     @property
     def vector(self) -> VectorSource:
         """Its passages by cosine, those of a store that can be asked by its index."""
-        return VectorSource(self.index.graph, embedder=self._embedder, nearest=getattr(self._store, "nearest", None))
+        found: VectorSource = self.in_state(self.state, "vector")
+        return found
+
+    def in_state(self, state: CorpusState, name: Part) -> Any:
+        """A source over the passages of one state."""
+        if name == "graph":
+            return state.graph
+        if name == "lexical":
+            return LexicalSource(state.index.graph)
+        nearest = getattr(state.store, "nearest", None)
+        return VectorSource(state.index.graph, embedder=state.embedder, nearest=nearest)
 
     def __len__(self) -> int:
         return len(self.index.records)
@@ -430,23 +610,33 @@ class Corpus:
         found = ((name, records.held.get(name) or records.get(name)) for name in ids)
         return {name: one for name, one in found if one is not None}
 
+    def say_missing(self, names: Collection[str], records: Sequence[Any]) -> None:
+        """Warn once of a key that a filter asks for and no passage has."""
+        missing = set(names) - self._said
+        for record in records:
+            if not missing:
+                return
+            missing -= record.metadata.keys()
+        for name in sorted(missing):
+            self._said.add(name)
+            hint = nearest_key(name, (one.metadata for one in records))
+            warn(f"filter key {name!r} is in no passage; {hint}", stacklevel=2)
+
     def source(self, source: Part) -> LiveSource:
         """A source over the passages that there are at every search."""
         return LiveSource(self, source)
 
-    def reconcile(self, behind: Collection[str] = ()) -> None:
-        """Bring the store in step: it gets the passages `behind` anew and those it lacks, and loses the others."""
-        if self._store is None:
-            return
-        held = self.index.records
+    def keep_in(self, store: VectorStore, behind: Collection[str] = ()) -> None:
+        """Keep the vectors in a store: it gets the passages `behind` anew and those it lacks, and loses the others."""
+        self.state, held = replace(self.state, store=store), self.index.records
         try:
-            there, known = frozenset(self._store.ids()), frozenset(held)
+            there, known = frozenset(store.ids()), frozenset(held)
             gone = sorted(there - known)
             wanted = [one for one in held if one in behind or one not in there]
             if gone:
-                self._store.remove(gone)
+                store.remove(gone)
             if wanted:
-                self._write(self._store, self.index, wanted)
+                self._write(store, self.index, wanted)
             if self._folder is not None and (gone or wanted or behind):
                 self._folder.applied()
         except Exception as error:
@@ -468,10 +658,7 @@ class Corpus:
         where an id that is to leave is not there, or as for :meth:`GraphIndex.add` (InvalidInputError), or where the
         store, or another process, is in the way (StoreError).
         """
-        if self._folder is not None and self._store is None and self._folder.settings.get("vectors"):
-            raise InvalidInputError(
-                f"{self._folder.path.name!r} keeps vectors, too: change it with a retriever that has them, not this one"
-            )
+        self._check_vectors()
         came, leaving = tuple(passages), check_names("ids", ids)
         with self._changing:
             taken = [one["id"] for one in came if one["id"] in self.index.records]
@@ -481,14 +668,12 @@ class Corpus:
                 return
             change = Change(removed, came, vectors)
             fresh = change.made_in(self.index)
-            walk = self._walk(fresh)
             if self._folder is None:
                 self._follow(change, fresh)
-                self.index, self.graph = fresh, walk
+                self._become(fresh)
                 log = fresh.log  # every change goes through all of it
                 if log is not None and len(log.gone) + len(log.came) + len(log.again) > _most_changed(fresh):
-                    self.index = fresh.compact()
-                    self.graph = self._walk(self.index)
+                    self._become(fresh.compact())
             else:
                 with self._folder.changing():
                     self._folder.append(change)
@@ -497,23 +682,100 @@ class Corpus:
                     except BaseException as error:
                         self._folder.withdraw(change, doubtful=isinstance(error, _DoubtError))
                         raise
-                    self.index, self.graph = fresh, walk
-                    try:
-                        self._folder.applied()
-                        merged = self._folder.compact(fresh)
-                        if merged is not fresh:
-                            self.index, self.graph = merged, self._walk(merged)
-                    except OSError as error:
-                        warn(
-                            f"{self._folder.path.name}: the change is made and kept, but changes could not be taken "
-                            f"into the index, which is tried again with the next: {error}",
-                            cause=error,
-                            stacklevel=3,
-                        )
+                    self._become(fresh)
+                    self._note(self._folder, fresh)
+
+    def check_model(self) -> None:
+        """Refuse a change where the model is known to be another than the one that embedded the passages there are."""
+        if self._checked:
+            return
+        state = self.state
+        name = "the store" if self._folder is None else self._folder.path.name
+        self._checked = check_model(state.index, self.made_by, state.embedder, name)
+        if self._checked and isinstance(state.embedder, EmbeddingModel):
+            self.made_by = state.embedder.identity
+
+    def check_renewable(self) -> None:
+        """Refuse to embed passages anew where the vectors are not the corpus's own: InvalidInputError."""
+        self._check_vectors()
+        if self.index.graph.view.embeddings is None:
+            raise InvalidInputError("its passages have no vectors: make it of the documents, with an embedding model")
+        if self._store is not None and not isinstance(self._store, RenewableStore):
+            raise InvalidInputError(
+                "its vectors are in a store of yours: make that anew with the other model, and the retriever over it"
+            )
+
+    def reembed(self, model: EmbeddingModel, vectors: Any) -> None:
+        """Take vectors by another model, of all passages in their order; all or nothing.
+
+        InvalidInputError where the vectors are in a store of the caller's, or do not fit; StoreError where the folder
+        or its store refuses them.
+        """
+        with self._changing:
+            state, folder = self.state, self._folder
+            self.check_renewable()
+            if len(vectors) != len(state.index.records):
+                raise StoreError("passages came or went while all were embedded anew; nothing was changed: try again")
+            change = Change((), (), np.asarray(vectors, dtype=np.float32), {"model": model.identity.to_json()}, True)
+            fresh = change.made_in(state.index)
+            if folder is None:
+                self._take(fresh, model, None)
+                return
+            with folder.changing():
+                old, store = state.store, None
+                if isinstance(old, RenewableStore):
+                    store = old.beside(f"{VECTORS}-{folder.last + 1}")
+                    change = replace(change, settings={**change.settings, "collection": store.name})
+                try:
+                    if store is not None:
+                        self._write(store, fresh, list(fresh.records))
+                    folder.append(change)
+                except BaseException as error:
+                    if store is not None:
+                        with suppress(Exception):  # it is forgotten when the folder is loaded
+                            store.drop()
+                    if isinstance(error, StoreError) or not isinstance(error, Exception):
+                        raise
+                    raise StoreError(
+                        "the vector store refused the new vectors; nothing was changed. "
+                        f"{type(error).__name__}: {error}"
+                    ) from error
+                self._take(fresh, model, store)
+                self._note(folder, fresh, change.settings)
+
+    def _take(self, fresh: GraphIndex, model: EmbeddingModel, store: VectorStore | None) -> None:
+        self.made_by, self._checked = model.identity, True
+        self.state = CorpusState(fresh, _walk(fresh, model), model, store)
+
+    def _note(self, folder: Folder, fresh: GraphIndex, settings: Mapping[str, object] = MappingProxyType({})) -> None:
+        """Note that a change is made, and take changes into the index where they have become many."""
+        try:
+            known = {} if self.made_by is None else {"model": self.made_by.to_json()}
+            folder.applied({**known, **settings})
+            merged = folder.compact(fresh)
+            if merged is not fresh:
+                self._become(merged)
+        except OSError as error:
+            warn(
+                f"{folder.path.name}: the change is made and kept, but changes could not be taken "
+                f"into the index, which is tried again with the next: {error}",
+                cause=error,
+                stacklevel=4,
+            )
+
+    def _become(self, index: GraphIndex) -> None:
+        self.state = replace(self.state, index=index, graph=_walk(index, self.state.embedder))
 
     def save(self, path: str | os.PathLike[str], settings: Mapping[str, object]) -> Folder:
         """Write the corpus to a folder that is new or empty."""
-        return Folder.create(path, self.index, settings)
+        known = {} if self.made_by is None else {"model": self.made_by.to_json()}
+        return Folder.create(path, self.index, {**known, **self.keys.to_json(), **settings})
+
+    def _check_vectors(self) -> None:
+        if self._folder is not None and self._store is None and self._folder.settings.get("vectors"):
+            raise InvalidInputError(
+                f"{self._folder.path.name!r} keeps vectors, too: change it with a retriever that has them, not this one"
+            )
 
     def _follow(self, change: Change, fresh: GraphIndex) -> None:
         """Change the store; where that fails, restore what was there."""
@@ -552,12 +814,19 @@ class Corpus:
 
 
 def _corpus_of(
-    index: GraphIndex, embedder: Embedder | None, folder: Folder | None, store: VectorStore | None
+    index: GraphIndex,
+    embedder: Embedder | None,
+    folder: Folder | None,
+    store: VectorStore | None,
+    made_by: ModelIdentity | None,
+    checked: bool,
+    keys: Keys,
 ) -> Corpus:
-    return Corpus(index, embedder, folder=folder, store=store)
+    return Corpus(index, embedder, folder=folder, store=store, made_by=made_by, checked=checked, keys=keys)
 
 
-Part = Literal["graph", "lexical", "vector"]
+def _walk(index: GraphIndex, embedder: Embedder | None) -> GraphSource:
+    return GraphSource(index.graph, embedder=embedder if index.graph.view.embeddings is not None else None).prepare()
 
 
 class LiveSource:
@@ -624,20 +893,41 @@ class CorpusLookup:
             found[name] = document
         return found
 
-    def matching(self, key: Hashable, passes: Callable[[Sequence[Any]], Iterable[int]]) -> frozenset[str]:
-        """Ids of the passages that a filter lets through, worked out once for all sources over the corpus.
+    def within(
+        self,
+        source: Any,
+        key: Hashable,
+        passes: Callable[[Sequence[Any]], Iterable[int]],
+        names: Collection[str] = (),
+    ) -> Any:
+        """A source within the passages that a filter lets through; one over the corpus searches them as they are now.
 
-        `key` tells filters apart; ``passes(records)`` gives the rows of those that it lets through.
+        `key` tells filters apart; ``passes(records)`` gives the rows of those that it lets through; `names` are the
+        metadata keys that it asks for: one that no passage has is said once. Passages that change meanwhile change
+        neither what passes nor what is searched.
         """
+        state = self.corpus.state
+        if isinstance(source, LiveSource) and source.corpus is self.corpus:
+            source = self.corpus.in_state(state, source.name)
+        return source.within(self._matching_in(state.index, key, passes, names))
+
+    def _matching_in(
+        self,
+        index: GraphIndex,
+        key: Hashable,
+        passes: Callable[[Sequence[Any]], Iterable[int]],
+        names: Collection[str],
+    ) -> frozenset[str]:
+        """Ids of the passages that a filter lets through, worked out once for all sources over the corpus."""
 
         def made() -> tuple[Any, frozenset[str]]:
-            now = self.corpus.index
-            records = list(now.records.values())
-            return now, frozenset(records[row].id for row in passes(records))
+            records = list(index.records.values())
+            self.corpus.say_missing(names, records)
+            return index, frozenset(records[row].id for row in passes(records))
 
         with self._turn:
-            index, ids = self._matching.get(key, made)
-            if index is not self.corpus.index:
+            of, ids = self._matching.get(key, made)
+            if of is not index:
                 self._matching.forget(key)
                 _, ids = self._matching.get(key, made)
         found: frozenset[str] = ids

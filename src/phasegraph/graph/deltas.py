@@ -27,8 +27,10 @@ from phasegraph.graph.entity_graph import (
     across_weights,
     count_records,
     count_weights,
+    entries_of,
     home_weights,
     kept_entities,
+    least_and_greatest,
     rarity_weights,
 )
 from phasegraph.graph.records import PassageRecord, PassageRecords
@@ -270,6 +272,8 @@ class LoggedView(EntityGraph):
     """
 
     _gone: IntArray
+    _base: EntityGraph
+    _titles: IntArray
 
     @classmethod
     def of(cls, log: ChangeLog) -> LoggedView:
@@ -285,13 +289,27 @@ class LoggedView(EntityGraph):
             embeddings=vectors, lexical=ChangedWords(lexical, log.lexical, log.left, gone), passage_rows=log.rows,
             entity_rows=ChangedNames(base.entities, found.names, found.vanished), frequency=found.frequency,
             anchored=found.anchored, operator=found.operator, size=found.operator.size, count=len(log.rows),
-            _gone=gone, mapped=base.mapped,
+            _gone=gone, _base=base, _titles=found.titles(), mapped=base.mapped,
         )  # fmt: skip
         return made
 
     def rows_at(self, places: IntArray) -> IntArray:
         """Rows of the passages at these places among those there are."""
         found: IntArray = places + np.searchsorted(self._gone - np.arange(len(self._gone)), places, side="right")
+        return found
+
+    def places_of(self, rows: IntArray) -> IntArray:
+        """Places of these passages, none of which left, among those there are."""
+        found: IntArray = rows - np.searchsorted(self._gone, rows)
+        return found
+
+    def titles_at(self, rows: IntArray) -> IntArray:
+        """As :meth:`EntityGraph.titles_at`: those of the base's passages, and of passages that came."""
+        first = len(self._base.passages)
+        found = np.empty((len(rows), 2), dtype=np.int64)
+        old = rows < first
+        found[old] = self._base.titles_at(rows[old])
+        found[~old] = self._titles[rows[~old] - first]
         return found
 
 
@@ -387,6 +405,17 @@ class _Changes:
         self._count_again(before, after)
         self._make_rows(before, after, facts)
 
+    def titles(self) -> IntArray:
+        """Of the passages that came, what :meth:`EntityGraph.titles_at` says."""
+        named = [
+            (place, self.column(entity))
+            for place, name in enumerate(self._log.came)
+            for entity, kind in self._log.counted[name][1].items()
+            if kind == HOME_TITLE
+        ]
+        owners, columns = np.array(named, dtype=np.int64).reshape(-1, 2).T
+        return least_and_greatest(owners, columns, len(self._log.came))
+
     def column(self, name: str) -> int:
         """The row of an entity, a new one behind those there are."""
         row = self._log._base_row(name)
@@ -395,8 +424,8 @@ class _Changes:
     def _of_base(self, rows: IntArray) -> _Entries:
         """What the base holds of its passages."""
         mentions, homes = self._base.mentions, self._base.homes
-        owner, columns, counts = _rows_of(mentions, rows)
-        at_home, home_columns, kinds = _rows_of(homes, rows)
+        owner, columns, counts = entries_of(mentions, rows)
+        at_home, home_columns, kinds = entries_of(homes, rows)
         keys, sought = owner * self._entities + columns, at_home * self._entities + home_columns
         values = np.zeros(len(keys), dtype=np.int64)
         if len(keys):
@@ -527,7 +556,7 @@ class _Changes:
         stay = (targets >= self._passages) & ~np.isin(old, joined)[place]
         parts = [(old[place[stay]], targets[stay] - self._passages, weights[stay])]
         again = joined[joined < self._entities]
-        owner, others, counts = _rows_of(self._base.facts, again)
+        owner, others, counts = entries_of(self._base.facts, again)
         number = {(int(one), int(other)): int(count)
                   for one, other, count in zip(again[owner], others, counts, strict=True)}  # fmt: skip
         for (one, other), count in facts.items():
@@ -539,13 +568,6 @@ class _Changes:
         parts.append((pairs[:, 0], pairs[:, 1], again_weights))
         nodes, ends, values = (np.concatenate(each) for each in zip(*parts, strict=True))
         return nodes + first, ends + first, values
-
-
-def _rows_of(matrix: Any, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Of the entries of these rows: the place of the row among them, the column, the value."""
-    counts = (matrix.indptr[rows + 1] - matrix.indptr[rows]).astype(np.int64)
-    at = ranges(matrix.indptr[rows].astype(np.int64), counts)
-    return np.repeat(np.arange(len(rows)), counts), matrix.indices[at].astype(np.int64), matrix.data[at]
 
 
 class LoggedOperator:

@@ -18,13 +18,14 @@ from scipy import sparse
 
 from phasegraph._packed import NameRows, PackedTexts, TextRows, ascend, merged_names
 from phasegraph._shared import lazy_property
+from phasegraph._support.frozen import by_fields
 from phasegraph._typing import Float32Array, Int32Array, IntArray
 from phasegraph._validation import check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.words import normalise_name
 from phasegraph.lexical import LexicalIndex, Tokenizer
 from phasegraph.pagerank import WalkOperator
-from phasegraph.ranking import by_fields
+from phasegraph.pagerank.push import ranges
 from phasegraph.serialization import check_mapped, mapped_in
 
 Triple: TypeAlias = tuple[str, str, str]
@@ -307,6 +308,16 @@ class EntityGraph:
         """Rows of the passages at these places among those there are."""
         return places
 
+    def places_of(self, rows: IntArray) -> IntArray:
+        """Places of these passages among those there are."""
+        return rows
+
+    def titles_at(self, rows: IntArray) -> IntArray:
+        """(n, 2) least and greatest column of the names in the passages' titles; -1 for a passage without."""
+        owner, columns, kinds = entries_of(self.homes, rows)
+        named = kinds == HOME_TITLE
+        return least_and_greatest(owner[named], columns[named], len(rows))
+
     @property
     def view(self) -> EntityGraph:
         """What a search by lists walks: this graph; of an index with a log, both without merging them."""
@@ -347,6 +358,26 @@ class EntityGraph:
     def entity_rows(self) -> Mapping[str, int]:
         """Row of each entity name."""
         return NameRows(self.entities)
+
+
+def entries_of(matrix: Csr, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Of the entries of these rows: the place of the row among them, the column, the value."""
+    counts = (matrix.indptr[rows + 1] - matrix.indptr[rows]).astype(np.int64)
+    at = ranges(matrix.indptr[rows].astype(np.int64), counts)
+    return np.repeat(np.arange(len(rows)), counts), matrix.indices[at].astype(np.int64), matrix.data[at]
+
+
+def least_and_greatest(owners: IntArray, values: IntArray, count: int) -> IntArray:
+    """(count, 2) the least and the greatest of each owner's values, which are not negative; -1 for an owner without.
+
+    >>> least_and_greatest(np.array([0, 0, 2]), np.array([7, 5, 3]), 3).tolist()
+    [[5, 7], [-1, -1], [3, 3]]
+    """
+    found = np.full((count, 2), -1, dtype=np.int64)
+    found[owners, 0] = np.iinfo(np.int64).max
+    np.minimum.at(found[:, 0], owners, values)
+    np.maximum.at(found[:, 1], owners, values)
+    return found
 
 
 def _rows_of(names: Iterable[str]) -> Mapping[str, int]:

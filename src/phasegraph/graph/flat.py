@@ -8,14 +8,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from phasegraph._support.frozen import by_fields
 from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_count, check_query
 from phasegraph.errors import InvalidInputError
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.linking import check_embedder, unit_vector
 from phasegraph.graph.listed import COMPARED, WORDS_LISTED
-from phasegraph.graph.source import Embedder, best_passages, restrict_graph
-from phasegraph.ranking import Ranking, by_fields
+from phasegraph.graph.relevance import unit_vector
+from phasegraph.graph.restricting import restrict_graph
+from phasegraph.graph.walker import Embedder, best_passages, check_embedder
+from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Upstream
 
 Nearest: TypeAlias = Callable[[Float32Array, int], Sequence[str]]

@@ -14,6 +14,7 @@ import numpy as np
 
 from phasegraph._packed import NameRows
 from phasegraph._shared import lazy_property
+from phasegraph._support.frozen import by_fields
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_names, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError
@@ -42,7 +43,6 @@ from phasegraph.graph.storage import (
 from phasegraph.graph.synonyms import NameSynonyms, NameVectors, synonym_parts, synonyms_from_parts
 from phasegraph.graph.words import Gazetteer, normalise_name, word_texts
 from phasegraph.lexical import LexicalIndex, Tokenizer
-from phasegraph.ranking import by_fields
 from phasegraph.serialization import MISFITS, Verify, check_mapped, mapped_in, open_bundle, write_bundle
 
 Row = tuple[str, str, str]
@@ -268,6 +268,18 @@ class GraphIndex:
         made = GraphIndex(records, self.gazetteer, LoggedGraph.of(log, lambda: made._merged.graph), log=log)
         vars(made)["_base"] = base
         return made
+
+    def reembedded(self, embeddings: Any) -> GraphIndex:
+        """The index with other embeddings of its passages, in their order, perhaps of another length.
+
+        >>> index = GraphIndex.build([{"id": "a", "text": "Ada met Bo."}], embeddings=[[1.0, 0.0]])
+        >>> index.reembedded([[0.0, 0.0, 1.0]]).graph.embeddings.tolist()
+        [[0.0, 0.0, 1.0]]
+        """
+        whole = self.compact()
+        whole._check_files()
+        vectors = checked_embeddings("embeddings", embeddings, len(whole.records))
+        return replace(whole, graph=replace(whole.graph, embeddings=vectors))
 
     def compact(self) -> GraphIndex:
         """The index without a log: changes are merged into arrays of its own, to the bit those of a new index.

@@ -16,15 +16,9 @@ import numpy as np
 from phasegraph._shared import lazy_property
 from phasegraph._typing import BoolArray, FloatArray, IntArray
 from phasegraph.graph.entity_graph import EntityGraph
-from phasegraph.graph.linking import (
-    FLOOR,
-    UNLISTED,
-    WordSettings,
-    entered,
-    similarities,
-    unit_vector,
-)
-from phasegraph.lexical import ListedTerms, WordIn
+from phasegraph.graph.relevance import FLOOR, UNLISTED, entered, similarities, unit_vector
+from phasegraph.graph.settings import WordSettings
+from phasegraph.lexical.index import ListedTerms, WordIn
 from phasegraph.pagerank import PageRankResult, WalkOperator
 from phasegraph.pagerank.push import RelevanceTransitions, ranges
 from phasegraph.ranking import Ranking
@@ -87,6 +81,13 @@ class ListedRelevance:
             return np.asarray(np.einsum("ij,j->i", held, self.unit), dtype=np.float64)  # the same in any order of rows
         return found_at(self.listed, self._handed, rows, self._unlisted)
 
+    def cosines_to(self, vector: Any, rows: IntArray) -> FloatArray:
+        """(n,) cosines of these passages to another vector; 0 where the graph has no embeddings."""
+        held = self.graph.embeddings
+        if held is None:
+            return np.zeros(len(rows))
+        return np.asarray(np.einsum("ij,j->i", held[rows], unit_vector(vector, held.shape[1])), dtype=np.float64)
+
     def of(self, rows: IntArray) -> Looked:
         """What is known of these passages."""
         return self._seen(rows, self.cosines(rows), *self.terms.read(rows))
@@ -127,6 +128,14 @@ def within(rows: IntArray, some: IntArray) -> BoolArray:
         return np.zeros(len(rows), dtype=np.bool_)
     found: BoolArray = some[np.minimum(np.searchsorted(some, rows), len(some) - 1)] == rows
     return found
+
+
+def in_any_order(ascending: Callable[[IntArray], FloatArray], rows: IntArray) -> FloatArray:
+    """What a function of ascending rows gives for these rows, which are distinct."""
+    order = rows.argsort()
+    out = np.empty(len(rows))
+    out[order] = ascending(rows[order])
+    return out
 
 
 def found_at(some: IntArray, values: FloatArray, rows: IntArray, otherwise: FloatArray | float = 0.0) -> FloatArray:

@@ -140,6 +140,14 @@ class PassageRecords(Mapping[str, PassageRecord]):
     def __contains__(self, name: object) -> bool:
         return name in self._ids
 
+    def content(self, name: str) -> tuple[str, dict[str, Any]]:
+        """Text and metadata of a passage that is packed: what was found in it is not read, and nothing is kept."""
+        try:
+            state = json.loads(self._packed_line(name))
+            return state["text"], state.get("metadata", {})
+        except MISFITS as error:
+            raise IntegrityError(f"the record of passage {name!r} in the saved index is damaged: {error}") from error
+
     def replaced(self, ids: Collection[str], changed: Mapping[str, PassageRecord]) -> PassageRecords:
         """The records of other passages: those of `changed`, and the ones there are."""
         kept = {name: record for name, record in self.held.items() if name in ids and name not in changed}

@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress
-from typing import Any, Literal, Self, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 
 from phasegraph._shared import lazy_property
-from phasegraph._text import legible
-from phasegraph._typing import FloatArray, Int32Array, IntArray
-from phasegraph._validation import check_count, check_flag, check_names, check_query, check_range
-from phasegraph.errors import InvalidInputError, InvalidTypeError
-from phasegraph.graph.entity_graph import Csr, EntityGraph, check_kind
-from phasegraph.graph.linking import (
-    FLOOR,
-    NO_FACTS,
-    NO_SPREAD,
-    RESETS,
-    FactFilter,
-    FactIndex,
-    KeepFacts,
-    KeptFacts,
-    LinkSettings,
-    LocalIds,
-    Seeding,
-    WordSettings,
-    blended,
-    both_seeds,
-    check_embedder,
-    covering,
-    entered,
-    kept_facts,
-    link,
-    moments,
-    name_words,
-    named_seeds,
-    nearest_entities,
-    published,
-    query_entities,
-    relevance,
-    relevance_by_words,
-    reset_by_name,
-    seeds_by_words,
-)
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph._validation import check_count, check_flag, check_names, check_query
+from phasegraph.errors import InvalidInputError
+from phasegraph.graph.clauses import FEWEST_BY_VECTORS, FEWEST_BY_WORDS, clause_relevance, clauses
+from phasegraph.graph.covering import LocalIds, covering, seeds_by_words
+from phasegraph.graph.documents import neighbour_support, spread_over_documents
+from phasegraph.graph.entity_graph import EntityGraph, check_kind
+from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
+from phasegraph.graph.facts import FactIndex, nearest_entities
+from phasegraph.graph.linking import Seeding, both_seeds, link, name_words, named_seeds, query_entities
 from phasegraph.graph.listed import (
     COMPARED,
     MUCH,
@@ -57,245 +28,32 @@ from phasegraph.graph.listed import (
     ListedSpaces,
     ListedTransitions,
     LocalTerms,
+    in_any_order,
     within,
 )
-from phasegraph.lexical import LexicalIndex, ListedTerms, QueryTerms
-from phasegraph.pagerank import PageRankResult, WalkOperator
-from phasegraph.pagerank.push import (
-    PushSettings,
-    RelevanceTransitions,
-    StaticTransitions,
-    as_seeds,
-    ranges,
-    run_push,
+from phasegraph.graph.paths import WalkPaths
+from phasegraph.graph.relevance import FLOOR, entered, relevance, relevance_by_words
+from phasegraph.graph.resets import NO_FACTS, RESETS, reset_by_name
+from phasegraph.graph.restricting import Allowed, restrict_graph, restrict_ranking, restricted_facts
+from phasegraph.graph.scoring import (
+    DEPTH,
+    NO_SPREAD,
+    balanced,
+    fiftieth,
+    moments,
+    part_worths,
+    passage_scores,
+    published,
 )
+from phasegraph.graph.settings import LinkSettings, WalkSettings, WordSettings
+from phasegraph.graph.trust import FIRST, LINKED, linked_share
+from phasegraph.graph.walker import Embedder, GraphWalker, best_passages, check_embedder, check_source_name
+from phasegraph.lexical import LexicalIndex
+from phasegraph.pagerank import PageRankResult, WalkOperator
+from phasegraph.pagerank.push import PushSettings, RelevanceTransitions, StaticTransitions, as_seeds, run_push
 from phasegraph.pagerank.solve import push_settings
-from phasegraph.pagerank.workspace import Kernel, check_kernel
-from phasegraph.ranking import Background, QueryWords, Ranking, by_fields, top_order
-from phasegraph.retrieval.kept import Recent
+from phasegraph.ranking import Background, QueryWords, Ranking
 from phasegraph.sources.protocol import Upstream
-
-
-def passage_scores(
-    walked: PageRankResult, node_weights: FloatArray | None, passages: int, *, floor: float, closeness: float
-) -> tuple[Int32Array, FloatArray, Background | None]:
-    """Rows and scores of the passages (nodes below `passages`) that a walk reached, and the background of all.
-
-    With `node_weights`, positive similarities of the passages to the query, a score is
-    ``(mass + floor) * node_weight ** closeness``, otherwise the mass. The background is that of the scores' logarithms
-    over all passages; None where all are equal.
-
-    >>> walk = PageRankResult(np.array([2, 0], np.int32), np.array([0.5, 0.3]), 4, 0.0, 1, 2, 2)
-    >>> passage_scores(walk, np.array([0.25, 1.0, 1.0, 1.0]), 3, floor=0.1, closeness=0.5)[1].round(3).tolist()
-    [0.6, 0.2]
-    """
-    held = (walked.nodes < passages) & (walked.values > 0)
-    rows, masses = walked.nodes[held], walked.values[held]
-    if node_weights is None or closeness == 0:
-        return rows, masses, background(walked, passages, floor)
-    tilt = closeness * np.log(node_weights[:passages])
-    logs = tilt + np.log(floor)
-    logs[rows] = tilt[rows] + np.log(masses + floor)
-    spread = float(logs.std())
-    found = Background(location=float(logs.mean()), scale=spread, transform="log") if spread > 0 else None
-    return rows, np.exp(logs[rows]), found
-
-
-def background(walked: PageRankResult, passages: int, floor: float) -> Background | None:
-    """Mean and deviation of log(mass + floor) over all passages, in O(reached); None if all masses are equal."""
-    held = walked.values[walked.nodes < passages]
-    base = float(np.log(floor))
-    above = np.log(held + floor) - base
-    mean = float(above.sum()) / passages
-    spread = float(np.sqrt(max(float((above**2).sum()) / passages - mean**2, 0.0)))
-    if spread <= 0:
-        return None
-    return Background(location=base + mean, scale=spread, transform="log", floor=floor)
-
-
-MAX_STEPS = 6
-
-
-@dataclass(frozen=True, slots=True)
-class PathNode:
-    """One node of a path: ``kind`` is "passage" or "entity", ``name`` its id or normalised name."""
-
-    kind: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class WalkPath:
-    """Why a passage was found.
-
-    `seeds` are where the walk restarted, with each one's share of the mass, greatest first. `path` leads from a seed to
-    the passage: at every node by the edge that brought the most mass, weighed for the query as the walk weighed it,
-    back to a seed that restarting brought more. It starts elsewhere only where no seed is within six edges.
-    `words` are those of the query that the passage has: it may stand here for them or for its cosine, unreached by the
-    walk, and is then its own path.
-    """
-
-    seeds: tuple[tuple[PathNode, float], ...]
-    path: tuple[PathNode, ...]
-    words: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return legible(" > ".join(f"[{step.name}]" if step.kind == "passage" else step.name for step in self.path))
-
-
-@dataclass(frozen=True, eq=False)
-class WalkPaths(Mapping[str, WalkPath]):
-    """Paths by passage id, each worked out when it is asked for; a copy holds them all and not the graph."""
-
-    graph: EntityGraph = field(repr=False)
-    walked: PageRankResult = field(repr=False)
-    seeding: Seeding = field(repr=False)
-    node_weights: FloatArray | ListedGains | None = field(repr=False)
-    ids: tuple[str, ...]
-    follow_probability: float
-    terms: QueryTerms | ListedTerms | None = field(default=None, repr=False)
-
-    def __getitem__(self, passage_id: str) -> WalkPath:
-        if passage_id not in self:
-            raise KeyError(passage_id)
-        self.graph.check_files()
-        row = self.graph.passage_rows[passage_id]
-        words: tuple[str, ...] = ()
-        if self.terms is not None:
-            words = tuple(compress(self.terms.words, self.terms.held_by(np.array([row]))[0].tolist()))
-        return WalkPath(self._seeds(), self._path(row), words)
-
-    def __contains__(self, passage_id: object) -> bool:
-        return passage_id in self._known
-
-    @lazy_property
-    def _known(self) -> frozenset[str]:
-        return frozenset(self.ids)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.ids)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
-    def _seeds(self) -> tuple[tuple[PathNode, float], ...]:
-        nodes, masses = self.seeding.nodes, self.seeding.masses
-        shares = masses / float(masses.sum())
-        order = np.lexsort((nodes, -shares))
-        return tuple((self._node(int(nodes[place])), float(shares[place])) for place in order)
-
-    def _path(self, goal: int) -> tuple[PathNode, ...]:
-        """Backwards from the goal, each time along the edge that brought most, to a seed that none brought more."""
-        masses = self.seeding.masses * ((1 - self.follow_probability) / float(self.seeding.masses.sum()))
-        restarted = dict(zip(self.seeding.nodes.tolist(), masses.tolist(), strict=True))
-        mass, path, walk = self.walked.mass, [goal], self.graph.operator
-        while len(path) <= MAX_STEPS:
-            here = path[-1]
-            owners, targets, edges = self._out_edges
-            leading = np.flatnonzero(targets == here)
-            sources = owners[leading]
-            shares = walk.weights.take(edges[leading]).astype(np.float64) * walk.inverse_out.take(sources)
-            flows = self.follow_probability * mass[sources] * shares * self._steered(sources, here)
-            flows[np.isin(sources, path)] = 0.0
-            if not len(flows) or flows.max() <= restarted.get(here, 0.0):
-                break
-            path.append(int(sources[int(flows.argmax())]))
-        starts = [place for place, node in enumerate(path) if node in restarted]
-        path = path[: starts[-1] + 1] if starts else path
-        return tuple(self._node(node) for node in reversed(path))
-
-    @lazy_property
-    def _out_edges(self) -> tuple[Int32Array, Int32Array, IntArray]:
-        """Source, target and place of the edges that can have brought mass: the walk's own, not the whole graph's."""
-        walk, nodes = self.graph.operator, np.sort(self.walked.nodes)
-        counts = walk.out_degrees.take(nodes).astype(np.int64)
-        edges = ranges(walk.indptr.take(nodes), counts)
-        return np.repeat(nodes, counts), walk.indices.take(edges), edges
-
-    def _steered(self, sources: Int32Array, target: int) -> FloatArray | float:
-        """What the query's relevance does to the share of its mass that a source sends to one target.
-
-        An edge weighs ``weight * node_weights[target]``, and a source's edges share its mass: towards one target, those
-        lose whose other targets are more relevant.
-        """
-        if self.node_weights is None:
-            return 1.0
-        walk = self.graph.operator
-        counts = walk.out_degrees.take(sources).astype(np.int64)
-        edges = ranges(walk.indptr.take(sources), counts)
-        values = walk.weights.take(edges) * self.node_weights.take(walk.indices.take(edges))
-        sums = np.bincount(np.repeat(np.arange(len(sources)), counts), weights=values, minlength=len(sources))
-        own = float(self.node_weights[target])
-        return np.divide(own, sums * walk.inverse_out[sources], out=np.zeros(len(sources)), where=sums > 0)
-
-    def _node(self, node: int) -> PathNode:
-        count = len(self.graph.passages)
-        if node < count:
-            return PathNode("passage", self.graph.passages[node])
-        return PathNode("entity", self.graph.entities[node - count])
-
-
-Embedder = Callable[[str], Any]
-
-
-Compare: TypeAlias = Literal["auto", "all", "listed"]
-
-
-@dataclass(frozen=True, slots=True)
-class WalkSettings:
-    """How the graph is walked.
-
-    Parameters
-    ----------
-    follow_probability : float, default 0.85
-        Probability of following an edge, in [0, 1); otherwise the walk restarts at a seed.
-    tolerance : float, default 3e-6
-        Mass per out-edge below which the walk goes no further.
-    floor : float, default 2e-3
-        Added to a mass before its logarithm; > 0.
-    relevance : bool, default True
-        Whether passages nearer to the query are entered more readily, and scored higher.
-    closeness : float, default 0.5
-        Power of a passage's similarity in its score; >= 0.
-    kernel : {"auto", "numpy", "compiled"}, default "auto"
-        Compiled by numba (``phasegraph[graph]``) where installed, or numpy: the answers are the same to
-        the bit. numba compiles at the first walk, see :meth:`GraphSource.prepare`.
-    compare : {"auto", "all", "listed"}, default "auto"
-        Which passages a query is compared with, where its words count: ``all``, or those ``listed`` by the dense
-        ranking and by BM25, those that much of the walk's mass reaches, and a sample that stands for the others in
-        means, so that a search costs the same in a collection of any size. ``auto`` compares all of up to 50,000
-        passages; above, those listed, unless no dense ranking is handed over or no limit is given.
-    """
-
-    follow_probability: float = 0.85
-    tolerance: float = 3e-6
-    floor: float = 2e-3
-    relevance: bool = True
-    closeness: float = 0.5
-    kernel: Kernel = "auto"
-    compare: Compare = "auto"
-
-    def __post_init__(self) -> None:
-        if self.compare not in ("auto", "all", "listed"):
-            raise InvalidInputError(f'WalkSettings.compare must be "auto", "all" or "listed"; got {self.compare!r:.80}')
-        push_settings(self.follow_probability, self.tolerance, 0, None, "numpy")
-        check_kernel(self.kernel)
-        check_range("WalkSettings.floor", self.floor, ends="(]")
-        check_flag("WalkSettings.relevance", self.relevance)
-        check_range("WalkSettings.closeness", self.closeness)
-
-
-class GraphWalker:
-    """Base of the sources that walk a graph in memory, which :func:`prepare` prepares."""
-
-    __reduce__ = by_fields
-
-    def prepare(self) -> Self:
-        """Do now what the first search would wait for; returns the source."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,19 +86,24 @@ class GraphSource(GraphWalker):
     fact_filter : FactFilter or callable, optional
         Which of the nearest `facts` seed the walk, asked of a model, say: ``keep(query, facts) -> facts``; see
         :class:`FactFilter`. Where it keeps none, passages are ranked by similarity, as published.
+    embed_clauses : bool, default False
+        Whether a question of several clauses is compared with passages clause by clause, too: one more embedding for
+        each clause. The words of the clauses of a long question count in any case.
 
     Notes
     -----
     With words, a passage's relevance is its cosine plus .2 of its share of the best BM25 score. Seeds are relevant
     passages that have different words of the query, edges are weighed by the relevance of the passage they lead to and
     by what it has of the query's words besides its names, and a score is the logarithm of
-    ``(mass + floor) * relevance ** closeness``, mixed with plain relevance as far as the walk points nowhere, plus what
-    the passage adds to the query's words that the ones before it have; its exponential is published. Ours, no
-    published method (``docs/research/lexical-walk.md``).
+    ``(mass + floor) * relevance ** closeness``, balanced with cosines and BM25 as far as the walk followed no links
+    (:mod:`~phasegraph.graph.scoring`), with the support of its neighbours in a document
+    (:mod:`~phasegraph.graph.documents`), plus what the passage adds to the query's words and clauses that the passages
+    before it answer; its exponential is published. Ours, no published method (``docs/research/lexical-walk.md``,
+    ``docs/research/ordinary-documents.md``).
 
     Without, a score is ``(mass + floor) * similarity ** closeness``, or the mass alone where no similarity is known
     (see `relevance`). Ranked are the passages that the walk reached, that have a word of the query, or whose cosine is
-    known. The background is the mean and the standard deviation of the scores' logarithm over all passages. A
+    known. The background is the mean and the standard deviation of the walk's logarithm over all passages. A
     passage's payload is its :class:`WalkPath`.
 
     Examples
@@ -367,9 +130,11 @@ class GraphSource(GraphWalker):
     reset: str | None = None
     words: WordSettings | None = field(default_factory=WordSettings)
     fact_filter: FactFilter | KeepFacts | None = None
+    embed_clauses: bool = False
 
     def __post_init__(self) -> None:
         check_kind("graph", self.graph, EntityGraph)
+        check_flag("GraphSource.embed_clauses", self.embed_clauses)
         check_kind("linking", self.linking, LinkSettings)
         check_kind("walk", self.walk, WalkSettings)
         check_source_name(self.name)
@@ -517,16 +282,69 @@ class GraphSource(GraphWalker):
         walked = self._walk(seeding, node_weights)
         mass = walked.mass[:size]
         logs = np.log(mass + self.walk.floor) + self.walk.closeness * np.log(gains)
-        scores = blended(logs, cosines, terms, stated.named, settings)
-        order, values = covering(scores, np.flatnonzero(heard | (mass > 0)), graph.passages, terms, limit, settings)
-        ids = tuple(graph.passages[row] for row in order.tolist())
-        spread = float(scores.std())
-        behind = Background(float(scores.mean()), spread, "log") if spread > NO_SPREAD else None
+        low = fiftieth(logs)
+        logs -= low
+        trust = self._trust(walked, graph, node_weights, seeding, logs)
+        parts = self._parts(
+            self._clauses(query),
+            lambda clause: lexical.look_up(clause).scores,
+            lambda embedded: np.asarray(relevance(graph, None, embedded, floor=-1.0))[:size],
+        )
+        scores = balanced(logs, cosines, terms.scores, trust, parts)
+        scores += (1 - trust) * neighbour_support(scores, graph)
+        worths = None if parts is None else part_worths(parts, logs, trust)
+        heard |= mass > 0
+        wanted = None if limit is None else max(limit, DEPTH)
+        order, values = covering(scores, np.flatnonzero(heard), graph.passages, terms, wanted, settings, worths)
+        order, values = spread_over_documents(order, values, graph, 1 - trust)
+        ids, values = tuple(graph.passages[row] for row in order[:limit].tolist()), values[:limit]
+        mean, spread = moments(logs)
+        behind = Background(mean + low, spread, "log") if spread > NO_SPREAD else None
         paths = WalkPaths(graph, walked, seeding, node_weights, ids, self.walk.follow_probability, terms)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(
-            self.name, ids, published(values), background=behind, size=size, payloads=paths, reason=reason, words=stated
+            self.name,
+            ids,
+            published(values + low),
+            background=behind,
+            size=size,
+            payloads=paths,
+            reason=reason,
+            words=stated,
         )
+
+    def _clauses(self, query: str) -> tuple[str, ...]:
+        """The clauses of a question, if there are enough of them to read the question by clauses."""
+        found = clauses(query)
+        return found if len(found) >= (FEWEST_BY_VECTORS if self.embed_clauses else FEWEST_BY_WORDS) else ()
+
+    def _parts(
+        self,
+        asked: Collection[str],
+        words_of: Callable[[str], FloatArray],
+        cosines_of: Callable[[Any], FloatArray],
+    ) -> FloatArray | None:
+        """(c, n) relevance of passages to each clause; None without clauses."""
+        if not asked:
+            return None
+        embed = self.embedder if self.embed_clauses and self.graph.embeddings is not None else None
+        vectors = [] if embed is None else [cosines_of(embed(clause)) for clause in asked]
+        return clause_relevance([words_of(clause) for clause in asked], vectors)
+
+    def _trust(
+        self,
+        walked: PageRankResult,
+        graph: EntityGraph,
+        node_weights: Any,
+        seeding: Seeding,
+        logs: FloatArray,
+        rows: IntArray | None = None,
+    ) -> float:
+        """How far the walk alone decides, in [0, 1]; `rows` are the passages of `logs` where they are not all."""
+        best = np.argsort(-logs, kind="stable")[:FIRST]
+        best = best if rows is None else rows[best]
+        share = linked_share(walked, graph, node_weights, seeding, best, self.walk.follow_probability)
+        return min(share / LINKED, 1.0)
 
     def _listed(self, ranking: Ranking | None, vector: Any, limit: int | None) -> bool:
         """Whether only listed passages are compared with the query."""
@@ -555,7 +373,10 @@ class GraphSource(GraphWalker):
         size, count = len(graph.passages), graph.count
         terms, named = lexical.look_up_listed(query, WORDS_LISTED), named_seeds(graph, query, link_by)
         near = ListedRelevance(graph, ranking, vector, terms, settings)
-        foremost = near.of(np.union1d(near.listed, terms.found))
+        asked = {clause: lexical.look_up_listed(clause, DEPTH) for clause in self._clauses(query)}
+        foremost = near.of(
+            np.unique(np.concatenate([near.listed, terms.found, *(one.found for one in asked.values())]))
+        )
         places, masses = seeds_by_words(
             foremost.near, LocalTerms(terms, foremost), LocalIds(graph.passages, foremost.rows),
             link_by.seed_passages, link_by.sharpness, settings,
@@ -582,19 +403,33 @@ class GraphSource(GraphWalker):
         standing[len(own.rows) :] = (count - len(own.rows)) / max(len(rows) - len(own.rows), 1)
         masses = self._spaces.masses(walked, rows)
         logs = np.log(masses + self.walk.floor) + self.walk.closeness * np.log(np.maximum(looked.near, FLOOR))
+        low = fiftieth(logs)
+        logs -= low
         local = LocalTerms(terms, looked)
-        scores = blended(logs, looked.cosines, local, stated.named, settings, standing)
+        trust = self._trust(walked, graph, gains, seeding, logs, rows)
+        parts = self._parts(
+            asked,
+            lambda clause: in_any_order(asked[clause].scores_of, rows),
+            lambda embedded: near.cosines_to(embedded, rows),
+        )
+        scores = balanced(logs, looked.cosines, looked.words, trust, parts)
+        scores += (1 - trust) * neighbour_support(scores, graph, rows)
+        worths = None if parts is None else part_worths(parts, logs, trust)
         heard = np.ones(len(rows), dtype=np.bool_)
         if near.unit is None:
             heard = (masses > 0) | (looked.words > 0) | within(rows, near.listed)
-        found, values = covering(scores, np.flatnonzero(heard), LocalIds(graph.passages, rows), local, limit, settings)
-        ids = tuple(graph.passages[row] for row in rows[found].tolist())
-        mean, spread = moments(scores, standing)
-        behind = Background(mean, spread, "log") if spread > NO_SPREAD else None
+        wanted = None if limit is None else max(limit, DEPTH)
+        found, values = covering(
+            scores, np.flatnonzero(heard), LocalIds(graph.passages, rows), local, wanted, settings, worths
+        )
+        order, values = spread_over_documents(rows[found], values, graph, 1 - trust)
+        ids, values = tuple(graph.passages[row] for row in order[:limit].tolist()), values[:limit]
+        mean, spread = moments(logs, standing)
+        behind = Background(mean + low, spread, "log") if spread > NO_SPREAD else None
         paths = WalkPaths(graph, walked, seeding, gains, ids, self.walk.follow_probability, terms)
         reason = "" if ids else "the walk from the query's seeds reaches no passage"
         return Ranking(
-            self.name, ids, published(values), background=behind, size=count, payloads=paths, reason=reason,
+            self.name, ids, published(values + low), background=behind, size=count, payloads=paths, reason=reason,
             words=stated,
         )  # fmt: skip
 
@@ -652,57 +487,6 @@ class GraphSource(GraphWalker):
         return push_settings(self.walk.follow_probability, self.walk.tolerance, 0, None, self.walk.kernel)
 
 
-def best_passages(
-    graph: EntityGraph, rows: Int32Array | IntArray, scores: FloatArray, limit: int | None
-) -> tuple[tuple[str, ...], FloatArray]:
-    """Ids and scores of the best of the scored passages, ties by id."""
-    if limit is not None and limit < len(scores):
-        high = scores >= np.partition(scores, len(scores) - limit)[len(scores) - limit]
-        rows, scores = rows[high], scores[high]
-    ids = [graph.passages[row] for row in rows.tolist()]
-    best = top_order(scores, ids, limit)
-    return tuple(ids[place] for place in best.tolist()), scores[best]
-
-
-def check_source_name(name: object) -> None:
-    """Refuse a source's name that is no text or blank."""
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidTypeError(f"name must be text that is not blank; got {name!r}")
-
-
-def prepare(source: object, /) -> None:
-    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
-
-    >>> from phasegraph.graph import build_graph
-    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
-    >>> prepare(GraphSource(graph))
-    >>> "operator" in vars(graph)
-    True
-    """
-    if isinstance(source, GraphWalker):
-        source.prepare()
-
-
-def not_a_graph(given: object, /) -> str:
-    """The message for a caller who gave something else than a graph or a source.
-
-    >>> not_a_graph("corpus.jsonl")
-    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
-    """
-    kind = type(given).__name__
-    if kind in ("GraphIndex", "GraphRecords"):
-        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
-    if kind == "ChunkGraph":
-        return "graph must be an EntityGraph or a source; got a ChunkGraph: make a ChunkGraphSource of it"
-    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
-
-
-Allowed: TypeAlias = Callable[[str], object] | Collection[str]
-MOST_PARTS, _FEW = 16, 8
-_kept: WeakKeyDictionary[EntityGraph, Recent] = WeakKeyDictionary()
-_kept_facts: WeakKeyDictionary[EntityGraph, WeakKeyDictionary[FactIndex, FactIndex]] = WeakKeyDictionary()
-
-
 @dataclass(frozen=True, eq=False)
 class RestrictedGraphSource(GraphWalker):
     """A graph source that knows nothing but the allowed passages; made by :meth:`GraphSource.within`.
@@ -736,7 +520,9 @@ class RestrictedGraphSource(GraphWalker):
         graph = restrict_graph(self.source.graph, self.allowed)
         inner = None
         if graph is not None:
-            inner = replace(self.source, graph=graph, facts=_restricted_facts(self.source, graph))
+            inner = replace(
+                self.source, graph=graph, facts=restricted_facts(self.source.facts, self.source.graph, graph)
+            )
         object.__setattr__(self, "_inner", inner)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -771,135 +557,31 @@ class RestrictedGraphSource(GraphWalker):
         return self._inner.search(query, limit, {key: restrict_ranking(one, rows) for key, one in upstream.items()})
 
 
-def restrict_graph(graph: EntityGraph, allowed: Allowed) -> EntityGraph | None:
-    """The graph of the passages that are `allowed` (see :class:`RestrictedGraphSource`); None where none is left.
-
-    Passages that are not allowed are gone, entities that only they mention too, and every frequency and weight is
-    counted anew. The same value for the same passages, while it is in use.
-
-    A graph does not record which passage states a fact. The edge between two entities is kept where every passage
-    that mentions both is allowed, so that no fact of another's is walked; one that an allowed passage states, too, may
-    be lost. :meth:`phasegraph.graph.index.GraphIndex.remove` keeps the records and loses none.
+def prepare(source: object, /) -> None:
+    """Weigh the edges and load the compiled walk of a source in memory; nothing for any other source.
 
     >>> from phasegraph.graph import build_graph
-    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}, {"id": "b", "text": "Cy met Bo."}])
-    >>> restrict_graph(graph, {"a"}).entities
-    ('ada', 'bo')
+    >>> graph = build_graph([{"id": "a", "text": "Ada met Bo."}])
+    >>> prepare(GraphSource(graph))
+    >>> "operator" in vars(graph)
+    True
     """
-    graph.check_files()
-    rows = allowed_rows(graph, allowed)
-    if not len(rows):
-        return None
-    if len(rows) == len(graph.passages):
-        return graph
-    part: EntityGraph = _kept.setdefault(graph, Recent(most=MOST_PARTS)).get(rows.tobytes(), lambda: _part(graph, rows))
-    return part
+    if isinstance(source, GraphWalker):
+        source.prepare()
 
 
-def allowed_rows(graph: Any, allowed: Allowed) -> IntArray:
-    """Rows of the passages that are allowed, ascending: of few ids, those are looked up, and no other passage is."""
-    if callable(allowed):
-        return np.flatnonzero([bool(allowed(name)) for name in graph.passages])
-    names = allowed_ids(allowed)
-    if len(names) * _FEW > len(graph.passages):
-        return np.flatnonzero([name in names for name in graph.passages])
-    rows = graph.passage_rows
-    return np.array(sorted(row for name in names if (row := rows.get(name)) is not None), dtype=np.intp)
+def not_a_graph(given: object, /) -> str:
+    """The message for a caller who gave something else than a graph or a source.
 
-
-def _restricted_facts(source: GraphSource, part: EntityGraph) -> FactIndex | None:
-    """The source's embedded facts for one who sees a part of the graph; worked out once while the part is in use."""
-    facts = source.facts
-    if facts is None or part is source.graph:
-        return facts
-    kept = _kept_facts.setdefault(part, WeakKeyDictionary())
-    if facts not in kept:
-        kept[facts] = facts.within(source.graph, part)
-    return kept[facts]
-
-
-def _part(graph: EntityGraph, rows: IntArray) -> EntityGraph:
-    """The graph of these rows."""
-    mentions = graph.mentions[rows]
-    columns = np.unique(mentions.indices)
-    vectors = graph.embeddings
-    return EntityGraph(
-        tuple(graph.passages[row] for row in rows.tolist()),
-        tuple(graph.entities[column] for column in columns.tolist()),
-        _among(mentions, columns),
-        _among(graph.homes[rows], columns),
-        _own_facts(graph, rows, columns),
-        _among(graph.synonyms[columns], columns),
-        graph.weights,
-        None if vectors is None else vectors[rows],
-        None if graph.lexical is None else graph.lexical.part(rows),
-    )
-
-
-def _among(matrix: Csr, columns: Any) -> Csr:
-    """These columns, which ascend, of a matrix; read are its own entries, and not what it may have columns for."""
-    there, place = within(matrix.indices, columns), np.searchsorted(columns, matrix.indices).astype(np.int32)
-    starts = np.concatenate([[0], np.cumsum(there)])[matrix.indptr]
-    return sparse.csr_array((matrix.data[there], place[there], starts), shape=(matrix.shape[0], len(columns)))
-
-
-def _own_facts(graph: EntityGraph, rows: IntArray, columns: Any) -> Csr:
-    """Facts among these entities whose two ends no passage but these mentions together."""
-    facts = _among(graph.facts[columns], columns)
-    pairs = facts.tocoo()
-    if not pairs.nnz:
-        return facts
-    ends = np.unique(pairs.row)  # facts are symmetric
-    hidden = _mentioning(graph, rows, columns[ends])
-    shared = np.asarray(
-        hidden[np.searchsorted(ends, pairs.row)].multiply(hidden[np.searchsorted(ends, pairs.col)]).sum(axis=1)
-    ).ravel()
-    own = shared == 0
-    return sparse.csr_array((pairs.data[own], (pairs.row[own], pairs.col[own])), shape=facts.shape, dtype=facts.dtype)
-
-
-def _mentioning(graph: EntityGraph, rows: IntArray, entities: Any) -> Csr:
-    """(n, P) 1 where a passage that is not among `rows` mentions one of n entities.
-
-    Read from the walk's edges, which lead from an entity to all such passages, but for those that are in too many.
+    >>> not_a_graph("corpus.jsonl")
+    'graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got str'
     """
-    walk, count = graph.operator, len(graph.passages)
-    nodes = entities.astype(np.int64) + count
-    degrees = walk.out_degrees.take(nodes).astype(np.int64)
-    targets = walk.indices.take(ranges(walk.indptr.take(nodes), degrees)).astype(np.int64)
-    owners = np.repeat(np.arange(len(nodes)), degrees)
-    inside = targets < count
-    targets, owners = targets[inside], owners[inside]
-    found = np.bincount(owners, minlength=len(nodes))
-    lacking = np.flatnonzero(found < graph.frequency[entities])
-    if len(lacking):
-        common = _among(graph.mentions, entities[lacking]).tocoo()
-        targets, owners = np.concatenate([targets, common.row]), np.concatenate([owners, lacking[common.col]])
-    seen = within(targets, rows)
-    ones = np.ones(len(targets) - int(seen.sum()), dtype=np.int32)
-    hidden = sparse.csr_array((ones, (owners[~seen], targets[~seen])), shape=(len(nodes), count))
-    return (hidden > 0).astype(np.int32)
-
-
-def allowed_ids(allowed: Any) -> frozenset[str]:
-    """The ids of a collection of them."""
-    if isinstance(allowed, str) or not isinstance(allowed, Collection):
-        raise InvalidTypeError(f"allowed must be a function of a passage id or a collection of ids; got {allowed!r}")
-    other = next((type(one).__name__ for one in allowed if not isinstance(one, str)), None)
-    if other is not None:
-        raise InvalidTypeError(f"allowed must hold ids of passages, which are str; it holds a value of type {other}")
-    return frozenset(allowed)
-
-
-def restrict_ranking(ranking: Ranking | None, rows: Mapping[str, int]) -> Ranking | None:
-    """The ranking of those passages alone; None where none is left."""
-    if ranking is None or all(name in rows for name in ranking.ids):
-        return ranking
-    places = [place for place, name in enumerate(ranking.ids) if name in rows]
-    if not places:
-        return None
-    ids = [ranking.ids[place] for place in places]
-    return Ranking(ranking.source, ids, ranking.scores[places], rank_only=ranking.rank_only)
+    kind = type(given).__name__
+    if kind in ("GraphIndex", "GraphRecords"):
+        return f"graph must be an EntityGraph or a source; got a {kind}: give its graph{'()' * (kind != 'GraphIndex')}"
+    if kind == "ChunkGraph":
+        return "graph must be an EntityGraph or a source; got a ChunkGraph: make a ChunkGraphSource of it"
+    return f"graph must be an EntityGraph or a source (for Neo4j: EntityGraphRetriever.from_neo4j); got {kind}"
 
 
 def passage_ids(source: object, /) -> Sequence[str]:

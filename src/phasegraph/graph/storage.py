@@ -14,7 +14,7 @@ from scipy import sparse
 from phasegraph._packed import PackedTexts, ascend, ascending_order
 from phasegraph.errors import IntegrityError, InvalidInputError
 from phasegraph.graph.entity_graph import EdgeWeights, EntityGraph, check_kind, stored_graph
-from phasegraph.lexical import TOKENIZERS, LexicalIndex, Tokenizer, tokenizer_of
+from phasegraph.lexical import TOKENIZERS, WITHOUT_PARTS, LexicalIndex, Tokenizer, tokenizer_of
 from phasegraph.pagerank import WalkOperator
 from phasegraph.serialization import MISFITS, Bundle, Verify, open_bundle, write_bundle
 
@@ -23,6 +23,8 @@ _MATRICES: dict[str, type[np.generic]] = {
     "mentions": np.int32, "homes": np.int8, "facts": np.int32, "synonyms": np.float32
 }  # fmt: skip
 _PARTS = ("data", "indices", "indptr")
+PARTS = "identifiers_split"
+"""Stands beside the tokenizer's name where words were counted with the parts of identifiers."""
 _LEXICAL = ("starts", "rows", "counts", "lengths")
 _WALK = {
     "data": "weights", "indices": "indices", "indptr": "indptr", "inverse_out": "inverse_out",
@@ -64,11 +66,12 @@ def graph_parts(graph: EntityGraph) -> tuple[dict[str, object], dict[str, NDArra
     if graph.lexical is not None:
         if not isinstance(graph.lexical.tokenizer, str):
             raise InvalidInputError(
-                f"a graph is saved with a tokenizer that has a name ({', '.join(TOKENIZERS)}), not a function: save it "
-                "with dataclasses.replace(graph, lexical=None), and count the words again after loading"
+                f"a graph is saved with a tokenizer that has a name ({', '.join(TOKENIZERS)}, snowball:LANGUAGE), not "
+                "a function: save it with dataclasses.replace(graph, lexical=None), and count the words again after "
+                "loading"
             )
         arrays |= packed_words("vocabulary", "lexical", graph.lexical)
-        body["tokenizer"] = graph.lexical.tokenizer
+        body |= {"tokenizer": graph.lexical.tokenizer, PARTS: True}
     return body, arrays
 
 
@@ -82,7 +85,7 @@ def load_graph(directory: str | os.PathLike[str], *, mmap: bool = True, verify: 
         Map the arrays read-only in place of reading them into memory.
     verify : bool or "again", default True
         Check every array's checksum, and that the arrays fit together, once for each state of the files: what passed is
-        noted beside them (``checked.json``), and files whose inode, size and times are those noted are not read again.
+        noted in the user's cache directory, and files whose inode, size and times are those noted are not read again.
         Saving notes it of what it writes, so that a graph is read as a whole only where it was copied from elsewhere.
         "again" checks whatever is noted, and so finds what a disk has lost silently; False compares no checksums.
 
@@ -221,6 +224,8 @@ def _words_of(body: Mapping[str, object], arrays: Mapping[str, NDArray[Any]], so
     if "tokenizer" not in body:
         return None
     tokenizer = str(body["tokenizer"])
+    if PARTS not in body:  # saved by an older version
+        tokenizer += WITHOUT_PARTS
     tokenizer_of(tokenizer)
     return unpacked_words("vocabulary", "lexical", arrays, tokenizer, sound=sound)
 

@@ -1,4 +1,7 @@
-"""Summaries of passages that belong together, and summaries of those (RAPTOR), kept as a tree and searched."""
+"""Summaries of passages that belong together, and summaries of those (RAPTOR), kept as a tree and searched.
+
+.. [1] Sarthi et al., "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval", arXiv:2401.18059
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,9 @@ import numpy as np
 from scipy import sparse
 
 from phasegraph._shared import lazy_property
+from phasegraph._support.frozen import by_fields
+from phasegraph._support.ordering import top_order
+from phasegraph._support.progress import with_progress
 from phasegraph._typing import Float32Array, FloatArray
 from phasegraph._validation import check_choice, check_count, check_query, check_rows
 from phasegraph.errors import IntegrityError, InvalidInputError, InvalidTypeError, warn
@@ -32,13 +38,12 @@ from phasegraph.graph.clusters import (
 from phasegraph.graph.entity_graph import check_kind, checked_embeddings
 from phasegraph.graph.experimental.llm_extraction import AnswerCache
 from phasegraph.graph.flat import NoPassages
-from phasegraph.graph.linking import check_embedder, unit_vector
-from phasegraph.graph.source import Embedder, allowed_ids, check_source_name
+from phasegraph.graph.relevance import unit_vector
+from phasegraph.graph.restricting import allowed_ids
 from phasegraph.graph.storage import packed, packed_matrix, unpacked, unpacked_matrix
+from phasegraph.graph.walker import Embedder, check_embedder, check_source_name
 from phasegraph.lexical import tokenizer_of
-from phasegraph.ranking import Ranking, by_fields, top_order
-from phasegraph.retrieval import with_progress
-from phasegraph.retrieval.identity import SUMMARY_PREFIX
+from phasegraph.ranking import SUMMARY_PREFIX, Ranking
 from phasegraph.serialization import MISFITS, read_bundle, write_bundle
 from phasegraph.sources.protocol import Upstream
 from phasegraph.sources.workers import as_they_come
@@ -186,6 +191,12 @@ class SummaryTree:
     parents: Mapping[tuple[str, int], Mapping[_Slot, tuple[int, ...]]] = field(repr=False)
 
     __reduce__ = by_fields
+
+    def __repr__(self) -> str:
+        return (
+            f"<SummaryTree of {len(self.passages):,} passages and {len(self.summaries):,} summaries by "
+            f"{self.summariser:.40} on {self.levels} levels>"
+        )
 
     @classmethod
     def build(

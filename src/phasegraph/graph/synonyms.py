@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from phasegraph._shared import lazy_property
+from phasegraph._support.frozen import by_fields
 from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import Csr, EntityGraph, checked_embeddings
 from phasegraph.graph.storage import packed, unpacked
 from phasegraph.graph.words import normalise_name
-from phasegraph.ranking import by_fields
 
 _TILE = 512
 _CHUNK = 2048

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -80,8 +81,13 @@ def split_words(text: str) -> Words:
             owned.append(place)
     for place in owned:
         joined[place + 1 : place + 2] = [False] * (place + 1 < len(texts))
-    for place in reversed(owned):
-        del texts[place], capital[place], joined[place]
+    if owned:
+        stays = bytearray(b"\x01") * len(texts)
+        for place in owned:
+            stays[place] = 0
+        return Words(
+            list(compress(texts, stays)), list(compress(capital, stays)), list(compress(joined, stays))
+        )  # fmt: skip
     return Words(texts, capital, joined)
 
 
@@ -256,8 +262,11 @@ class Gazetteer:
     def _by_automaton(self, texts: Sequence[str]) -> Iterator[tuple[int, list[int]]]:
         line = " " + " ".join(texts) + " "
         found: dict[int, list[int]] = {}
+        counted, words = 1, 0  # words that end before a place in the line; places ascend
         for place, length in self._automaton.iter(line):
-            found.setdefault(line.count(" ", 1, place) - length + 1, []).append(length)
+            words += line.count(" ", counted, place)
+            counted = place
+            found.setdefault(words - length + 1, []).append(length)
         for start in sorted(found):
             yield start, sorted(found[start], reverse=True)
 
@@ -312,14 +321,17 @@ def _acceptable(words: Words, start: int, length: int, lenient: bool) -> bool:
 
 
 _TITLE_CASE = 0.7
+_LONG, _FEW_CAPITALS = 20, 0.02
+"""Words of a text that must have a sentence's capital somewhere, and the share of capitals up to which it has none."""
 
 
 def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
     """Normalised names in a text, each once for every time it stands there, names of the gazetteer first.
 
     A known name of several words cuts a run of capitalised words; one of a single word stands beside the run
-    it is part of ("London" beside "University of London"). In a `query` a gazetteer's names of several words count
-    in lower case, too, and one of a single word does not count inside a longer run of capitalised words.
+    it is part of ("London" beside "University of London"). In a `query`, and in a text of twenty words or more that
+    is all in lower case, a gazetteer's names of several words count in lower case, too. In a query a name of a single
+    word does not count inside a longer run of capitalised words.
 
     >>> find_names("At Queen Mary University of London.", Gazetteer(["London", "Queen Mary"]))
     ['queen mary', 'london', 'university of london']
@@ -329,7 +341,7 @@ def find_names(text: str, gazetteer: Gazetteer, *, query: bool = False) -> list[
 
 def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> list[str]:
     """As :func:`find_names`, in a text that was split."""
-    known = gazetteer.find(words, lenient=query)
+    known = gazetteer.find(words, lenient=query or _in_lower_case(words))
     taken = bytearray(len(words.texts))
     for start, end in known:
         if end - start > 1:
@@ -342,6 +354,12 @@ def names_among(words: Words, gazetteer: Gazetteer, *, query: bool = False) -> l
     spans = known + [(start, end) for start, end in runs if start not in alone]
     names = (" ".join(words.texts[start:end]) for start, end in spans)
     return [name for name in names if len(name) > 1]
+
+
+def _in_lower_case(words: Words) -> bool:
+    """Whether a text is written without capitals, so that their absence tells nothing."""
+    count = len(words.capital)
+    return count >= _LONG and sum(words.capital) <= _FEW_CAPITALS * count
 
 
 def _title_case(words: Words) -> bool:

@@ -1,1 +1,1 @@
-"""The inspector: a page on which the answers of a saved index are looked at, and decided again."""
+"""The inspector: a page that explains the answers of a saved index and recomputes them with other settings."""

@@ -1,4 +1,4 @@
-"""What the inspector knows: questions that were asked, their rankings, and what other settings make of them."""
+"""The inspector's data: asked questions, their rankings, and the answers that other settings give."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ from phasegraph.acceptance import AcceptancePolicy
 from phasegraph.confidence import Confidence
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.evaluation.datasets import Query
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import KIND, VERSION, FusionPipeline
 from phasegraph.graph.flat import LexicalSource, VectorSource
 from phasegraph.graph.index import GraphIndex
-from phasegraph.graph.source import Embedder, GraphSource
+from phasegraph.graph.source import GraphSource
+from phasegraph.graph.walker import Embedder
 from phasegraph.lexical import read_hits, tokenizer_of
 from phasegraph.markup import source_colours
-from phasegraph.pipeline import KIND, VERSION, FusionPipeline
-from phasegraph.priors import Context
-from phasegraph.ranking import Ranking, SourceReport
+from phasegraph.ranking import Ranking
+from phasegraph.reports import SourceReport
 from phasegraph.result import Result, view_of
-from phasegraph.retrieval.identity import Payloads
+from phasegraph.retrieval.payloads import Payloads
 from phasegraph.serialization import encode_document
 from phasegraph.sources.gatherer import Gatherer
 from phasegraph.sources.settings import SourceSettings
@@ -35,19 +37,19 @@ from phasegraph.sources.settings import SourceSettings
 OWN, OTHER = "own", "compared"
 PRESETS = ("default", "reciprocal_rank", "min-max-sum", "z-score-sum", "convex", "phasegraph", "phasegraph-2wiki")
 LIMIT = 50
-"""Hits asked of every source."""
+"""Hits requested from every source."""
 MOST_ASKED = 64
-"""Questions that are kept with their rankings."""
+"""Questions whose rankings are cached."""
 LONGEST = 4000
-"""Characters of a question."""
+"""Maximum length of a question, in characters."""
 MOST_FOUND = 20
-"""Passages that a search by text shows."""
+"""Maximum number of passages that a search by text returns."""
 _SETTINGS = ("pipeline", "weights", "thresholds", "final", "common", "confidence", "k")
 
 
 @dataclass(eq=False)
 class Asked:
-    """One question with what the sources said: whatever is moved, it is decided on these lists."""
+    """A question with its rankings, on which every change of settings is decided again."""
 
     question: str
     rankings: tuple[Ranking, ...]
@@ -56,14 +58,29 @@ class Asked:
 
 
 class Inspector:
-    """A saved index, asked and looked at; `name` is what the page calls it.
+    """Answers questions over a saved index, and explains the answers for a page.
 
-    Sources are those of ``from_documents``: ``vector``, ``graph`` and ``lexical``, as far as the index has them;
-    without an `embedder`, a function from question to vector, there is no ``vector``, and the walk goes by names and
-    words. One that the weights of the `pipeline` do not name is asked and shown, and not fused. `compared` is another
-    pipeline, to be chosen on the page; `judged` are questions for :meth:`flips`. InvalidInputError if an embedder is
-    given for an index without embeddings, or the pipeline's weights name a source that there is not, or none that
-    there is.
+    Parameters
+    ----------
+    index : GraphIndex
+        Its sources are ``graph``, ``lexical`` if it has an index of words, and ``vector`` if there is an `embedder`.
+    name : str
+        Title of the page.
+    embedder : callable, optional
+        Function from question to vector. Without it, the walk starts from names and words.
+    pipeline : FusionPipeline, optional
+        Default: the default pipeline. Sources that its weights do not name are shown but not fused.
+    compared : FusionPipeline, optional
+        A second pipeline to choose on the page.
+    judged : sequence of Query
+        Questions for :meth:`flips`.
+    questions : sequence of str
+        Example questions of the start page.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is an embedder and the index has no embeddings, or a pipeline's weights name no source of the index.
     """
 
     def __init__(
@@ -75,6 +92,7 @@ class Inspector:
         pipeline: FusionPipeline | None = None,
         compared: FusionPipeline | None = None,
         judged: Sequence[Query] = (),
+        questions: Sequence[str] = (),
     ) -> None:
         graph = index.graph
         if embedder is not None and graph.embeddings is None:
@@ -82,7 +100,7 @@ class Inspector:
                 "--embedder needs an index with embeddings (phasegraph index --embeddings); this one has none"
             )
         once = None if embedder is None else lru_cache(maxsize=256)(embedder)
-        self.index, self.name, self.judged = index, name, tuple(judged)
+        self.index, self.name, self.judged, self.questions = index, name, tuple(judged), tuple(questions)
         self.sources: dict[str, Any] = {"graph": GraphSource(graph, embedder=once).prepare()}
         if graph.lexical is not None:
             self.sources["lexical"] = LexicalSource(graph)
@@ -119,10 +137,10 @@ class Inspector:
                 + ("" if "vector" in self.sources else ": --embedder MODULE:OBJECT brings the source 'vector'")
             )
 
-    # What the page is told at first.
+    # Data of the start page.
 
     def about(self) -> dict[str, Any]:
-        """What there is: passages, sources with their colours, pipelines with their settings, judged questions."""
+        """Describe the index: passages, sources with colours, pipelines with settings, and judged questions."""
         return {
             "name": self.name,
             "passages": len(self.index.graph.passages),
@@ -132,12 +150,13 @@ class Inspector:
             "limit": LIMIT,
             "pipelines": {name: _settings_of(one) for name, one in self.pipelines.items()},
             "judged": len(self.judged),
+            "questions": list(self.questions),
         }
 
     # Asking and deciding.
 
     def ask(self, question: object) -> Asked:
-        """The question with its rankings: those kept, else asked for now."""
+        """Get the rankings of a question from the cache or the sources."""
         text = check_query(question).strip()
         if len(text) > LONGEST:
             raise InvalidInputError(f"a question must have at most {LONGEST} characters; got {len(text)}")
@@ -161,7 +180,7 @@ class Inspector:
         return Asked(question, rankings, found.reports, context)
 
     def _with_records(self, ranking: Ranking, paths: bool) -> Ranking:
-        """With the passages for payloads; paths are worked out now: they hold the whole walk until then."""
+        """Add the passages as payloads; compute the paths now, because a lazy path keeps the whole walk in memory."""
         records = [self.index.records.get(name) for name in ranking.ids]
         return replace(ranking, payloads=Payloads(ranking.ids, records, dict(ranking.payloads) if paths else {}))
 
@@ -170,21 +189,21 @@ class Inspector:
         return "" if record is None else record.content
 
     def read(self, name: str) -> tuple[str, str]:
-        """Title and text of a passage, "" where there is none."""
+        """Title and text of a passage; "" for an unknown id."""
         record = self.index.records.get(name)
         return ("", "") if record is None else (record.title, record.text)
 
     def _embeddings(self, ids: Sequence[str]) -> Any:
         graph = self.index.graph
         if graph.embeddings is None:
-            raise InvalidInputError("a selection by redundancy needs an index with embeddings")
+            raise InvalidInputError("selection by redundancy needs an index with embeddings")
         return np.asarray(graph.embeddings[[graph.passage_rows[name] for name in ids]], dtype=np.float64)
 
     def settled(self, settings: object) -> FusionPipeline:
-        """The pipeline that the page's settings describe; an error for an unknown name or a value outside its range.
+        """Make the pipeline of the page's settings; raise for an unknown name or a value out of range.
 
-        ``pipeline`` is one of :attr:`pipelines`; ``weights`` and ``thresholds`` by source, ``final``, ``common``,
-        ``confidence`` and ``k`` take the place of its own; None takes a threshold away, or weights back to its rule's.
+        ``pipeline`` is one of :attr:`pipelines`. ``weights`` and ``thresholds`` (by source), ``final``, ``common``,
+        ``confidence`` and ``k`` replace its own values. None removes a threshold, or restores the rule's weights.
         """
         given = check_keys("settings", settings, _SETTINGS)
         name = given.get("pipeline", OWN)
@@ -219,14 +238,14 @@ class Inspector:
         return value
 
     def decide(self, asked: Asked, pipeline: FusionPipeline) -> tuple[Result, Result]:
-        """The answer, and all candidates without acceptance and selection, decided on the lists that are kept."""
+        """Decide the answer, and the order of all candidates without acceptance and selection."""
         given = [one for one in asked.rankings if pipeline.weights is None or one.source in pipeline.weights]
         result = pipeline.decide(given, asked.context, reports=asked.reports)
         plain = replace(pipeline, accept=None, selection=None)
         return result, plain.decide(given, asked.context, reports=asked.reports, k=len(result.candidates))
 
     def view(self, question: object, settings: object) -> dict[str, Any]:
-        """As :func:`phasegraph.result.view_of`, with the ``pipeline``'s name, ``settings``, and why these weights."""
+        """Like :func:`phasegraph.result.view_of`, with ``pipeline``, ``settings`` and the reason for the weights."""
         pipeline, asked = self.settled(settings), self.ask(question)
         result, everything = self.decide(asked, pipeline)
         found = view_of(result, asked.question, everything=everything, rankings=asked.rankings, read=self.read)
@@ -239,7 +258,7 @@ class Inspector:
     # Why not this passage?
 
     def find(self, needle: object) -> list[dict[str, str]]:
-        """Passages by id, else those whose id, title or text holds the words, in their order; at most 20."""
+        """Find a passage by id, otherwise at most 20 passages whose id, title or text contains the text."""
         if not isinstance(needle, str) or not needle.strip():
             raise InvalidInputError("give the id of a passage, or words of its title or text")
         text = needle.strip()
@@ -259,7 +278,7 @@ class Inspector:
         return {"id": name, "title": title, "text": text}
 
     def why_not(self, question: object, settings: object, name: object) -> dict[str, Any]:
-        """Where each source ranks a passage among all there are, what the fusion makes of it, and what it lacks."""
+        """Explain a passage's place: its rank in each source among all passages, its fused value, and what it lacks."""
         if not isinstance(name, str) or name not in self.index.records:
             raise InvalidInputError(f"there is no passage {name!r:.80}")
         pipeline, asked = self.settled(settings), self.ask(question)
@@ -278,7 +297,7 @@ class Inspector:
         }
 
     def _standing(self, asked: Asked, source: str, listed: Ranking | None, name: str) -> dict[str, Any]:
-        """Rank of a passage where the source is asked for all it ranks, and what that means for its list."""
+        """The rank of a passage among all that a source ranks, and whether the source's list reaches that far."""
         whole = self._ranked_all(asked)[source]
         row, cut = whole.positions.get(name), 0 if listed is None else len(listed)
         state: dict[str, Any] = {"rank": None, "score": None, "of": len(whole), "listed": False, "last": None}
@@ -290,7 +309,7 @@ class Inspector:
             path = getattr(steps, "path", ())
             state["walk"] = [[one.kind, one.name] for one in path] if row is not None else []
         if row is None:
-            why = {"lexical": "it has no word of the question", "graph": "the walk does not reach it"}
+            why = {"lexical": "the passage has no word of the question", "graph": "the walk does not reach it"}
             return state | {"said": why.get(source, whole.reason or "the source does not rank it")}
         state |= {"rank": row + 1, "score": float(whole.scores[row])}
         if state["listed"]:
@@ -298,7 +317,7 @@ class Inspector:
         return state | {"said": f"beyond the {LIMIT} hits asked for: the last of them scores {state['last']:.4g}"}
 
     def _ranked_all(self, asked: Asked) -> dict[str, Ranking]:
-        """All passages that each source ranks, for one question at a time: they are many."""
+        """Rank all passages by each source; only the last question is cached, because the rankings are long."""
         question, found = self._all
         if question != asked.question:
             upstream = {one.source: one for one in asked.rankings}
@@ -309,7 +328,7 @@ class Inspector:
     # Judged questions.
 
     def prepare(self, progress: Callable[[Iterable[Any], str], Iterable[Any]] = lambda items, _: items) -> None:
-        """Ask the judged questions, once; their rankings are kept without paths."""
+        """Ask the judged questions once, and keep their rankings without paths."""
         with self._judging:
             if self._judged is None:
                 self._judged = [
@@ -318,7 +337,7 @@ class Inspector:
                 ]
 
     def flips(self, settings: object, before: object) -> dict[str, Any]:
-        """Judged questions that gain or lose a gold passage among their k by the settings, against those before.
+        """Compare two settings: judged questions that gain or lose a gold passage among the first k.
 
         ``questions``, ``k``, ``k_before``, ``gold``; ``found_before``, ``found``: gold passages among the k;
         ``gained`` and ``lost``: ``id``, ``question`` and ``passages``, with id and title.
@@ -348,12 +367,12 @@ class Inspector:
         return frozenset(pipeline.decide(given, asked.context, reports=asked.reports).ids)
 
     def document(self, settings: object) -> bytes:
-        """The pipeline of the settings as ``FusionPipeline.save`` writes it."""
+        """The pipeline of the settings, as ``FusionPipeline.save`` writes it."""
         return encode_document(KIND, VERSION, self.settled(settings).to_dict())
 
 
 def _settings_of(pipeline: FusionPipeline) -> dict[str, Any]:
-    """What the page can move, as the pipeline has it."""
+    """The pipeline's values of the settings on the page."""
     policy = pipeline.accept or AcceptancePolicy()
 
     def value(one: Any) -> float | None:
@@ -374,23 +393,23 @@ def _settings_of(pipeline: FusionPipeline) -> dict[str, Any]:
 
 _WEIGHTINGS = MappingProxyType(
     {
-        "adaptive": "made for this question: a source counts as far as the others, and the words in the texts, agree",
+        "adaptive": "set for this question: a source counts more if other sources and the words of the texts agree",
         "equal": "equal for all sources",
-        "roles": "by role: vector .25 and graph .75 where the walk states its background",
+        "roles": "by role: vector .25 and graph .75 if the walk states its background",
     }
 )
 
 
 def _why_weights(pipeline: FusionPipeline, result: Result) -> str:
     if pipeline.weights is not None:
-        return "given, and divided by their sum over the sources that answered"
+        return "given, and divided by the sum over the sources that answered"
     if len(result.candidates.sources) < 2:
         return "one source answered"
     return _WEIGHTINGS[pipeline.weighting]
 
 
 def _verdict(name: str, result: Result, everything: Result) -> list[str]:
-    """What became of a passage in the fusion, and what it lacked, in sentences."""
+    """Sentences on the place of a passage in the answer, and on what it lacks."""
     if name in result.ids:
         return [f"It is in the answer, at place {result.ids.index(name) + 1}."]
     if name not in everything.ids:

@@ -1,4 +1,4 @@
-"""The page, one template, one script, one style, and its server: Starlette behind a guard that knows who may ask."""
+"""The inspector's page and its server: a Starlette application behind a guard that checks every request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from phasegraph._validation import check_keys
 from phasegraph.errors import InvalidInputError, PhasegraphError, needed
 from phasegraph.inspecting.inspector import Inspector
 from phasegraph.markup import escaped
-from phasegraph.serving.web import listening
+from phasegraph.serving.connections import Door, listening, run_server
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -34,19 +34,19 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""What the served page may load: its own parts, and nothing from elsewhere."""
+"""Content policy of the served page: it loads only its own files."""
 _ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&"}
-"""What could end a script's element, in JSON's other words."""
+"""JSON escapes of characters that could end a script element."""
 
 
 @lru_cache(maxsize=8)
 def part(name: str) -> str:
-    """The text of one of the page's files."""
+    """Read one of the page's files."""
     return (files("phasegraph.inspecting") / "static" / name).read_text(encoding="utf-8")
 
 
 def embedded_json(data: object) -> str:
-    r"""Data as JSON that stands in a page as it is: no character of it ends the element or a line.
+    r"""Encode data as JSON that is safe inside a script element of a page.
 
     >>> embedded_json({"text": "</script><!-- \u2028"})
     '{"text": "\\u003c/script\\u003e\\u003c!-- \\u2028"}'
@@ -55,7 +55,7 @@ def embedded_json(data: object) -> str:
 
 
 def served_page() -> str:
-    """The page as the server gives it: it asks for its parts and its data."""
+    """The page of the server, which loads its files and data from the server."""
     head = (
         '<link rel="stylesheet" id="__________cytoscape_stylesheet" href="static/inspector.css">'
         '<link rel="icon" href="data:,">'
@@ -65,9 +65,9 @@ def served_page() -> str:
 
 
 def offline_page(data: Mapping[str, Any]) -> str:
-    """One file with everything in it, which asks nobody for anything: a policy in its head says so to the browser.
+    """One HTML file that contains everything; its content policy forbids every request.
 
-    ``about``, ``view`` and, where two pipelines are compared, ``other`` are as :class:`Inspector` gives them.
+    ``about``, ``view`` and, to compare two pipelines, ``other`` come from :class:`Inspector`.
     """
     style = part("inspector.css")
     scripts = [part("cytoscape.min.js"), part("inspector.js")]
@@ -92,7 +92,7 @@ def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-NEEDED = "phasegraph inspect needs Starlette and uvicorn; pip install 'phasegraph[inspect]'"
+NEEDED = "the page needs Starlette and uvicorn; pip install 'phasegraph[try]'"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 ANY = frozenset({"0.0.0.0", "::", ""})
 MOST_BYTES = 64 * 1024
@@ -109,13 +109,12 @@ _HEADERS = {
 
 
 class Guard:
-    """An ASGI application before the page's own, that lets only those through who may ask.
+    """ASGI middleware that lets only allowed requests through to the page's application.
 
-    `host`, what the server listens on, is the one name, beside those of loopback, by which it may be called. A page of
-    another site whose name was pointed here is refused by it (DNS rebinding). Where it listens on every address any
-    name will do, and the token decides: ``Authorization: Bearer`` must hold it for everything but the page's own,
-    empty, frame. Nothing is allowed to other origins: there is no CORS, a request to the data must be JSON (a form
-    cannot send it) and a foreign ``Origin`` is refused.
+    A request may address only loopback or `host`, the address that the server listens on; this stops DNS rebinding. If
+    the server listens on every address, every name is allowed, and the token decides: every request but those for the
+    empty page must carry it as ``Authorization: Bearer``. Other origins get nothing: there is no CORS, a data request
+    must be JSON (which a form cannot send), and a foreign ``Origin`` is refused.
     """
 
     def __init__(self, app: Any, host: str, token: str | None) -> None:
@@ -123,7 +122,7 @@ class Guard:
         self._names = None if host in ANY else LOOPBACK | {host.lower()}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuse, or pass on; every response has the headers that keep the page apart."""
+        """Refuse a request or pass it on; add the security headers to every response."""
 
         async def guarded(message: Any) -> None:
             if message["type"] == "http.response.start":
@@ -147,14 +146,16 @@ class Guard:
     def _refusal(self, scope: Any) -> tuple[int, str] | None:
         listed = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         headers = dict(listed)
+        if any(sum(name == one for name, _ in listed) > 1 for one in ("authorization", "origin")):
+            return 400, "a request has one Authorization and one Origin header"
         hosts = [value for name, value in listed if name == "host"]
         if len(hosts) != 1 or (self._names is not None and _name_of(hosts[0]) not in self._names):
             return 421, "this server is not known by that name"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != hosts[0].lower():
+        if origin is not None and _netloc(origin) != hosts[0].lower():
             return 403, "another site may not ask"
         if not scope["path"].startswith("/api/"):
-            return None  # a link of another site may lead to the page, which holds nothing
+            return None  # another site may link to the page, which is empty
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "another site may not ask"
         given = headers.get("authorization", "").removeprefix("Bearer ")
@@ -163,6 +164,14 @@ class Guard:
         if scope["method"] == "POST" and headers.get("content-type", "").split(";")[0] != "application/json":
             return 415, "the request must be JSON"
         return None
+
+
+def _netloc(origin: str) -> str:
+    """Name and port of an Origin header; empty if it is no address."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _name_of(host: str) -> str:
@@ -174,15 +183,22 @@ def _name_of(host: str) -> str:
 
 
 def make_app(inspector: Inspector, host: str = "127.0.0.1", token: str | None = None) -> Guard:
-    """The application: the page at ``/``, its parts under ``/static``, and its data under ``/api``.
+    """The ASGI application: the page at ``/``, its files under ``/static``, and its data under ``/api``.
 
-    InvalidInputError if `host` is not loopback's and there is no token, or the token is short or not plain ASCII.
+    InvalidInputError if `host` is not a loopback address and there is no token, or the token is short or not ASCII.
     """
     if host not in LOOPBACK and not token:
         raise InvalidInputError(f"a token must be given to listen on {host!r}: whoever reaches it could ask")
     if token is not None and not re.fullmatch(r"[!-~]{8,}", token):
         raise InvalidInputError("the token must have 8 characters or more, printable ASCII without spaces")
     return Guard(_app(inspector), host, token)
+
+
+def check_installed() -> None:
+    """Raise MissingDependencyError if a package of the server is missing, before any work is done."""
+    with needed(NEEDED):
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
 
 
 def _app(inspector: Inspector) -> Starlette:
@@ -254,7 +270,7 @@ def _app(inspector: Inspector) -> Starlette:
 
 
 def exported(inspector: Inspector, question: object, settings: object, other: object = None) -> str:
-    """The page of one question as one offline file; `other` are the settings it is compared with."""
+    """The answer to one question as one offline page; `other` are settings to compare with."""
     data = {
         "about": inspector.about(),
         "view": inspector.view(question, settings),
@@ -264,11 +280,9 @@ def exported(inspector: Inspector, question: object, settings: object, other: ob
 
 
 def serve(inspector: Inspector, host: str, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve the page until it is interrupted; `say` is told its address. Errors are those of :func:`make_app`."""
+    """Serve the page until interrupted, after calling `say` with its address; errors as in :func:`make_app`."""
     app = make_app(inspector, host, token)
-    with needed(NEEDED):
-        import uvicorn
     made, address = listening(host, port)
-    # A fragment stays in the browser: it is in no request, and so in no log; the page takes it out of its history.
+    # a fragment stays in the browser, so no request and no log has it; the page removes it from its history
     say(f"{address}/" + (f"#token={quote(token)}" if token else ""))
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)).run(sockets=[made])
+    run_server(app, made, Door())

@@ -11,20 +11,17 @@ from typing import Any, Literal
 import numpy as np
 
 from phasegraph._shared import fork_safe_lock
+from phasegraph._support.ordering import top_order
 from phasegraph._validation import check_choice, check_count, check_flag, check_names, check_query
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EdgeWeights
-from phasegraph.graph.linking import LinkSettings, Seeding, link, relevance
-from phasegraph.graph.source import (
-    Allowed,
-    GraphSource,
-    WalkPaths,
-    WalkSettings,
-    allowed_ids,
-    background,
-    passage_scores,
-    restrict_ranking,
-)
+from phasegraph.graph.linking import Seeding, link
+from phasegraph.graph.paths import WalkPaths
+from phasegraph.graph.relevance import relevance
+from phasegraph.graph.restricting import Allowed, allowed_ids, restrict_ranking
+from phasegraph.graph.scoring import background, passage_scores
+from phasegraph.graph.settings import LinkSettings, WalkSettings
+from phasegraph.graph.source import GraphSource
 from phasegraph.neo4j.connection import BULK_SECONDS, Neo4jConnection, check_connection
 from phasegraph.neo4j.edge_cache import KeptEdges, PartialGraph
 from phasegraph.neo4j.gds import corpus_state, has_gds, project, walk_corpus
@@ -43,7 +40,7 @@ from phasegraph.neo4j.remote_walk import (
 from phasegraph.neo4j.schema import PHASEGRAPH, GraphSchema, detect_schema, schema_named
 from phasegraph.neo4j.writing import list_corpora
 from phasegraph.pagerank import PageRankResult
-from phasegraph.ranking import Ranking, top_order
+from phasegraph.ranking import Ranking
 from phasegraph.sources.protocol import Source, Upstream
 
 MOST_VIEWS = 16

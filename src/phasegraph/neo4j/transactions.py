@@ -81,8 +81,9 @@ class Transactions:
     def run(self, method: str, work: Callable[[Any], _Answer], seconds: float) -> _Answer:
         """Run a transaction function by "execute_read" or "execute_write", and wait for its end.
 
-        Where it may be tried again it is, for half of `seconds`, 15 at most. An attempt waits for a connection for
-        half of `seconds` at most.
+        A failure that may pass is tried again for half of `seconds`, 15 at most. The first failure that the server
+        itself reports, such as a deadlock, is tried again for as long as there is time. An attempt waits for a
+        connection for half of `seconds` at most.
         """
         mine: set[Any] = set()
         _cut_later(mine, seconds + CUT_SECONDS)
@@ -102,6 +103,7 @@ class Transactions:
             # Counting a preset that the database lacks is not worth a warning in the caller's log.
             "notifications_min_severity": "OFF",
         }
+        again = False
         while True:
             if self._closed:
                 raise StoreError("this Neo4jConnection has been closed")
@@ -119,10 +121,13 @@ class Transactions:
                         self._sessions.discard(session)
             except (neo4j.exceptions.DriverError, neo4j.exceptions.Neo4jError) as error:
                 pause = delay * random.uniform(0.8, 1.2)  # so that clients do not all come back at once
-                if not error.is_retryable() or monotonic() - began + pause > min(seconds / 2, LONGEST_TRYING):
+                answered = isinstance(error, neo4j.exceptions.Neo4jError)
+                trying = seconds if answered and not again else min(seconds / 2, LONGEST_TRYING)
+                if not error.is_retryable() or monotonic() - began + pause > trying:
                     raise
             sleep(pause)
             delay *= 2
+            again = True
 
     def close(self) -> None:
         """Close the driver; sessions that are still at work are cut first and waited for, a second at most.

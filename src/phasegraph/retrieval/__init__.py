@@ -1,78 +1,62 @@
-"""What both integrations stand on, and their only private contract with the core.
+"""The interface between the core and both integrations, and their only private contract.
 
-A retriever of a framework makes :class:`SourceSpec` of its arguments, a :class:`FusionEngine` of those, binds its
-sources to each call, and turns the :class:`SelectedHit` of the answer into documents or nodes.
+A framework's retriever turns its arguments into :class:`SourceSpec` objects and a :class:`FusionEngine`. For each call,
+it binds its sources, and turns each :class:`SelectedHit` of the answer into a document or node.
 """
 
+from phasegraph._support.progress import with_progress
+from phasegraph._support.recent import Recent
 from phasegraph._validation import LONGEST_QUERY, check_count, check_query, known_arguments, unexpected_argument
+from phasegraph.embedding.identity import EmbeddingModel
 from phasegraph.errors import warn
-from phasegraph.retrieval.engine import (
-    Accept,
-    Calibrating,
-    FirstAnswers,
-    FusionEngine,
-    ResultCallback,
-    SelectedHit,
-    Sources,
-    decide_lists,
-    list_pipeline,
-    with_progress,
-    without_text,
-)
-from phasegraph.retrieval.identity import (
-    SUMMARY_PREFIX,
-    Deletions,
-    LookUps,
-    Payloads,
-    corpus_ids,
-    is_text_id,
-    named_by_text,
-    resolve_id,
-)
-from phasegraph.retrieval.kept import KeptPassages, Recent, version_of
-from phasegraph.retrieval.nearest import Nearest, SelectedIndex
+from phasegraph.ranking import SUMMARY_PREFIX
+from phasegraph.retrieval.access import HitAccess
+from phasegraph.retrieval.answer import SelectedHit, without_text
+from phasegraph.retrieval.attempts import Attempts
+from phasegraph.retrieval.by_document import Content, SyncCounts
+from phasegraph.retrieval.deletions import Deletions, LookUps
+from phasegraph.retrieval.directions import Direction, known_direction
+from phasegraph.retrieval.driver import Sources
+from phasegraph.retrieval.engine import Accept, FusionEngine
+from phasegraph.retrieval.filters import SelectedIndex, note_dropped, within_filter, without_gone
+from phasegraph.retrieval.identity import corpus_ids, is_text_id, resolve_id
+from phasegraph.retrieval.joining import named_by_text
+from phasegraph.retrieval.kept import KeptPassages, version_of
+from phasegraph.retrieval.lists import decide_lists, list_pipeline
+from phasegraph.retrieval.nearest import Nearest
+from phasegraph.retrieval.notices import FirstAnswers
+from phasegraph.retrieval.payloads import Payloads
 from phasegraph.retrieval.plain_hits import adapted, head_and_score, plain_hit
 from phasegraph.retrieval.provenance import EvidenceBlock, evidence_blocks, is_taken, plain_evidence
 from phasegraph.retrieval.reading import (
-    Direction,
-    HitAccess,
     HitReader,
     answer_items,
     completed,
     is_number,
-    known_direction,
     limited,
-    note_dropped,
     parameters_of,
     with_passages,
-    within_filter,
 )
-from phasegraph.retrieval.rewriting import hyde, modality_hyde, multi_query, step_back
-from phasegraph.retrieval.routing import (
+from phasegraph.retrieval.representation import shown
+from phasegraph.retrieval.source_config import PIPELINE, dphf
+from phasegraph.retrieval.source_spec import Execution, HitFields, SourceSpec, as_specs, describe_type
+from phasegraph.retrieval.stages.cached_models import ModelAnswers
+from phasegraph.retrieval.stages.corrective import Corrective
+from phasegraph.retrieval.stages.models import Passage
+from phasegraph.retrieval.stages.reranking import Rerank
+from phasegraph.retrieval.stages.rewriting import hyde, modality_hyde, multi_query, step_back
+from phasegraph.retrieval.stages.routing import (
     chat_router,
     compositional_router,
+    fit_entropy_gates,
     keyword_router,
+    neighbour_entropy,
     neighbour_entropy_router,
     oracle_router,
 )
-from phasegraph.retrieval.source_config import (
-    PIPELINE,
-    Execution,
-    HitFields,
-    SourceSpec,
-    as_specs,
-    describe_type,
-    dphf,
-    shown,
-)
-from phasegraph.retrieval.stages import (
-    Corrective,
-    Passage,
-    Rerank,
-    StageAdapter,
-)
+from phasegraph.retrieval.stages.settings import StageAdapter
+from phasegraph.retrieval.surface import Calibrating, ResultCallback
 from phasegraph.selection import SelectionPolicy
-from phasegraph.sources.gatherer import asearch_of, search_of
 from phasegraph.sources.protocol import (
     AnySource,
     FilterRefusedError,
@@ -80,6 +64,7 @@ from phasegraph.sources.protocol import (
     Upstream,
     as_ranking,
 )
+from phasegraph.sources.source_task import asearch_of, search_of
 from phasegraph.sources.workers import in_thread, turn
 
 __all__ = [
@@ -88,10 +73,13 @@ __all__ = [
     "SUMMARY_PREFIX",
     "Accept",
     "AnySource",
+    "Attempts",
     "Calibrating",
+    "Content",
     "Corrective",
     "Deletions",
     "Direction",
+    "EmbeddingModel",
     "EvidenceBlock",
     "Execution",
     "FilterRefusedError",
@@ -103,6 +91,7 @@ __all__ = [
     "KeptPassages",
     "LookUps",
     "MalformedAnswerError",
+    "ModelAnswers",
     "Nearest",
     "Passage",
     "Payloads",
@@ -115,6 +104,7 @@ __all__ = [
     "SourceSpec",
     "Sources",
     "StageAdapter",
+    "SyncCounts",
     "Upstream",
     "adapted",
     "answer_items",
@@ -131,6 +121,7 @@ __all__ = [
     "describe_type",
     "dphf",
     "evidence_blocks",
+    "fit_entropy_gates",
     "head_and_score",
     "hyde",
     "in_thread",
@@ -145,6 +136,7 @@ __all__ = [
     "modality_hyde",
     "multi_query",
     "named_by_text",
+    "neighbour_entropy",
     "neighbour_entropy_router",
     "note_dropped",
     "oracle_router",
@@ -162,5 +154,6 @@ __all__ = [
     "with_passages",
     "with_progress",
     "within_filter",
+    "without_gone",
     "without_text",
 ]

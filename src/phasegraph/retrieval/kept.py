@@ -1,25 +1,57 @@
-"""What retrievers over a corpus of their own share: how its passages come and go, and what is kept of them."""
+"""What retrievers over a corpus of their own share: how its passages come and go, one by one and by document."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from time import monotonic
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import ref
 
-from phasegraph.errors import InvalidInputError
+from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
+from phasegraph.retrieval.by_document import (
+    SOURCE_KEYS,
+    Content,
+    DocumentTable,
+    Given,
+    SyncCounts,
+    described,
+    digest_of,
+    document_of,
+    free_ids,
+    plan_sync,
+)
 from phasegraph.sources.workers import in_thread
+
+_logger = logging.getLogger("phasegraph")
 
 
 class KeptPassages:
     """Part of a retriever that was made of passages, or opened from a folder: they come and go.
 
     A retriever inherits it beside its framework's class, and keeps the corpus in ``_corpus``, None where it has none,
-    the metadata key of titles in ``_title_key``, and the embedding model in ``_embeds``.
+    and the embedding model in ``_embeds``.
     """
 
-    def delete(self, ids: Sequence[str]) -> None:
+    _text_alone = False
+    """Whether the vector of a passage depends on its text alone, and not on its metadata."""
+    _uncounted: tuple[str, ...] = ()
+    """Metadata keys of the framework's own, which are no part of a passage's content."""
+
+    def delete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """Delete passages from every source at once.
+
+        Parameters
+        ----------
+        ids : sequence of str, optional
+        where : filter, optional
+            In place of ids: all passages that it lets through, as for ``filter=`` of a search.
+
+        Returns
+        -------
+        int
+            Passages that were deleted; 0, with a warning, where `where` lets none through.
 
         Raises
         ------
@@ -29,29 +61,194 @@ class KeptPassages:
             If the folder or its vectors cannot be changed. Nothing is deleted then.
         """
         corpus = self._changing()
+        if (ids is None) == (where is None):
+            raise InvalidInputError("delete() needs either ids or where=; got " + ("none" if ids is None else "both"))
+        if ids is None:
+            ids = self.ids(where)
+            if not ids:
+                warn(f"delete: {where!r:.200} lets no passage through; 0 deleted", stacklevel=2)
+                return 0
+        before = len(corpus)
         corpus.replace(ids)
         self._changed(corpus)
+        return before - len(corpus)
 
-    async def adelete(self, ids: Sequence[str]) -> None:
+    async def adelete(self, ids: Sequence[str] | None = None, *, where: Any = None) -> int:
         """As :meth:`delete`, without blocking the event loop."""
-        await in_thread(self.delete, ids)
+        count: int = await in_thread(lambda given: self.delete(given, where=where), ids)
+        return count
+
+    def ids(self, where: Any = None) -> list[str]:
+        """Ids of the passages, in their order; with `where`, of those that it lets through."""
+        corpus = self._changing()
+        if where is None:
+            return list(corpus.index.records)
+        records = described(corpus.index)
+        rows, names = self._let_through(records, where)
+        corpus.say_missing(names, records)
+        return [records[row].id for row in rows]
+
+    def sync(
+        self,
+        documents: Iterable[Any],
+        key: str | None = None,
+        *,
+        full: bool = False,
+        allow_empty: bool = False,
+        progress: bool = True,
+    ) -> SyncCounts:
+        """Bring passages in step with documents, given as the passages that they are split into.
+
+        Documents that are new come, those whose passages differ are replaced, and with `full` those that are not given
+        leave. A passage of the same text and metadata stays and keeps its id, whatever id it is given; only others are
+        embedded. A second call with the same documents changes nothing.
+
+        Parameters
+        ----------
+        documents : iterable of documents or nodes
+            All passages of each document that is given.
+        key : str, optional
+            Metadata key that names a passage's document; the retriever's `source_key` unless given.
+        full : bool, default False
+            The documents are all there are: others are deleted. Passages that name no document stay.
+        allow_empty : bool, default False
+            With `full`: no document at all is no error, and deletes all. A corpus keeps at least one passage, so that
+            this needs passages that name no document.
+        progress : bool, default True
+            Show a bar for many passages.
+
+        Returns
+        -------
+        SyncCounts
+            Documents added, changed, deleted and unchanged, and passages embedded; logged on ``phasegraph``, too.
+
+        Raises
+        ------
+        InvalidInputError
+            If a passage names no document, or as for :meth:`delete`.
+        StoreError
+            If the folder or its vectors cannot be changed. Nothing is changed then.
+        """
+        corpus = self._changing()
+        if key is not None and (not isinstance(key, str) or not key):
+            raise InvalidTypeError(f"key must be the name of a metadata key; got {key!r:.80}")
+        key = corpus.keys.source if key is None else key
+        contents = self._contents(documents)
+        if not contents and full and not allow_empty:
+            raise InvalidInputError(
+                "documents must hold at least one where full=True, which would delete all others; allow_empty=True "
+                "lets it"
+            )
+        given = [self._given(row, one, key) for row, one in enumerate(contents)]
+        index = corpus.index
+        there = self._table(key).of(index)
+        plan = plan_sync(there, given, full=full)
+        counts = plan.counts
+        if plan.removed or plan.rows:
+            items = [contents[row].item for row in plan.rows]
+            came = self._passages(items)
+            ids = free_ids(there, plan.removed, [given[row] for row in plan.rows], [one["id"] for one in came])
+            came = [{**one, "id": name} for one, name in zip(came, ids, strict=True)]
+            embedded = self._replace(corpus, plan.removed, came, items, progress)
+            counts = replace(counts, embedded=embedded)
+        _logger.info("sync: %s", counts)
+        return counts
+
+    async def async_sync(self, documents: Iterable[Any], key: str | None = None, **options: Any) -> SyncCounts:
+        """As :meth:`sync`, without blocking the event loop."""
+        counts: SyncCounts = await in_thread(lambda given: self.sync(given, key, **options), documents)
+        return counts
+
+    def _given(self, row: int, content: Content, key: str | None) -> Given:
+        document = document_of(content.names, key)
+        if not document:
+            wanted = f"under {key!r}" if key is not None else "under " + ", ".join(map(repr, SOURCE_KEYS))
+            raise InvalidInputError(
+                f"sync needs the name of each passage's document {wanted} in its metadata; passage "
+                f"{content.id or row!r} has the keys {', '.join(map(repr, content.metadata)) or 'none'}: give key="
+            )
+        return Given(content.id, document, digest_of(content.text, content.metadata, self._uncounted))
+
+    def _table(self, key: str | None) -> DocumentTable:
+        """The documents of the passages, worked out once for each key and corpus."""
+        corpus = self._changing()
+        kept: dict[Any, DocumentTable] = corpus.tables
+        return kept.setdefault(key, DocumentTable(key, self._uncounted))
+
+    def _counts(self) -> dict[str, int]:
+        """Passages by document; under "" those that name none."""
+        corpus = self._changing()
+        table = self._table(corpus.keys.source).of(corpus.index)
+        return dict(Counter(document for document, _ in table.values()))
+
+    def _contents(self, documents: Iterable[Any]) -> list[Content]:
+        """What documents or nodes hold; an error where an id is repeated."""
+        raise NotImplementedError
+
+    def _passages(self, items: Sequence[Any]) -> list[dict[str, Any]]:
+        """Documents or nodes as passages."""
+        raise NotImplementedError
+
+    def _let_through(self, records: Sequence[Any], where: Any) -> tuple[Iterable[int], Collection[str]]:
+        """Places of the records that a filter lets through, and the metadata keys that it asks for."""
+        raise NotImplementedError
+
+    def _vectors(self, items: Sequence[Any], progress: bool) -> Any:
+        """The vectors of documents or nodes, as the framework embeds them."""
+        raise NotImplementedError
+
+    def _replace(
+        self, corpus: Any, removed: Sequence[str], came: Sequence[dict[str, Any]], items: Sequence[Any], progress: bool
+    ) -> int:
+        """Let passages leave and others come, in one step; how many were embedded."""
+        corpus.check(came)
+        view, vectors, rows = corpus.index.graph.view, None, []
+        if came and view.embeddings is not None:
+            self._check_embeds(corpus)
+            known = corpus.records(removed).values() if self._text_alone else ()
+            same = {one.text: view.passage_rows[one.id] for one in known}
+            rows = [row for row, one in enumerate(came) if one["text"] not in same]
+            fresh = self._vectors([items[row] for row in rows], progress) if rows else []
+            made = dict(zip(rows, fresh, strict=True))
+            vectors = [made[row] if row in made else view.embeddings[same[one["text"]]] for row, one in enumerate(came)]
+        corpus.replace(removed, came, vectors)
+        self._changed(corpus)
+        return len(rows)
 
     def _add(self, passages: Sequence[Any], embedded: Callable[[], Any]) -> None:
         """Add passages that are checked first; `embedded` makes their vectors, where the corpus has any."""
         corpus, vectors = self._changing(), None
         corpus.check(passages)
         if corpus.index.graph.view.embeddings is not None:
-            if getattr(self, "_embeds", None) is None:
-                raise InvalidInputError(
-                    "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to "
-                    "add others"
-                )
+            self._check_embeds(corpus)
             vectors = embedded()
         corpus.replace((), passages, vectors)
         self._changed(corpus)
 
+    def _check_embeds(self, corpus: Any) -> None:
+        if getattr(self, "_embeds", None) is None:
+            raise InvalidInputError(
+                "its passages have vectors: load it with its model (embeddings=, or embed_model= in LlamaIndex) to "
+                "add others"
+            )
+        corpus.check_model()
+
+    def _reembed(self, corpus: Any, model: Any, embedded: Callable[[Sequence[Any]], Any], given: Any) -> None:
+        """Embed all passages anew; `embedded` makes the vectors of records, `given` is the framework's own model."""
+        if model is None:
+            raise InvalidInputError("reembed() needs an embedding model; got None")
+        records = list(corpus.index.records.values())
+        corpus.check_renewable()
+        corpus.reembed(model, embedded(records))
+        self._embeds = given
+        self._remodelled(given)
+        self._changed(corpus)
+
     def _changed(self, corpus: Any) -> None:
         """What a retriever has to renew."""
+
+    def _remodelled(self, model: Any) -> None:
+        """What a retriever has to renew for another embedding model."""
 
     def _changing(self) -> Any:
         corpus = getattr(self, "_corpus", None)
@@ -70,42 +267,3 @@ def version_of(source: object) -> Hashable:
         return None if graph is None else ref(graph)
     except TypeError:
         return id(graph)
-
-
-class Recent:
-    """The `most` last values that were made, by key, each for so many seconds; None is for good.
-
-    A copy starts empty. Safe for any number of threads.
-
-    >>> recent = Recent()
-    >>> recent.get("a", lambda: 1), recent.get("a", lambda: 2)
-    (1, 1)
-    """
-
-    __slots__ = ("_held", "most", "seconds")
-
-    def __init__(self, seconds: float | None = None, most: int = 8) -> None:
-        self.seconds, self.most = seconds, most
-        self._held: dict[Hashable, tuple[float, Any]] = {}
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Recent, (self.seconds, self.most)
-
-    def __deepcopy__(self, memo: object) -> Recent:
-        return Recent(self.seconds, self.most)
-
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The value of `key`, made where there is none that still serves."""
-        held, now = self._held.get(key), monotonic()
-        if held is not None and (self.seconds is None or now - held[0] < self.seconds):
-            return held[1]
-        value = make()
-        self._held.pop(key, None)
-        for oldest in list(self._held)[: 1 - self.most or None]:  # a list at once: other threads change it meanwhile
-            self._held.pop(oldest, None)
-        self._held[key] = now, value
-        return value
-
-    def forget(self, key: Hashable) -> None:
-        """Make the value of `key` anew the next time."""
-        self._held.pop(key, None)

@@ -13,7 +13,7 @@ import numpy as np
 from phasegraph.errors import warn
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
-from phasegraph.retrieval.engine import SelectedHit
+from phasegraph.retrieval.answer import SelectedHit
 
 _DEEPEST = 16
 
@@ -116,12 +116,11 @@ def _parts(
         rank = given = None
         if hit is not None:
             rank = hit + 1.0
-            if not ranking.rank_only:
-                score, given = scores(hit), raw(hit)
-                if (hit and scores(hit - 1) == score) or (hit < last and scores(hit + 1) == score):
-                    rank = _shared_rank(ranking, score)
-                if given != given:
-                    given = None
+            score, given = scores(hit), raw(hit)
+            if (hit and scores(hit - 1) == score) or (hit < last and scores(hit + 1) == score):
+                rank = _shared_rank(ranking, score)
+            if given != given:
+                given = None
         out.append({"rank": rank, "raw": given, "calibrated": value, "weight": weight, "contribution": part})
     return out
 

@@ -1,244 +1,35 @@
-"""What a framework's retriever returned, as a ranking: which way its scores run, what they stand for, what hits say."""
+"""From the answer of a retriever to a ranking: hits, ids, scores, and the passages that they stand for."""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-import math
-import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from phasegraph._shared import go_on
-from phasegraph._typing import FloatArray
-from phasegraph.errors import InvalidInputError, InvalidTypeError, warn
-from phasegraph.lexical import HitWords, read_hits
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context
-from phasegraph.ranking import Ranking, all_true, as_floats, cap_ranking
-from phasegraph.retrieval.identity import Deletions, Identities, LookUps, Payloads
-from phasegraph.retrieval.source_config import FieldOf, HitFields
-from phasegraph.sources.gatherer import cut_note
+from phasegraph._support.numbers import as_floats
+from phasegraph.candidates import cap_ranking
+from phasegraph.errors import InvalidTypeError
+from phasegraph.ranking import Ranking
+from phasegraph.retrieval.deletions import Deletions, LookUps
+from phasegraph.retrieval.directions import Direction, _note
+from phasegraph.retrieval.identity import Identities
+from phasegraph.retrieval.payloads import Payloads
+from phasegraph.retrieval.source_spec import FieldOf, HitFields
 from phasegraph.sources.protocol import MalformedAnswerError
-from phasegraph.sources.workers import in_thread
+from phasegraph.sources.source_task import cut_note
 
 SCORE_KEYS: Mapping[str, bool | None] = MappingProxyType(
     {"relevance_score": True, "similarity_score": True, "_score": True, "_similarity_score": True, "score": None}
 )
 """Keys under which a score is looked for, and whether higher is better under each; None = it does not tell."""
+
 _MOST_HITS = 100_000
-_TELLING_HITS = 3
-_SURE = 40.0
-"""Evidence for a direction counts up to this, that of an answer of some twenty hits: others can outweigh it."""
-_INNER_PRODUCT = 0
-Known: TypeAlias = bool | Callable[[object], bool | None]
-
-
-def infer_direction(scores: Sequence[object], /) -> bool | None:
-    """Whether higher is better, from scores in the order a store returned them: best first; only numbers count.
-
-    None where the order does not tell: fewer than two different values, or neither falling nor rising throughout.
-
-    >>> infer_direction([0.9, 0.5, 0.5]), infer_direction([0.002, 0.586, 3.96]), infer_direction([1.0, 1.0])
-    (True, False, None)
-    """
-    values = _finite(scores)
-    if not len(values) or values[0] == values[-1]:
-        return None
-    falls = bool(values[0] > values[-1])
-    before, after = (values[:-1], values[1:]) if falls else (values[1:], values[:-1])
-    return falls if all_true(before >= after) else None
-
-
-def known_direction(store: object, /) -> bool | None:
-    """Whether higher is better in the raw scores of a store's own score search; None where its class does not tell.
-
-    The same class can differ between the frameworks: LlamaIndex turns the distances of Postgres and Chroma into
-    similarities, LangChain hands them over as they are.
-    """
-    for kind in type(store).__mro__:
-        root = kind.__module__.partition(".")[0]
-        framework = "llama_index" if root.startswith("llama_index") else "langchain"
-        if not root.startswith(("langchain", "llama_index")):
-            continue
-        known = _STORES[framework].get(kind.__name__)
-        if known is not None:
-            return known if isinstance(known, bool) else known(store)
-    return None
-
-
-class Direction:
-    """The direction of one source's scores: declared, known by the store's class, or inferred and remembered.
-
-    Every answer in one order is evidence, as much as it is unlikely by chance (the logarithm of n! for n different
-    scores), and the direction is the one that has more of it so far: one answer of three hits decides nothing for
-    good. Where it turns, a warning says so; so does one, once, where an answer of at least three hits stands in the
-    order opposite to what is declared. Scores that do not differ need no direction: they are taken as they are. Safe
-    for any number of threads: they all infer from best-first answers.
-
-    >>> direction = Direction()
-    >>> direction.of([0.1, 0.2, 0.4])
-    (False, 'lower is better: inferred from the order of its scores')
-    >>> direction.of([0.3])
-    (False, 'lower is better: inferred from the order of its scores')
-    """
-
-    __slots__ = ("_agreed", "_declared", "_known", "_lead", "_source", "_told", "_turned", "_warned")
-
-    def __init__(self, declared: bool | None = None, known: bool | None = None, source: str = "") -> None:
-        self._declared = declared
-        self._known = known
-        self._lead = 0.0  # evidence for "higher is better" less that for the opposite
-        self._told: bool | None = None
-        self._agreed = self._turned = self._warned = False
-        self._source = source
-
-    @property
-    def higher_is_better(self) -> bool | None:
-        """What is known so far."""
-        if self.stated is not None:
-            return self.stated
-        return self._lead > 0 if self._lead else None
-
-    @property
-    def stated(self) -> bool | None:
-        """What is known without any answer."""
-        return self._known if self._declared is None else self._declared
-
-    def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
-        """Whether higher is better in scores in the source's order, None where unknown, and a note for the report."""
-        if self._declared is not None:
-            return self._declared, self._doubt(self._declared, scores)
-        if self._known is not None:
-            return self._known, _note(self._known, "known for this store")
-        found = None if self._is_sure_of(scores) else infer_direction(scores)
-        if found is not None:
-            self._learn(found, scores)
-        if not self._lead:
-            if found is None and not len(_finite(scores)):
-                return True, "none of its scores is a number"
-            if found is None and not _differ(scores):
-                return True, "uninformative: its scores do not differ"
-            return None, "rank only: its scores do not tell whether higher or lower is better; declare it"
-        higher = self._lead > 0
-        self._say_turned(higher)
-        opposite = found is not None and found is not higher
-        return higher, _note(
-            higher,
-            "inferred from the order of its scores" + " in earlier answers; this one says the opposite" * opposite,
-        )
-
-    def falls(self, scores: Sequence[object]) -> bool:
-        """Whether these scores and those before, by the weight of their evidence, fell along the list."""
-        if not _differ(scores):
-            return self._lead >= 0
-        self._learn(infer_direction(scores) is True, scores)
-        return self._lead > 0
-
-    def _is_sure_of(self, scores: Sequence[object]) -> bool:
-        """Whether nothing is left to learn from them: all evidence that counts is there, and they run that way, too."""
-        if abs(self._lead) < _SURE or len(scores) < 2:
-            return False
-        first, last = (scores[0], scores[-1]) if self._lead > 0 else (scores[-1], scores[0])
-        return isinstance(first, float) and isinstance(last, float) and math.inf > first > last > -math.inf
-
-    def _learn(self, higher: bool, scores: Sequence[object]) -> None:
-        weight = math.lgamma(len(np.unique(_finite(scores))) + 1)
-        self._lead = min(max(self._lead + (weight if higher else -weight), -_SURE), _SURE)
-
-    def _say_turned(self, higher: bool) -> None:
-        """Warn once where later answers say the opposite of what earlier ones were read by."""
-        if self._told is not None and self._told is not higher and not self._turned:
-            self._turned = True
-            warn(
-                f"source {self._source!r}: {_note(higher, 'as its answers say by now')}; earlier ones were read the "
-                "other way: declare fields=HitFields(higher_is_better=...)",
-                stacklevel=6,
-            )
-        self._told = higher
-
-    def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
-        """A note where the order says the opposite; once it has agreed it is not looked at again."""
-        if self._agreed or len(scores) < _TELLING_HITS:
-            return ""
-        found = infer_direction(scores)
-        self._agreed = found is declared
-        if found is None or found is declared:
-            return ""
-        note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
-        if not self._warned:
-            self._warned = True
-            warn(f"source {self._source!r}: {note}; the declaration is believed", stacklevel=5)
-        return f"{note}; the declaration was believed"
-
-
-def _finite(scores: Sequence[object]) -> FloatArray:
-    """The usable scores in the order they came."""
-    values = as_floats(scores)
-    usable = np.isfinite(values)
-    return values if all_true(usable) else values[usable]
-
-
-def _differ(scores: Sequence[object]) -> bool:
-    values = _finite(scores)
-    return bool((values != values[:1]).any())
-
-
-def _note(higher: bool, origin: str) -> str:
-    return f"{'higher' if higher else 'lower'} is better: {origin}"
-
-
-def _faiss(attribute: str) -> Callable[[object], bool | None]:
-    def read(store: object) -> bool | None:
-        metric = getattr(getattr(store, attribute, None), "metric_type", None)
-        return None if metric is None else metric == _INNER_PRODUCT
-
-    return read
-
-
-def _pgvector_store(store: object) -> bool | None:
-    """LangChain's newer store hands over distances, but the inner product itself; hybrid scores are of neither kind."""
-    inner = getattr(store, "_PGVectorStore__vs", None)
-    if getattr(inner, "hybrid_search_config", None) is not None:
-        return None
-    name = getattr(getattr(inner, "distance_strategy", None), "name", None)
-    return {"COSINE_DISTANCE": False, "EUCLIDEAN": False, "INNER_PRODUCT": True}.get(str(name))
-
-
-def _qdrant(store: object) -> bool | None:
-    distance = getattr(store, "distance", None)
-    name = str(getattr(distance, "value", distance)).lower()
-    return {"cosine": True, "dot": True, "euclid": False, "manhattan": False}.get(name)
-
-
-_STORES: Mapping[str, Mapping[str, Known]] = MappingProxyType(
-    {
-        "langchain": {
-            "InMemoryVectorStore": True,
-            "FAISS": _faiss("index"),
-            "Chroma": False,
-            "Qdrant": _qdrant,
-            "QdrantVectorStore": _qdrant,
-            "PGVector": False,
-            "PGVectorStore": _pgvector_store,
-            "Neo4jVector": True,
-            "ElasticsearchStore": True,
-        },
-        "llama_index": {
-            "SimpleVectorStore": True,
-            "FaissVectorStore": _faiss("_faiss_index"),
-            "ChromaVectorStore": True,
-            "PGVectorStore": True,
-            "Neo4jVectorStore": True,
-        },
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +110,16 @@ class HitReader:
         *,
         order: Sequence[object] | None = None,
         told: tuple[bool, str] | None = None,
+        ordered: bool = True,
     ) -> Ranking:
         """The n hits as a ranking; what had to be handled is added to `notes`.
 
-        Without scores, or with None for every hit, only their order is known. Hits beyond the `limit` are cut, and
+        Without scores, or with None for every hit, only their order is known; if not `ordered`, only that they are
+        there. Hits beyond the `limit` are cut, and
         noted. The direction is told by `order`, where that is not the scores; `told` says it, with a note, where the
         answer itself does; a declaration wins.
         """
-        scores, joined = self._known_scores(scores, notes, len(ids)), order is not None
+        scores, joined = self._known_scores(scores, notes, len(ids)) if ordered else None, order is not None
         higher: bool | None = True
         if scores is not None:
             if told is not None and self.direction.stated is None:
@@ -347,7 +140,14 @@ class HitReader:
             payloads.follow(found)
         elif scores is not None and not joined and _contradicts(found, ids):
             notes.append("its order contradicts its scores; the scores were believed")
-        return limited(found, limit, notes)
+        return limited(found if ordered else self._membership(found, notes), limit, notes)
+
+    def _membership(self, ranking: Ranking, notes: list[str]) -> Ranking:
+        """The ranking of hits that stand in no order: all share one rank, so that only membership counts."""
+        if len(ranking):
+            notes.append("membership only: its hits stand in no order")
+            self.direction.warn_of_none()
+        return replace(ranking, scores=np.full(len(ranking), -(len(ranking) + 1) / 2.0), rank_only=True)
 
     def _known_scores(self, scores: Sequence[Any] | None, notes: list[str], hits: int) -> Sequence[Any] | None:
         """The scores; None, with a note that says where they were looked for, if there are none at all."""
@@ -366,12 +166,6 @@ def limited(ranking: Ranking, limit: int | None, notes: list[str]) -> Ranking:
         return ranking
     notes.append(cut_note(len(ranking), limit))
     return cap_ranking(ranking, limit, "list", frozenset())
-
-
-def note_dropped(dropped: int, count: int, notes: list[str]) -> None:
-    """Note hits that a source returned although they do not match the filter."""
-    if dropped:
-        notes.append(f"{dropped} of {count} hits dropped: they do not match the filter")
 
 
 def _contradicts(ranking: Ranking, ids: Sequence[str]) -> bool:
@@ -411,25 +205,6 @@ def with_passages(
     ids = [one for one in ranking.ids if one in given or one in payloads]
     hits = [made(one, given[one]) if one in given else payloads[one] for one in ids]
     return replace(ranking, payloads=Payloads(ids, hits, getattr(payloads, "evidence", payloads)))
-
-
-def within_filter(ranking: Ranking, passes: Callable[[Any], bool], notes: list[str]) -> Ranking:
-    """The ranking without the hits that ``resolve`` gave a passage which the filter does not let through.
-
-    `passes` says of a payload whether it has what the filter asks for; `notes` takes how many were dropped.
-    """
-    payloads = ranking.payloads
-    gone = [one for one in ranking.ids if (held := payloads.get(one)) is None or not passes(held)]
-    if not gone:
-        return ranking
-    said = (
-        f"{len(gone)} of {len(ranking)} hits dropped: what resolve gave for them does not match the filter, or does "
-        "not say (it must have the metadata that the filter asks for)"
-    )
-    notes.append(said)
-    kept = ranking.without(frozenset(gone))
-    held = Payloads(kept.ids, [payloads[one] for one in kept.ids], getattr(payloads, "evidence", payloads))
-    return replace(kept, payloads=held, reason=kept.reason if len(kept) else said)
 
 
 def completed(
@@ -538,94 +313,3 @@ def answer_items(answer: object, hits: str) -> list[Any] | tuple[Any, ...]:
         said = f"a dict of {list(answer)!r:.50}" if isinstance(answer, Mapping) else type(answer).__name__
         raise MalformedAnswerError(f"a retriever must return a list of {hits}, {EXPECTED}; got {said}")
     return drained(answer)
-
-
-EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
-AwaitTexts: TypeAlias = Callable[[list[str]], Awaitable[ArrayLike]]
-LONGEST_TEXT = 200_000
-"""Characters of a hit that are looked through for the query's words."""
-
-
-def _no_metadata(_: object) -> Mapping[str, Any]:
-    return {}
-
-
-@dataclass(frozen=True, slots=True)
-class HitAccess:
-    """How to look into a framework's own documents or nodes: the text of a hit, "" for one that only names its passage.
-
-    `to_embed` is the text that is embedded, by default the same; `vector` the embedding that a hit carries, or None.
-    ``embed(texts) -> (n, d)`` is of the model that one of the sources embeds with, `aembed` the same as a coroutine
-    function, where the model has one of its own; else `embed` runs in a worker.
-    """
-
-    text: Callable[[Any], str] = str
-    metadata: Callable[[Any], Mapping[str, Any]] = _no_metadata
-    to_embed: Callable[[Any], str] | None = None
-    vector: Callable[[Any], Sequence[float] | None] | None = None
-    embed: EmbedTexts | None = None
-    aembed: AwaitTexts | None = None
-
-    def check(self, pipeline: FusionPipeline) -> None:
-        """Refuse a selection that needs embeddings where there can be none."""
-        policy = pipeline.selection
-        if policy is not None and policy.needs_embeddings and self.embed is None and self.vector is None:
-            raise InvalidInputError(
-                f"selection by {policy.method} needs embeddings of the candidates, and no source has an embedding "
-                "model: use a vector store that has one, or a selection without redundancy"
-            )
-
-    def carried(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[Any] | None:
-        """The embeddings that hits carry themselves, if all of them do and agree on their length."""
-        if self.vector is None:
-            return None
-        found = []
-        for identifier in ids:
-            vectors = (self.vector(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
-            found.append(next((vector for vector in vectors if vector is not None and len(vector)), None))
-        known = [len(vector) for vector in found if vector is not None]
-        return found if len(known) == len(ids) and len(set(known)) == 1 else None
-
-    def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
-        """The text of each candidate, from the first source that has it."""
-        read, found = self.to_embed or self.text, []
-        for identifier in ids:
-            texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
-            found.append(next(filter(None, texts), ""))
-        return found
-
-    def context(self, query: str) -> Context:
-        """What deciding may look at: the query, the time, and how to read the hits."""
-        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
-
-    def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
-        """What the texts of the hits, and their titles, say about the query's words."""
-
-        def text(identifier: str) -> str:
-            go_on()
-            for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
-                held, title = self.text(hit)[:LONGEST_TEXT], self.metadata(hit).get("title")
-                if held:
-                    return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(f"{title}\n") else held
-            return ""
-
-        return read_hits(query, rankings, text)
-
-    def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
-        """Embeddings of the candidates: their own, else from the model, without which it is an InvalidInputError."""
-        carried = self.carried(ids, rankings)
-        if carried is not None:
-            return carried
-        if self.embed is None:
-            raise InvalidInputError(
-                "selection needs embeddings: no source has an embedding model, and not all hits one"
-            )
-        return self.embed(self.texts(ids, rankings))
-
-    async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], seconds: float | None) -> ArrayLike:
-        """As :meth:`vectors`, without holding up the event loop; TimeoutError if it takes longer than `seconds`."""
-        if self.embed is None or self.carried(ids, rankings) is not None:
-            return self.vectors(ids, rankings)
-        texts = self.texts(ids, rankings)
-        made = in_thread(self.embed, texts) if self.aembed is None else self.aembed(texts)
-        return await asyncio.wait_for(made, seconds)

@@ -1,1 +1,1 @@
-"""A folder's passages for programs elsewhere: over MCP, for agents, and over plain HTTP."""
+"""Serve the passages of a folder to agents over MCP and to other programs over plain HTTP."""

@@ -1,4 +1,4 @@
-"""What one caller may see of a folder's passages, and the answers to what he asks, in JSON's types."""
+"""The passages that one caller may see, and the answers to the caller's requests in JSON types."""
 
 from __future__ import annotations
 
@@ -6,37 +6,38 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from time import monotonic, time
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from phasegraph._typing import Float32Array
 from phasegraph._validation import check_count, check_names, check_query
 from phasegraph.errors import InvalidInputError, PhasegraphError, StoreError
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.graph.corpus import Corpus
 from phasegraph.graph.index import GraphIndex
+from phasegraph.graph.paths import WalkPath
 from phasegraph.graph.records import PassageRecord
-from phasegraph.graph.source import WalkPath
 from phasegraph.lexical import read_hits
-from phasegraph.pipeline import FusionPipeline
-from phasegraph.priors import Context
 from phasegraph.result import WHY_EMPTY, Evidence, Result
+from phasegraph.retrieval.access import LONGEST_TEXT
 from phasegraph.retrieval.provenance import plain
-from phasegraph.retrieval.reading import LONGEST_TEXT
 from phasegraph.sources import Gatherer, SourceSettings
 from phasegraph.sources.workers import Late, awithin
 
 MOST_RESULTS, MOST_IDS, LONGEST_QUERY = 100, 100, 20_000
-"""Limits of a request: passages of an answer, ids asked for at once, characters of a query."""
+"""Limits of a request: passages per answer, ids per request, characters of a query."""
 _FOREVER = 1e6
 
 Filter = Mapping[str, Any]
+Answer = TypeVar("Answer")
 
 
 def check_filter(name: str, value: object) -> Filter:
-    """A filter: metadata keys to the value a passage must have, or to a list of values of which it must have one."""
+    """Check a filter, which maps a metadata key to the required value or to a list of allowed values."""
     if not isinstance(value, Mapping) or not value:
-        raise InvalidInputError(f"{name} must map metadata keys to values, and hold one at least; got {value!r:.80}")
+        raise InvalidInputError(f"{name} must map at least one metadata key to a value; got {value!r:.80}")
     for key, wanted in value.items():
         options = wanted if isinstance(wanted, list) else [wanted]
         plain = all(isinstance(one, str | int | float) and one == one for one in options)
@@ -48,7 +49,7 @@ def check_filter(name: str, value: object) -> Filter:
 
 
 def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
-    """Whether a filter lets a passage through; one that lacks a key never is.
+    """Whether a filter accepts a passage; a passage that lacks a key is refused.
 
     >>> lets_through({"team": ["red", "blue"]}, {"team": "red"}), lets_through({"team": "red"}, {})
     (True, False)
@@ -66,11 +67,11 @@ def lets_through(only: Filter, metadata: Mapping[str, Any]) -> bool:
 
 
 class View:
-    """The passages of an index that one caller may see; what he may not is as if it had never been there.
+    """The passages of an index that one caller may see; hidden passages have no effect on any answer.
 
-    `embed` is the model that embedded the passages, a function from text to vector; without it names and words alone
-    are looked for. `only` is metadata that a passage must have (:func:`check_filter`), `timeout` the seconds an answer
-    may take.
+    `embed` is the function from text to vector of the model that embedded the passages; without it, the search uses
+    only names and words. `only` is the metadata that a passage must have (:func:`check_filter`). `timeout` is the time
+    limit of an answer in seconds.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class View:
         timeout: float | None = 10.0,
     ) -> None:
         if embed is not None and index.graph.view.embeddings is None:
-            raise InvalidInputError("an embedder is of use with an index that has embeddings; this one has none")
+            raise InvalidInputError("an embedder needs an index with embeddings; this index has none")
         self._records: Mapping[str, PassageRecord] = index.records
         self._ids: Collection[str] = index.records
         if only is not None:
@@ -106,17 +107,20 @@ class View:
         return len(self._ids)
 
     async def search(self, query: str, k: int = 5) -> dict[str, Any]:
-        """The best k passages (1 to 100) for a query of at most 20,000 characters.
+        """Find the best k passages (1 to 100) for a query of at most 20,000 characters.
 
         ``passages`` (id, title, text, score in [0, 1]), ``confidence`` in [0, 1] that the passages hold an answer,
-        ``reason`` where there are none, ``degraded`` and ``warnings``.
+        ``reason`` if there are none, ``degraded`` and ``warnings``.
         """
         result = await self._ask(query, k)
-        return self._told(result, [self._passage(name) for name in result.ids])
+        return await aside(lambda: self._told(result, [self._passage(name) for name in result.ids]))
 
     async def explain(self, query: str, k: int = 5) -> dict[str, Any]:
-        """As :meth:`search`, with what each source gave, how it was read, and the path to each passage."""
+        """Like :meth:`search`, with each source's score, calibrated value and contribution, and the walk's path."""
         result = await self._ask(query, k)
+        return await aside(lambda: self._explained(result))
+
+    def _explained(self, result: Result) -> dict[str, Any]:
         passages = [self._passage(name) | as_passage(result.evidence(name)) for name in result.ids]
         fields = ("source", "status", "reason", "hits", "calibration", "milliseconds")
         return self._told(result, passages) | {
@@ -126,7 +130,7 @@ class View:
         }
 
     def passages(self, ids: Sequence[str]) -> dict[str, Any]:
-        """Passages by id; ``missing`` are those that there are not, or that the caller may not see."""
+        """Passages by id; ``missing`` lists ids that do not exist or that the caller may not see."""
         wanted = check_names("ids", ids)
         if not 1 <= len(wanted) <= MOST_IDS:
             raise InvalidInputError(f"ids must be 1 to {MOST_IDS}; got {len(wanted)}")
@@ -148,12 +152,12 @@ class View:
             raise StoreError(f"no source could answer: {error}") from error
 
         late: tuple[str, ...] = ()
-        try:  # on a worker, or everybody else would wait meanwhile
+        try:  # in a worker thread, so that other requests do not wait
             words = await awithin(lambda: read_hits(query, found.rankings, self._read), end - monotonic())
         except Late:
-            words, late = None, ("the passages were not read in time: the confidence is without their words",)
+            words, late = None, ("the passages were not read in time: the confidence does not count their words",)
         context = Context(query=query, now=time(), words=words)
-        result = self._pipeline.decide(found.rankings, context, reports=found.reports, k=k)
+        result = await aside(lambda: self._pipeline.decide(found.rankings, context, reports=found.reports, k=k))
         return replace(result, warnings=(*result.warnings, *late))
 
     def _read(self, name: str) -> str:
@@ -175,8 +179,13 @@ class View:
         }
 
 
+async def aside(function: Callable[[], Answer]) -> Answer:
+    """Run a function in a worker thread, so that the event loop answers other requests meanwhile."""
+    return await awithin(function, _FOREVER)
+
+
 def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:
-    """The same model, asked once for a query that several sources embed."""
+    """Cache the vector of a query that several sources embed."""
 
     @lru_cache(maxsize=64)
     def asked(query: str) -> Float32Array:
@@ -188,7 +197,7 @@ def _once(embed: Callable[[str], Any]) -> Callable[[str], Float32Array]:
 
 
 def as_passage(evidence: Evidence) -> dict[str, Any]:
-    """What is known of one passage of a result, as JSON types."""
+    """The evidence for one passage, as JSON types."""
     fields = ("source", "rank", "raw", "score", "calibrated", "weight", "contribution")
     return {
         "id": evidence.id,
@@ -203,13 +212,13 @@ def as_passage(evidence: Evidence) -> dict[str, Any]:
 
 
 def paths_of(evidence: Evidence) -> list[str]:
-    """One line for every source that says by which path it came to a passage."""
+    """One line per source that gives the path to a passage."""
     found = [(one.source, _path_of(one.payload)) for one in evidence.sources]
     return [f"{source}: {path}" for source, path in found if path]
 
 
 def _path_of(payload: object) -> str:
-    """The path a walk left in a payload: its own, or what a framework's document carries of it."""
+    """The path of a walk from a payload, or from a framework's document."""
     if isinstance(payload, WalkPath):
         return str(payload)
     metadata = getattr(payload, "metadata", None)

@@ -1,4 +1,4 @@
-"""Plain HTTP and streamable MCP behind one gate: hosts, tokens, sizes, numbers of calls."""
+"""Plain HTTP and streamable MCP behind one gate, which checks hosts, tokens, sizes and concurrent calls."""
 
 from __future__ import annotations
 
@@ -6,23 +6,25 @@ import asyncio
 import hmac
 import json
 import logging
-import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from phasegraph.errors import InvalidInputError, InvalidTypeError, needed
-from phasegraph.serving.agents import FIELDS, NEEDED, streamable_app, unknown_fields
-from phasegraph.serving.view import Filter, View, check_filter
+from phasegraph.serving.agents import FIELDS, NEEDED, SoundMessages, streamable_app, unknown_fields
+from phasegraph.serving.turns import BusyError, Turns
+from phasegraph.serving.view import Filter, View, aside, check_filter
 
 LARGEST_BODY = 256 * 1024
-SLOWEST_BODY = 10.0
-"""Seconds in which a request must have come."""
+MOST_REQUESTS, SLOWEST_BODY = 16, 10.0
+"""Maximum of concurrent requests, and seconds within which a request must arrive."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 OPEN = "/health"
-"""The one path that needs no token; it says that the server runs, and nothing of what it holds."""
+"""The only path without a token; it reports that the server runs, and nothing about its content."""
 _log = logging.getLogger("phasegraph")
 
 Receive = Callable[[], Awaitable[Any]]
@@ -30,14 +32,16 @@ Send = Callable[[Any], Awaitable[None]]
 
 
 def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
-    """The tenants of a file: by name the token that shows who asks, and what he may see.
+    """Read the token and the filter of each tenant from a file.
 
-    The file is JSON: ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. An error if it is not, a token is
-    short or not the only one of its kind, or a filter is empty.
+    The file is JSON: ``{"red": {"token": "…", "filter": {"team": "red"}}, …}``. InvalidInputError if it is not, a token
+    is short or repeated, or a filter is empty.
     """
     try:
-        state = json.loads(path.read_text(encoding="utf-8-sig"))
+        state = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=partial(_once, path))
     except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
         raise InvalidInputError(f"{path}: it cannot be read as JSON: {type(error).__name__}") from error
     if not isinstance(state, dict) or not state:
         raise InvalidInputError(f'{path}: it must hold {{"name": {{"token": "...", "filter": {{...}}}}, ...}}')
@@ -51,8 +55,17 @@ def read_tenants(path: Path) -> dict[str, tuple[str, Filter]]:
     return tenants
 
 
+def _once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a mapping of key-value pairs, and refuse a repeated key; plain JSON would keep the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for key in found if sum(key == one for one, _ in pairs) > 1)
+        raise InvalidInputError(f"{path}: the key {twice!r:.80} stands twice in one object; leave one of them out")
+    return found
+
+
 def check_token(name: str, token: object) -> str:
-    """A token: at least 16 visible ASCII characters. It is never repeated in a message."""
+    """Check a token: at least 16 visible ASCII characters. No message repeats it."""
     if not isinstance(token, str) or len(token) < 16 or not all("!" <= one <= "~" for one in token):
         raise InvalidInputError(
             f"{name} must be at least 16 visible ASCII characters; python -c "
@@ -62,12 +75,22 @@ def check_token(name: str, token: object) -> str:
 
 
 class Gate:
-    """An ASGI application that lets a request through to the part of the server that its token opens.
+    """ASGI middleware that passes a request on to the application of its token.
 
-    `apps` are by token; under "" the one that needs none, which is then the only one. `hosts` are names that a
-    request's Host may have, without the port, None any: it keeps web pages of others, whose names lead to this
-    machine, from asking. `most` requests are answered at the same time; a further one is turned away with 503. One
-    that has not come yet, within `slowest` seconds, does not count: whoever sends slowly waits alone.
+    Parameters
+    ----------
+    apps : mapping
+        Application by token. A server without tokens has only the key "".
+    hosts : collection of str or None
+        Names that the Host header may have, without the port; None allows any. This stops DNS rebinding.
+    most : int
+        Concurrent requests.
+    each : int, optional
+        Concurrent requests per token. Default: half of `most` if there are several tokens, otherwise `most`.
+    queue : int, default 64
+        Waiting requests per token; further requests are refused with 429.
+    slowest : float
+        Seconds within which a request must arrive. A request counts once it has arrived, so slow senders block nobody.
     """
 
     def __init__(
@@ -75,23 +98,27 @@ class Gate:
         apps: Mapping[str, Any],
         *,
         hosts: Collection[str] | None = None,
-        most: int = 64,
+        most: int = MOST_REQUESTS,
+        each: int | None = None,
+        queue: int = 64,
         slowest: float = SLOWEST_BODY,
     ) -> None:
         if "" in apps and len(apps) > 1:
-            raise InvalidInputError("a server either asks everybody for a token or nobody")
+            raise InvalidInputError("a server needs a token for every tenant, or for none")
         self._apps = {sha256(token.encode()).digest(): app for token, app in apps.items()}
         self._open = apps.get("")
         self._hosts = None if hosts is None else frozenset(one.lower() for one in hosts)
-        self._most, self._now, self._slowest = most, 0, slowest
+        share = most if len(apps) == 1 else max(1, most // 2)
+        self._turns, self._slowest = Turns(most, each=share if each is None else each, queue=queue), slowest
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         """Answer a request."""
         if scope["type"] != "http":
             return
+        names = Counter(name.lower() for name, _ in scope["headers"])
         headers = {name.lower(): value for name, value in scope["headers"]}
-        twice = sum(name.lower() == b"host" for name, _ in scope["headers"]) > 1
-        refused = (400, "a request has one Host") if twice else self._refused_at_the_door(headers)
+        twice = next((name for name in _SINGLE if names[name.lower().encode()] > 1), "")
+        refused = (400, f"a request has one {twice}") if twice else self._refused_at_the_door(headers)
         if refused is None and scope["path"] == OPEN:
             await _say(send, 200, {"status": "ok"})
             return
@@ -112,14 +139,11 @@ class Gate:
         if len(body) > LARGEST_BODY:
             await _say(send, 413, f"a request must have at most {LARGEST_BODY} bytes")
             return
-        if self._now >= self._most:
-            await _say(send, 503, f"{self._most} requests are being answered; try again")
-            return
-        self._now += 1
         try:
-            await app(scope, _again(body, receive), send)
-        finally:
-            self._now -= 1
+            async with self._turns.place(id(app)):
+                await app(scope, _again(body, receive), send)
+        except BusyError as error:
+            await _say(send, 429, f"{error}; try again")
 
     def _refused_at_the_door(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         host = headers.get(b"host", b"").decode("latin-1").lower()
@@ -137,14 +161,14 @@ class Gate:
         scheme, _, token = given.partition(b" ")
         asked = sha256(token.strip()).digest()
         found = None
-        for kept, app in self._apps.items():  # all of them: the time says nothing
+        for kept, app in self._apps.items():  # compare with all tokens, so that the time reveals nothing
             if hmac.compare_digest(kept, asked) and scheme.lower() == b"bearer":
                 found = app
         return found
 
 
 async def _body(receive: Receive) -> bytes | None:
-    """The whole body, no more of it than shows that it is too long; None where the client went away."""
+    """Read the whole body, or enough to see that it is too long; None if the client disconnected."""
     body, more = b"", True
     while more and len(body) <= LARGEST_BODY:
         message = await receive()
@@ -156,7 +180,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """What an application receives of a body that was read: it as a whole, then what comes after it."""
+    """A ``receive`` function that gives a body already read, then the messages after it."""
     given = False
 
     async def next_message() -> Any:
@@ -169,28 +193,20 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return next_message
 
 
+_SINGLE = ("Host", "Authorization", "Content-Length")
+_MORE = {401: [(b"www-authenticate", b"Bearer"), (b"connection", b"close")], 429: [(b"retry-after", b"1")]}
+
+
 async def _say(send: Send, status: int, said: str | Mapping[str, Any]) -> None:
     body = json.dumps({"error": said} if isinstance(said, str) else said).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
+    headers += _MORE.get(status, ())
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def listening(host: str, port: int) -> tuple[socket.socket, str]:
-    """A socket that listens there, and its address, such as ``http://127.0.0.1:8321``; port 0 is any that is free."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        made = socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
-    shown = f"[{host}]" if ":" in host else host
-    return made, f"http://{shown}:{made.getsockname()[1]}"
-
-
-def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = 64) -> Any:
-    """The ASGI application of a server: `views` by token, under "" what everybody may see; the rest as of `Gate`.
+def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBACK, most: int = MOST_REQUESTS) -> Any:
+    """The ASGI application of a server: `views` by token ("" without tokens); other parameters as in :class:`Gate`.
 
     ``POST /search``, ``/explain`` (``{"query": …, "k": 5}``), ``/passages`` (``{"ids": […]}``), ``GET /health``, and
     MCP at ``/mcp``.
@@ -213,10 +229,10 @@ def web_app(views: Mapping[str, View], *, hosts: Collection[str] | None = LOOPBA
         said = {404: "there is no such path: POST /search, /explain, /passages or /mcp", 405: "ask by POST"}
         return JSONResponse({"error": said.get(error.status_code, error.detail)}, error.status_code, error.headers)
 
-    # An agent's GET would be held open for messages that never come, and keep its place among those that are answered.
+    # a GET of an agent would stay open for messages that never come, and use up a slot
     apps = {
         token: Starlette(
-            routes=[*_routes(views[token]), Route("/mcp", agents[token], methods=["POST"])],
+            routes=[*_routes(views[token]), Route("/mcp", SoundMessages(agents[token]), methods=["POST"])],
             exception_handlers={HTTPException: not_here},
         )
         for token in views
@@ -234,7 +250,7 @@ def _routes(view: View) -> list[Any]:
         return await view.explain(**_fields(asked, FIELDS["explain"], "query"))
 
     async def passages(asked: Mapping[str, Any]) -> dict[str, Any]:
-        return view.passages(**_fields(asked, FIELDS["passages"], "ids"))
+        return await aside(partial(view.passages, **_fields(asked, FIELDS["passages"], "ids")))
 
     return [Route(f"/{one.__name__}", _endpoint(one), methods=["POST"]) for one in (search, explain, passages)]
 
@@ -245,7 +261,8 @@ def _endpoint(answer: Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]) 
 
     async def answered(request: Request) -> Response:
         try:
-            told = json.dumps(await answer(await _asked(request)), allow_nan=False)  # ASCII: halves of characters pass
+            found = await answer(await _asked(request))
+            told = await aside(partial(json.dumps, found, allow_nan=False))  # ASCII: halves of characters pass
             return Response(told, media_type="application/json")
         except (InvalidInputError, InvalidTypeError) as error:
             return JSONResponse({"error": str(error)}, 400)

@@ -5,9 +5,10 @@ rankings and one report each, in name order, whatever order they came in. One th
 costs the others nothing.
 """
 
-from phasegraph.sources.gatherer import Gathered, Gatherer, SourceHealth
+from phasegraph.sources.gatherer import Gathered, Gatherer
 from phasegraph.sources.protocol import AsyncCallableSource, AsyncSource, CallableSource, Source, Upstream
 from phasegraph.sources.settings import BreakerSettings, SourceSettings
+from phasegraph.sources.source_state import SourceHealth
 
 __all__ = [
     "AsyncCallableSource",

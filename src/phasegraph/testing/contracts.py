@@ -23,8 +23,8 @@ import numpy as np
 
 from phasegraph.ranking import Ranking
 from phasegraph.sources import Gatherer, SourceSettings
-from phasegraph.sources.gatherer import asearch_of, search_of
 from phasegraph.sources.protocol import AnySource, Upstream
+from phasegraph.sources.source_task import asearch_of, search_of
 
 _AWKWARD = (
     "\x00 null",

@@ -15,7 +15,7 @@ import numpy as np
 
 from phasegraph._typing import FloatArray
 from phasegraph.errors import PhasegraphError
-from phasegraph.pipeline import FusionPipeline
+from phasegraph.fusion.pipeline import FusionPipeline
 from phasegraph.ranking import Ranking
 from phasegraph.result import Result
 

@@ -1,4 +1,7 @@
-"""SemFlowRAG: a directed walk from abstract to specific entities whose edge weights depend on the query."""
+"""SemFlowRAG: a directed walk from abstract to specific entities whose edge weights depend on the query.
+
+.. [1] "SemFlowRAG", arXiv:2606.28447
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,12 @@ from phasegraph._typing import Float32Array, FloatArray, Int32Array, IntArray
 from phasegraph._validation import check_count, check_flag, check_query, check_range
 from phasegraph.errors import InvalidInputError, InvalidTypeError
 from phasegraph.graph.entity_graph import EntityGraph, check_kind
-from phasegraph.graph.linking import (
-    NO_FACTS,
-    FactFilter,
-    FactIndex,
-    KeepFacts,
-    KeptFacts,
-    ResetRecipe,
-    check_embedder,
-    fact_reset,
-    fact_scores,
-    kept_facts,
-    unit_vector,
-)
-from phasegraph.graph.source import GraphWalker, best_passages, check_source_name
+from phasegraph.graph.fact_filter import FactFilter, KeepFacts, KeptFacts, kept_facts
+from phasegraph.graph.facts import FactIndex
+from phasegraph.graph.relevance import unit_vector
+from phasegraph.graph.resets import NO_FACTS, ResetRecipe, fact_reset, fact_scores
 from phasegraph.graph.synonyms import finite_rows
+from phasegraph.graph.walker import GraphWalker, best_passages, check_embedder, check_source_name
 from phasegraph.pagerank.operator import WalkOperator
 from phasegraph.pagerank.push import PageRankResult, Positions, Reset, Transitions, as_seeds, ranges, run_push
 from phasegraph.pagerank.solve import personalized_pagerank, push_settings

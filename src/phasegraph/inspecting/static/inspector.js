@@ -44,11 +44,13 @@
     token = value;
     try { sessionStorage.setItem("phasegraph-token", value); } catch { /* kept for this page alone */ }
   }
-  const given = /^#token=(.+)$/.exec(location.hash);
-  if (given) {
-    let said = given[1];
+  const given = new Map([...location.hash.matchAll(/[#&](token|question)=([^&]*)/g)].map(([, name, text]) => {
+    let said = text;
     try { said = decodeURIComponent(said); } catch { /* it stands there as it is */ }
-    keepToken(said);
+    return [name, said];
+  }));
+  if (given.has("token")) {
+    keepToken(given.get("token"));
     history.replaceState(null, "", location.pathname);
   }
   async function call(path, body) {
@@ -99,6 +101,7 @@
   function show(fresh) {
     const key = document.activeElement && document.activeElement.dataset.key;
     at("main").hidden = false;
+    at("start-card").hidden = true;
     say("");
     if (fresh || !at("weights").querySelector("input")) showSettings();
     followSettings();
@@ -462,6 +465,11 @@
     at("flips-hint").textContent = about.judged ? `${about.judged} judged questions, each with the settings as moved and with the pipeline as opened.`
       : "Start with --judged QUESTIONS.jsonl to see which questions gain or lose their gold passage by a moved setting.";
     at("flip").hidden = !about.judged;
+    if (offline) return;
+    fill("starters", about.questions.map((question) => h("li", null,
+      h("button", { type: "button", class: "passage", on: { click: () => told(ask(question)) } }, h("bdi", null, question)))));
+    at("start-card").hidden = !about.questions.length || Boolean(state.view);
+    if (given.has("question") && !state.view) await ask(given.get("question"));
   }
   if (offline) {
     start();

@@ -193,7 +193,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         for source in self._by_name.values():
             source.borrow(self._by_name)
         self._engine = FusionEngine.of(
-            specs,
+            {name: _unlimited(spec) if self._by_name[name].unordered else spec for name, spec in specs.items()},
             k=_count("similarity_top_k", similarity_top_k) if k is None else _count("k", k),
             weights=weights, accept=accept, selection=selection, pipeline=pipeline, limit=limit, timeout=timeout,
             strict=strict, max_query_length=max_query_length,
@@ -223,6 +223,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        source_key: str | None = None,
         progress: bool = True,
         **fields: Any,
     ) -> Self:
@@ -237,7 +238,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             A folder, new or empty, to keep everything in: graph and words memory-mapped, vectors in Chroma
             (``phasegraph[folder]``). :meth:`load` opens it again. Without, all is
             in memory, and vectors are compared exactly.
-        extractions, gazetteer, tokenizer, title_key
+        extractions, gazetteer, tokenizer, title_key, source_key
             As for :meth:`EntityGraphRetriever.from_nodes`.
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
@@ -260,6 +261,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         >>> retriever.add_nodes([TextNode(text="Bo danced with Cy.", id_="c")])
         ['c']
         >>> retriever.delete(["b"])
+        1
         >>> sorted(hit.node_id for hit in retriever.retrieve("Who met Bo?"))
         ['a', 'c']
         """
@@ -270,19 +272,25 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
             check_new(Path(path))
             ChromaVectors.check_installed()
         tried = {**fields, "filters": None}
-        cls._over(sample_corpus(embed_model.get_query_embedding), embed_model, title_key, tried)  # before embedding
+        cls._over(sample_corpus(embed_model.get_query_embedding), embed_model, tried)  # before embedding
+        held = held_by_id(nodes)
         corpus = built(
-            held_by_id(nodes), embed_model, title_key=title_key, triples=extractions, gazetteer=gazetteer,
+            held, embed_model, keys=phasegraph.graph.Keys(title_key, source_key),
+            triples=extractions, gazetteer=gazetteer,
             tokenizer=tokenizer, progress=progress, kept=path is not None,
         )  # fmt: skip
         if path is None:
-            return cls._over(corpus, embed_model, title_key, fields)
-        corpus.save(path, folder_settings(title_key, vectors=True))
-        return cls._load(path, embed_model, fields, progress)
+            return cls._over(corpus, embed_model, fields)
+        corpus.save(path, folder_settings(vectors=True))
+        return cls._load(
+            path, embed_model, fields, progress, checks=any(one.embedding is not None for one in held.values())
+        )
 
     @classmethod
     @known_arguments
-    def load(cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, **fields: Any) -> Self:
+    def load(
+        cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, *, reembed: bool = False, **fields: Any
+    ) -> Self:
         """Open a folder that :meth:`from_nodes` made, as it was after the last change.
 
         Parameters
@@ -290,6 +298,8 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         path : path
         embed_model : BaseEmbedding
             The model that the nodes were embedded with.
+        reembed : bool, default False
+            Embed every node anew by `embed_model`, as :meth:`reembed` does.
         **fields
             The other arguments of the retriever. A pipeline that :meth:`save` wrote into the folder is taken, unless
             `pipeline`, `weights`, `accept` or `selection` are given.
@@ -299,20 +309,29 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework, without vectors, or with a model whose vectors have another length:
-            `embed_model` is asked for one to see that.
+            If it was made for another framework, without vectors, or with another model: `embed_model` embeds three of
+            the nodes again to see that.
         """
         _check_model(embed_model)
-        return cls._load(path, embed_model, fields, False)
+        made = cls._load(path, embed_model, fields, False, checks=not reembed)
+        if reembed:
+            made.reembed(embed_model)
+        return made
 
     @classmethod
     def _load(
-        cls, path: str | os.PathLike[str], embed_model: BaseEmbedding, fields: dict[str, Any], progress: bool | None
+        cls,
+        path: str | os.PathLike[str],
+        embed_model: BaseEmbedding,
+        fields: dict[str, Any],
+        progress: bool | None,
+        *,
+        checks: bool = True,
     ) -> Self:
-        corpus, title_key = opened(path, embed_model, vectors=True, progress=progress)
+        corpus = opened(path, embed_model, vectors=True, progress=progress, checks=checks)
         if (Path(path) / PIPELINE).is_file() and not fields.keys() & {"pipeline", "weights", "accept", "selection"}:
             fields = {**fields, "pipeline": Path(path) / PIPELINE}
-        return cls._over(corpus, embed_model, title_key, fields)
+        return cls._over(corpus, embed_model, fields)
 
     @classmethod
     @known_arguments
@@ -324,6 +343,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        source_key: str | None = None,
         progress: bool = True,
         **fields: Any,
     ) -> Self:
@@ -334,7 +354,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         index : VectorStoreIndex
             Its nodes are read once from its docstore, or from a vector store that holds texts; none is embedded again.
             :meth:`add_nodes` and :meth:`delete` change it too; it embeds by itself what is added.
-        extractions, gazetteer, tokenizer, title_key, progress, **fields
+        extractions, gazetteer, tokenizer, title_key, source_key, progress, **fields
             As for :meth:`from_nodes`. ``retriever.graph.save(folder)`` keeps the graph; the constructor puts
             ``EntityGraphRetriever.load(folder)`` beside the index again.
 
@@ -348,17 +368,17 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         held, vectors = contents_of(index)
         embed_model = index._embed_model
         corpus = built(
-            held, embed_model, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+            held, embed_model, keys=phasegraph.graph.Keys(title_key, source_key),
+            vectors=vectors, triples=extractions, gazetteer=gazetteer,
             tokenizer=tokenizer, progress=progress, store=IndexVectors(index),
         )  # fmt: skip
-        return cls._over(corpus, embed_model, title_key, fields, index)
+        return cls._over(corpus, embed_model, fields, index)
 
     @classmethod
     def _over(
         cls,
         corpus: phasegraph.graph.Corpus,
         embed_model: BaseEmbedding | None,
-        title_key: str,
         fields: Mapping[str, Any],
         index: Any = None,
     ) -> Self:
@@ -368,7 +388,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         sources: dict[str, Any] = {
             name: EntityGraphRetriever(corpus.source(name), nodes, embed_model=embed_model) for name in names
         }
-        sources["graph"]._corpus, sources["graph"]._title_key = corpus, title_key
+        sources["graph"]._corpus = corpus
         if index is not None:
             sources["vector"] = index
         others = fields.get("retrievers") or {}
@@ -377,8 +397,19 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         sources |= others
         vector, graph = sources.pop("vector"), sources.pop("graph")
         made = cls(**{**fields, "vector": vector, "graph": graph, "retrievers": sources})
-        made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
+        made._corpus, made._embeds = corpus, embed_model
         return made
+
+    def documents(self) -> dict[str, int]:
+        """Nodes by document, as `source_key` names it; under ``""`` those that name none."""
+        return self._counts()
+
+    def _remodelled(self, model: BaseEmbedding) -> None:
+        retrievers = [source.retriever for source in self._whole.values()]
+        for one in retrievers:
+            if isinstance(one, EntityGraphRetriever) and one.corpus is self._corpus:
+                one._remodelled(model)
+        self._engine = replace(self._engine, access=access_of(retrievers))
 
     @property
     def graph(self) -> Any:
@@ -507,7 +538,7 @@ class CalibratedFusionRetriever(KeptNodes, Calibrating, OwnRetriever):
         return self if filters is None else self.within(filters)
 
     def _told(self) -> Mapping[str, object]:
-        return {"similarity_top_k": self.similarity_top_k, **{name: one.whole for name, one in self._by_name.items()}}
+        return {"similarity_top_k": self.similarity_top_k, **{name: one.shown for name, one in self._by_name.items()}}
 
     def _nodes(self, result: Result, hits: list[SelectedHit]) -> list[NodeWithScore]:
         """The nodes; for another retriever of ours without a block, and with the evidence in the exchange."""
@@ -554,6 +585,11 @@ def _check_model(embed_model: object) -> None:
 
 def _count(name: str, value: int | None) -> int | None:
     return None if value is None else check_count(name, value)
+
+
+def _unlimited(spec: SourceSpec) -> SourceSpec:
+    """The source with all of its hits, unless the caller set its limit: of hits in no order none are the best."""
+    return replace(spec, limit=None) if spec.limit == "default" else spec
 
 
 def _with_nodes(spec: SourceSpec) -> SourceSpec:

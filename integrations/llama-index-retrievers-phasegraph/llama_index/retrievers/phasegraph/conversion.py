@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -137,9 +138,16 @@ class Embedder:
         """As :meth:`texts`."""
         return await self.model.aget_text_embedding_batch(texts)
 
+    def records(self, records: Sequence[phasegraph.graph.PassageRecord]) -> list[list[float]]:
+        """Embeddings of passages of a corpus, as the framework embeds their nodes."""
+        return self.texts([_text_to_embed(node_of(one)) for one in records])
+
     def query(self, query: str) -> list[float]:
-        """Embedding of a query."""
-        return self.model.get_query_embedding(query)
+        """Embedding of a query, or the mean embedding of the texts that a bundle has embedded in its place."""
+        texts = getattr(query, "embedding_strs", None)
+        if texts is None:
+            return self.model.get_query_embedding(query)
+        return self.model.get_agg_embedding_from_queries(texts)
 
     @property
     def awaits(self) -> bool:
@@ -247,12 +255,17 @@ def _hit(item: object, row: int) -> NodeWithScore:
 def _node(item: object, row: int) -> BaseNode:
     """A text, a row or a triple as a node; what a row says of its id and score is read from its metadata."""
     hit = plain_hit(item, _HITS, row)
-    kind: type[TextNode] = NamedNode if hit.text is None else UnnamedNode
     if hit.text is None:
+        kind: type[TextNode] = NamedNode
         return kind(id_=str(hit.id), text="", metadata=dict(hit.metadata))
-    unread = [key for key in hit.metadata if key in hit.read]  # neither a prompt nor an embedding reads them
+    return _told_by_text(hit.text, hit.metadata, [key for key in hit.metadata if key in hit.read])
+
+
+def _told_by_text(text: str, metadata: Mapping[str, Any], unread: list[str]) -> TextNode:
+    """A node whose id is made of its text; neither a prompt nor an embedding reads the metadata keys `unread`."""
+    kind: type[TextNode] = UnnamedNode
     return kind(
-        id_=resolve_id(None, {}, hit.text)[0], text=hit.text, metadata=dict(hit.metadata),
+        id_=resolve_id(None, {}, text)[0], text=text, metadata=dict(metadata),
         excluded_llm_metadata_keys=unread, excluded_embed_metadata_keys=unread,
     )  # fmt: skip
 
@@ -278,6 +291,42 @@ def own_id(node: BaseNode) -> str | None:
     return node.id_ if named else None
 
 
+_MADE_ANEW: Mapping[str, str] = MappingProxyType(
+    {"kg_rel_map": "facts of a graph", "graph_store_query": "rows of a graph", "sql_query": "rows of a database"}
+)
+"""By metadata key, what the framework puts into one text at every call, under a random id."""
+_NO_FACTS = "No relationships found."
+"""What the framework's knowledge graph index returns as a node where it found nothing."""
+
+
+def _with_stable_ids(hits: Sequence[NodeWithScore], notes: list[str]) -> Sequence[NodeWithScore]:
+    """The hits; one whose id is random at every call is told by its text, and a message in place of hits is none.
+
+    Equal scores are ordered by id, so that random ids would order them by chance.
+    """
+    if len(hits) == 1 and _says_nothing(hits[0].node):
+        notes.append("its graph found no relationships")
+        return []
+    keys = [next(filter(hit.node.metadata.__contains__, _MADE_ANEW), None) for hit in hits]
+    said = sorted({_MADE_ANEW[key] for key in keys if key is not None})
+    if not said:
+        return hits
+    count = sum(key is not None for key in keys)
+    notes.append(f"made anew at every call: {', '.join(said)} ({count} of {len(hits)} hits)")
+    return [hit if key is None else _without_id(hit) for hit, key in zip(hits, keys, strict=True)]
+
+
+def _without_id(hit: NodeWithScore) -> NodeWithScore:
+    node: Any = hit.node
+    return NodeWithScore(
+        node=_told_by_text(node.text, node.metadata, list(node.excluded_llm_metadata_keys)), score=hit.score
+    )
+
+
+def _says_nothing(node: BaseNode) -> bool:
+    return type(node) is TextNode and node.text == _NO_FACTS and not node.metadata and not node.relationships
+
+
 def ranking_of(
     reader: HitReader,
     hits: Sequence[NodeWithScore],
@@ -287,12 +336,14 @@ def ranking_of(
     own: Sequence[object] | None = None,
     evidence: Callable[[Sequence[str]], Mapping[str, object]] | None = None,
     ranks: bool = False,
+    ordered: bool = True,
 ) -> Ranking:
     """Hits as a ranking; what had to be handled is added to `notes`.
 
     `own` are the ids that hits carry where they are not their nodes', ``evidence(ids)`` says by id how the source found
-    them, and `ranks` that their scores are none.
+    them, `ranks` that their scores are none, and `ordered` whether their order says anything.
     """
+    hits = _with_stable_ids(hits, notes) if own is None else hits
     nodes = [hit.node for hit in hits]
     plain = _PLAIN_NODES.issuperset(map(type, nodes))
     if own is not None:
@@ -307,7 +358,7 @@ def ranking_of(
         scores = [hit.score for hit in hits]
         if not plain and all(hit.score is None and isinstance(hit.node, UnnamedNode) for hit in hits):
             scores, told = reader.stated_scores(hits, notes)  # rows of a function
-    return reader.ranking(ids, scores, payloads, limit, notes, told=told)
+    return reader.ranking(ids, scores, payloads, limit, notes, told=told, ordered=ordered)
 
 
 # Results as nodes.

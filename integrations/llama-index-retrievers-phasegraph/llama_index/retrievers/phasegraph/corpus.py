@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,17 @@ from llama_index.core.graph_stores.types import (
     Triplet,
 )
 from llama_index.core.indices.utils import embed_nodes
-from llama_index.core.schema import BaseNode
+from llama_index.core.ingestion import run_transformations
+from llama_index.core.schema import BaseNode, Document
+from llama_index.core.settings import Settings
+from llama_index.core.vector_stores.types import BasePydanticVectorStore
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 import phasegraph  # its room graph is loaded when it is first named: it brings scipy.sparse
 from llama_index.retrievers.phasegraph.conversion import Embedder, chunk_of, held_by_id, node_of
+from llama_index.retrievers.phasegraph.filters import filters_of, matching_rows, names_of
 from phasegraph import InvalidInputError, InvalidTypeError
-from phasegraph.retrieval import KeptPassages, in_thread, with_progress
+from phasegraph.retrieval import Content, EmbeddingModel, KeptPassages, in_thread, with_progress
 
 if TYPE_CHECKING:
     import phasegraph.graph
@@ -47,6 +51,10 @@ def passages_of(
         }
         for name, node in held.items()
     ]
+
+
+OWN_KEYS = ("_node_content", "_node_type", "document_id", "doc_id", "ref_doc_id")
+"""Metadata keys that the framework writes beside the caller's."""
 
 
 def _whole(name: str, node: BaseNode) -> dict[str, Any]:
@@ -148,6 +156,12 @@ def _name(node: LabelledNode) -> str:
     return node.name if isinstance(node, EntityNode) else node.id
 
 
+def model_of(embed_model: BaseEmbedding | None) -> EmbeddingModel | None:
+    """A model as a corpus takes it."""
+    embedder = Embedder.of(embed_model)
+    return None if embedder is None else EmbeddingModel(embed_model, embedder.query, embedder.records)
+
+
 def embedded(embed_model: BaseEmbedding | None, held: Mapping[str, BaseNode], progress: bool) -> Any:
     """The nodes' embeddings: those that they carry, else the model's, of what the framework embeds of a node."""
     if embed_model is None:
@@ -160,7 +174,7 @@ def built(
     held: Mapping[str, BaseNode],
     embed_model: BaseEmbedding | None,
     *,
-    title_key: str,
+    keys: phasegraph.graph.Keys,
     vectors: Any = None,
     triples: Any = None,
     gazetteer: Iterable[str] = (),
@@ -170,9 +184,11 @@ def built(
     kept: bool = False,
 ) -> phasegraph.graph.Corpus:
     """A corpus of nodes, in memory, with their vectors in a store if there is one; to be `kept` in a folder."""
-    from phasegraph.graph import Corpus, GraphIndex, check_passages
+    from phasegraph.graph import Corpus, GraphIndex, check_passages, check_source_key, check_title_key
 
-    embedder, passages = Embedder.of(embed_model), passages_of(held, title_key)
+    model, passages = model_of(embed_model), passages_of(held, keys.title)
+    check_title_key(keys.title, [one.metadata for one in held.values()])
+    check_source_key(keys.source, [one["metadata"] for one in passages])
     check_passages(passages, kept=kept, tokenizer=tokenizer)  # before anything is embedded
     index = GraphIndex.build(
         passages, triples=triples,
@@ -180,7 +196,12 @@ def built(
         gazetteer=gazetteer, tokenizer=tokenizer,
         progress=lambda rows: with_progress(rows, progress and len(held) > _MANY, label="index", unit="passage"),
     )  # fmt: skip
-    return Corpus(index, None if embedder is None else embedder.query, store=store)
+    carried = not vectors and any(one.embedding is not None for one in held.values())
+    unknown = model is None or store is not None or carried  # which model made the vectors
+    made_by = None if unknown or model is None else model.identity.as_given() if vectors else model.identity
+    return Corpus(
+        index, model, store=store, made_by=made_by, checked=made_by is not None and not made_by.given, keys=keys
+    )
 
 
 def contents_of(index: VectorStoreIndex) -> tuple[dict[str, BaseNode], list[list[float]]]:
@@ -230,7 +251,7 @@ class KeptNodes(KeptPassages):
     """Part of a retriever that was made of nodes, or opened from a folder: they come and go."""
 
     _corpus: phasegraph.graph.Corpus | None = None
-    _title_key: str = "title"
+    _uncounted = OWN_KEYS
     _embeds: BaseEmbedding | None = None
 
     def add_nodes(
@@ -264,11 +285,148 @@ class KeptNodes(KeptPassages):
         """
         from phasegraph.graph import fields_of
 
-        self._changing()
-        held = held_by_id(nodes)
-        passages = passages_of(held, self._title_key, fields_of(extractions, held))
+        corpus, held = self._changing(), held_by_id(nodes)
+        passages = passages_of(held, corpus.keys.title, fields_of(extractions, held))
         self._add(passages, lambda: embedded(self._embeds, held, progress))
         return list(held)
+
+    def _contents(self, documents: Iterable[BaseNode]) -> list[Content]:
+        return [
+            Content(
+                name, node.get_content(), node.metadata,
+                {**node.metadata, "doc_id": node.ref_doc_id, "ref_doc_id": node.ref_doc_id}, node,
+            )
+            for name, node in held_by_id(documents).items()
+        ]  # fmt: skip
+
+    def _passages(self, items: Sequence[BaseNode]) -> list[dict[str, Any]]:
+        return passages_of({node.node_id: node for node in items}, self._changing().keys.title)
+
+    def _let_through(self, records: Sequence[Any], where: Any) -> tuple[Iterable[int], Collection[str]]:
+        filters = filters_of(where)
+        return matching_rows(records, filters), names_of(filters)
+
+    def _vectors(self, items: Sequence[BaseNode], progress: bool) -> Any:
+        return embedded(self._embeds, {node.node_id: node for node in items}, progress)
+
+    def delete_ref_doc(self, ref_doc_id: str, delete_from_docstore: bool = False, **delete_kwargs: Any) -> None:
+        """Delete all nodes of a document; a document that is not there is warned about.
+
+        `delete_from_docstore` and further arguments are those of an index, and make no difference.
+        """
+        self.delete(where={"ref_doc_id": ref_doc_id})
+
+    def update_ref_doc(self, document: Document, *, transformations: Any = None, **update_kwargs: Any) -> None:
+        """Replace all nodes of a document, in one step; a document that is not there comes.
+
+        Parameters
+        ----------
+        document : Document
+        transformations : sequence of transformations, optional
+            Split it into nodes; those of the framework's ``Settings`` unless given.
+        **update_kwargs
+            Those of an index, which make no difference.
+        """
+        self._replace_documents([document], transformations)
+
+    def refresh_ref_docs(
+        self, documents: Sequence[Document], *, transformations: Any = None, **update_kwargs: Any
+    ) -> list[bool]:
+        """Replace the documents that changed, and add those that are new, in one step.
+
+        Parameters
+        ----------
+        documents : sequence of Document
+        transformations, **update_kwargs
+            As for :meth:`update_ref_doc`.
+
+        Returns
+        -------
+        list of bool
+            For each document, whether it came or changed: its hash is compared with that in its nodes.
+        """
+        records = self._changing().index.records
+        hashes: dict[str, str | None] = {}
+        for record in records.values():
+            hashes.setdefault(record.metadata.get("ref_doc_id", ""), record.id)
+        stale = []
+        for one in documents:
+            name = hashes.get(one.id_)
+            source = None if name is None else node_of(records[name]).source_node
+            stale.append(source is None or source.hash != one.hash)
+        self._replace_documents([one for one, old in zip(documents, stale, strict=True) if old], transformations)
+        return stale
+
+    async def adelete_ref_doc(self, ref_doc_id: str, **options: Any) -> None:
+        """As :meth:`delete_ref_doc`, without blocking the event loop."""
+        await in_thread(lambda given: self.delete_ref_doc(given, **options), ref_doc_id)
+
+    async def aupdate_ref_doc(self, document: Document, **options: Any) -> None:
+        """As :meth:`update_ref_doc`, without blocking the event loop."""
+        await in_thread(lambda given: self.update_ref_doc(given, **options), document)
+
+    async def arefresh_ref_docs(self, documents: Sequence[Document], **options: Any) -> list[bool]:
+        """As :meth:`refresh_ref_docs`, without blocking the event loop."""
+        stale: list[bool] = await in_thread(lambda given: self.refresh_ref_docs(given, **options), documents)
+        return stale
+
+    def _replace_documents(self, documents: Sequence[Document], transformations: Any) -> None:
+        """Let the nodes of documents leave, and those come that they are split into now."""
+        if not documents:
+            return
+        corpus, names = self._changing(), {one.id_ for one in documents}
+        split = run_transformations(list(documents), transformations or Settings.transformations)
+        items = list(held_by_id(split).values())
+        removed = [one.id for one in corpus.index.records.values() if one.metadata.get("ref_doc_id") in names]
+        self._replace(corpus, removed, self._passages(items), items, progress=False)
+
+    def as_vector_store(self) -> BasePydanticVectorStore:
+        """The retriever as an ``IngestionPipeline`` takes it, beside a docstore: nodes come and go through it.
+
+        >>> from llama_index.core import Document, MockEmbedding
+        >>> from llama_index.core.ingestion import IngestionPipeline
+        >>> from llama_index.core.schema import TextNode
+        >>> from llama_index.core.storage.docstore import SimpleDocumentStore
+        >>> from llama_index.retrievers.phasegraph import CalibratedFusionRetriever
+        >>> model = MockEmbedding(embed_dim=8)
+        >>> retriever = CalibratedFusionRetriever.from_nodes([TextNode(text="Ada met Bo.")], model)
+        >>> pipeline = IngestionPipeline(
+        ...     transformations=[model], docstore=SimpleDocumentStore(), vector_store=retriever.as_vector_store()
+        ... )
+        >>> _ = pipeline.run(documents=[Document(text="Cy sang.", id_="b")])
+        >>> len(retriever.ids())
+        2
+        """
+        from llama_index.retrievers.phasegraph.vector_store import RetrieverStore
+
+        return RetrieverStore(retriever=self)
+
+    def reembed(self, embed_model: BaseEmbedding, *, progress: bool = True) -> None:
+        """Embed every node anew, by another model, whose vectors may have another length.
+
+        Parameters
+        ----------
+        embed_model : BaseEmbedding
+        progress : bool, default True
+            Show a bar for many nodes, where standard error is a terminal.
+
+        Raises
+        ------
+        InvalidInputError
+            If the vectors are in an index of yours, or the retriever was made of other retrievers.
+        StoreError
+            If the folder refuses the new vectors. The old vectors and the old model stay then.
+        """
+        corpus = self._changing()
+
+        def vectors(records: Sequence[phasegraph.graph.PassageRecord]) -> Any:
+            return embedded(embed_model, {one.id: node_of(one) for one in records}, progress)
+
+        self._reembed(corpus, model_of(embed_model), vectors, embed_model)
+
+    async def areembed(self, embed_model: BaseEmbedding, **options: Any) -> None:
+        """As :meth:`reembed`, without blocking the event loop."""
+        await in_thread(lambda given: self.reembed(given, **options), embed_model)
 
     async def aadd_nodes(self, nodes: Iterable[BaseNode], **options: Any) -> list[str]:
         """As :meth:`add_nodes`, without blocking the event loop."""
@@ -276,17 +434,20 @@ class KeptNodes(KeptPassages):
         return ids
 
 
-def folder_settings(title_key: str, *, vectors: bool) -> dict[str, object]:
+def folder_settings(*, vectors: bool) -> dict[str, object]:
     """What a folder is to be opened with."""
-    return {"framework": FRAMEWORK, "title_key": title_key, "vectors": vectors}
+    return {"framework": FRAMEWORK, "vectors": vectors}
 
 
 def opened(
-    path: str | os.PathLike[str], embed_model: BaseEmbedding | None, *, vectors: bool, progress: bool | None = False
-) -> tuple[phasegraph.graph.Corpus, str]:
-    """The corpus of a folder, with its vectors where they are wanted, and its title key."""
+    path: str | os.PathLike[str],
+    embed_model: BaseEmbedding | None,
+    *,
+    vectors: bool,
+    progress: bool | None = False,
+    checks: bool = True,
+) -> phasegraph.graph.Corpus:
+    """The corpus of a folder, with its vectors where they are wanted."""
     from phasegraph.graph import open_folder
 
-    embedder = Embedder.of(embed_model)
-    query = None if embedder is None else embedder.query
-    return open_folder(path, FRAMEWORK, query, vectors=vectors, progress=progress)
+    return open_folder(path, FRAMEWORK, model_of(embed_model), vectors=vectors, progress=progress, checks=checks)

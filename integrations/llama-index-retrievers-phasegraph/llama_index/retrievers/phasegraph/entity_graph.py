@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -28,8 +28,9 @@ from llama_index.retrievers.phasegraph.filters import (
     joined,
     key_of,
     matching_rows,
+    names_of,
 )
-from llama_index.retrievers.phasegraph.retriever_sources import OwnRetriever, RetrieverSource
+from llama_index.retrievers.phasegraph.retriever_sources import BundleText, OwnRetriever, RetrieverSource
 from phasegraph import InvalidTypeError, Ranking, Source
 from phasegraph.retrieval import (
     LONGEST_QUERY,
@@ -51,6 +52,7 @@ from phasegraph.retrieval import (
     unexpected_argument,
     version_of,
     warn,
+    without_gone,
 )
 
 if TYPE_CHECKING:
@@ -168,6 +170,7 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         gazetteer: Iterable[str] = (),
         tokenizer: Any = "english",
         title_key: str = "title",
+        source_key: str | None = None,
         progress: bool = True,
         **fields: Any,
     ) -> Self:
@@ -183,10 +186,13 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         extractions, extractor, gazetteer
             ``triples``, ``extractor`` and ``gazetteer`` of :func:`phasegraph.graph.build_graph`; for a property graph
             of the framework see :func:`read_property_graph`. What an `extractor` of yours built is not changed later.
-        tokenizer : {"english", "german", "plain"} or callable, default "english"
+        tokenizer : {"english", "german", "plain", "snowball:LANGUAGE"} or callable, default "english"
             Splits passages and queries into words, as for :func:`phasegraph.graph.build_graph`.
         title_key : str, default "title"
             Metadata key of a passage's title.
+        source_key : str, optional
+            Metadata key that names a passage's document; unless given the first of ``source``, ``doc_id``,
+            ``ref_doc_id`` (the framework's own) and ``file_path`` that is there.
         progress : bool, default True
             Show bars for many nodes, where standard error is a terminal.
         **fields
@@ -197,10 +203,11 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         held, embedder = held_by_id(nodes), Embedder.of(embed_model)
         if extractor is None:
             corpus = built(
-                held, embed_model, title_key=title_key, vectors=vectors, triples=extractions, gazetteer=gazetteer,
+                held, embed_model, keys=phasegraph.graph.Keys(title_key, source_key),
+                vectors=vectors, triples=extractions, gazetteer=gazetteer,
                 tokenizer=tokenizer, progress=progress,
             )  # fmt: skip
-            return cls._over(corpus, embed_model, title_key, fields)
+            return cls._over(corpus, embed_model, fields)
         graph = graph_of_documents(
             ((name, node.metadata, node.get_content()) for name, node in held.items()),
             title_key=title_key, embed=None if embedder is None else embedder.texts, vectors=vectors,
@@ -226,25 +233,26 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         IntegrityError
             If the folder is damaged, foreign or newer.
         InvalidInputError
-            If it was made for another framework.
+            If it was made for another framework, or with another model: `embed_model` embeds three of the nodes again
+            to see that.
         """
-        corpus, title_key = opened(path, embed_model, vectors=False)
-        return cls._over(corpus, embed_model, title_key, fields)
+        corpus = opened(path, embed_model, vectors=False)
+        return cls._over(corpus, embed_model, fields)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write graph and nodes to a folder that is new or empty; the tokenizer must be one with a name."""
-        self._changing().save(path, folder_settings(self._title_key, vectors=False))
+        self._changing().save(path, folder_settings(vectors=False))
 
     @classmethod
     def _over(
-        cls, corpus: phasegraph.graph.Corpus, embed_model: BaseEmbedding | None, title_key: str,
+        cls, corpus: phasegraph.graph.Corpus, embed_model: BaseEmbedding | None,
         fields: Mapping[str, Any],
     ) -> Self:  # fmt: skip
         made = cls(
             corpus.source("graph"),
             **{"nodes": phasegraph.graph.CorpusLookup(corpus, node_of), "embed_model": embed_model, **fields},
         )
-        made._corpus, made._title_key, made._embeds = corpus, title_key, embed_model
+        made._corpus, made._embeds = corpus, embed_model
         return made
 
     @classmethod
@@ -297,6 +305,15 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
         )  # fmt: skip
         return cls(opened.source, **{"nodes": _Texts(opened), "embed_model": embed_model, **fields})
 
+    def _remodelled(self, model: BaseEmbedding) -> None:
+        self._embed_model = model
+
+    @property
+    def corpus(self) -> phasegraph.graph.Corpus | None:
+        """The corpus of its nodes; None where it has none of its own."""
+        held = self._lookup.held
+        return held.corpus if isinstance(held, phasegraph.graph.CorpusLookup) else None
+
     @property
     def similarity_top_k(self) -> int:
         """Nodes returned where it is asked by itself."""
@@ -342,13 +359,14 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
 
         def made() -> Source:
             held = self._lookup.held
+            narrowed: Source
             if isinstance(held, phasegraph.graph.CorpusLookup):
-                allowed: Collection[str] = held.matching(
-                    key_of(filters), lambda records: matching_rows(records, filters)
+                narrowed = held.within(
+                    whole, key_of(filters), lambda records: matching_rows(records, filters), names_of(filters)
                 )
             else:
                 allowed = allowed_ids(self._lookup(passage_ids(whole)).values(), filters)
-            narrowed: Source = whole.within(allowed)
+                narrowed = whole.within(allowed)
             return narrowed
 
         if anew:
@@ -374,6 +392,10 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
                 break
             kept = allowed_ids(held.values(), self._filters)
             if all(one in kept for one in ids):
+                break
+            if anew and isinstance(self._lookup.held, phasegraph.graph.CorpusLookup):  # it changes while it is searched
+                ranking = without_gone(ranking, own, kept)
+                own = summaries_in(ranking)
                 break
             if anew:
                 raise MalformedAnswerError("its graph returned nodes that do not match the filters")
@@ -415,7 +437,9 @@ class EntityGraphRetriever(KeptNodes, OwnRetriever):
     def _checked(self, query_bundle: QueryBundle) -> str:
         """The query; as long as its own limit allows, where no other retriever of ours has checked it."""
         query = query_bundle.query_str
-        return check_query(query, self._max_query_length) if self.exchange is None else query
+        if self.exchange is None:
+            check_query(query, self._max_query_length)
+        return query if query_bundle.custom_embedding_strs is None else BundleText(query_bundle)
 
     @property
     def _is_unseeded(self) -> bool:

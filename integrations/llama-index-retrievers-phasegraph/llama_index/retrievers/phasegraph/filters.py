@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -72,6 +72,29 @@ def check_required(key: str, given: MetadataFilters | None) -> None:
 
 
 _NAMES_VALUES = (FilterOperator.EQ, FilterOperator.IN)
+
+
+def filters_of(where: object) -> MetadataFilters:
+    """Filters of the framework, or a mapping of metadata keys to the values they must have, as such filters.
+
+    >>> filters_of({"source": "a.md"}).filters[0].key
+    'source'
+    """
+    if not isinstance(where, Mapping):
+        return check_filters(where)
+    if not where or not all(isinstance(key, str) for key in where):
+        raise InvalidInputError(f"where must map at least one metadata key to a value; got {where!r:.200}")
+    if any(not isinstance(value, str | int | float) for value in where.values()):
+        raise InvalidInputError(
+            f"where must map metadata keys to a text, a number or a bool each; got {where!r:.200}: give "
+            "MetadataFilters for other conditions"
+        )
+    return MetadataFilters(filters=[MetadataFilter(key=key, value=value) for key, value in where.items()])
+
+
+def names_of(filters: MetadataFilters) -> frozenset[str]:
+    """The metadata keys that filters ask for."""
+    return frozenset(one.key for one in filters.filters if isinstance(one, MetadataFilter))
 
 
 def matching_rows(nodes: Sequence[Any], filters: MetadataFilters) -> list[int]:

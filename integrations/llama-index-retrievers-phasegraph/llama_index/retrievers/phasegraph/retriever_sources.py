@@ -16,7 +16,10 @@ from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.callbacks.base import CallbackManager
 from llama_index.core.graph_stores.types import PropertyGraphStore
 from llama_index.core.indices.base import BaseIndex
+from llama_index.core.indices.list import SummaryIndexRetriever
 from llama_index.core.indices.property_graph import BasePGRetriever, PGRetriever
+from llama_index.core.indices.tree.all_leaf_retriever import TreeAllLeafRetriever
+from llama_index.core.indices.tree.tree_root_retriever import TreeRootRetriever
 from llama_index.core.indices.vector_store.retrievers import VectorIndexRetriever
 from llama_index.core.schema import BaseNode, IndexNode, NodeWithScore, QueryBundle
 from llama_index.core.settings import Settings
@@ -58,6 +61,7 @@ from llama_index.retrievers.phasegraph.filters import (
 from phasegraph import InvalidInputError, InvalidTypeError, Ranking
 from phasegraph.retrieval import (
     AnySource,
+    Attempts,
     Calibrating,
     Deletions,
     LookUps,
@@ -428,18 +432,52 @@ def _known(retriever: Any) -> bool | None:
     return known_direction(retriever._vector_store) if plain else None
 
 
+@dataclass
+class _WatchedBundle(QueryBundle):
+    """A bundle that notes in `readers` that a retriever asked for its texts to embed.
+
+    A retriever asks for ``embedding_strs``; what only writes a bundle down reads the fields.
+    """
+
+    readers: list[str] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def embedding_strs(self) -> list[str]:
+        """The texts to embed."""
+        self.readers[:] = ["a retriever"]
+        return super().embedding_strs
+
+
+def is_unordered(retriever: Any) -> bool:
+    """Whether it returns whatever it holds, as it is stored, without a score; by itself or behind a query engine."""
+    inner = getattr(retriever, "retriever", retriever) if isinstance(retriever, BaseQueryEngine) else retriever
+    return isinstance(inner, SummaryIndexRetriever | TreeAllLeafRetriever | TreeRootRetriever)
+
+
 class BundleText(str):
     """The text of a query for which other texts are embedded; it carries the whole bundle through the core.
 
     It equals no plain text, since it asks for something else.
     """
 
-    bundle: QueryBundle
+    bundle: _WatchedBundle
 
     def __new__(cls, bundle: QueryBundle) -> BundleText:  # noqa: D102
         made = super().__new__(cls, bundle.query_str)
+        if not isinstance(bundle, _WatchedBundle):
+            bundle = _WatchedBundle(bundle.query_str, bundle.image_path, bundle.custom_embedding_strs, bundle.embedding)
         made.bundle = bundle
         return made
+
+    @property
+    def embedding_strs(self) -> list[str]:
+        """The texts to embed in place of the query."""
+        return self.bundle.embedding_strs
+
+    @property
+    def embedded(self) -> bool:
+        """Whether a retriever asked for its texts to embed."""
+        return bool(self.bundle.readers)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, BundleText) and self._texts == other._texts
@@ -477,6 +515,7 @@ class RetrieverSource:
         self.resolve = spec.fields.resolve
         self.core = not hasattr(given, "retrieve") and (search_of(given) or asearch_of(given)) is not None
         self.whole: Any = given if self.core else as_retriever(given)
+        self.shown: Any = given if isinstance(self.whole, FunctionRetriever) else self.whole
         self.retriever: Any = self.whole
         self.filters: MetadataFilters | None = None
         self.reader = reader_of(name, spec.fields, _known(self.retriever))
@@ -495,6 +534,7 @@ class RetrieverSource:
         elif self._has_own_ids and walks:
             self._corpus = list(cast("Any", self.whole).kept_ids())
         self.knowledge = is_knowledge(self.retriever)
+        self.unordered = is_unordered(self.retriever)
         self.own_chunks = not self.knowledge or names_own_chunks(self.retriever)
         resolve_awaits = inspect.iscoroutinefunction(self.resolve)
         blocks, awaits = not getattr(self.retriever, "asynchronous", False), is_asynchronous(self.retriever)
@@ -610,6 +650,8 @@ class _Bound:
         if decides_membership(source.retriever) and source.reader.fields.score is None:
             notes.append("rank only: the scores of its mode are not similarities")
             return ranking_of(source.reader, found, limit, notes, ranks=True)
+        if source.unordered and source.reader.fields.score is None and all(hit.score is None for hit in found):
+            return ranking_of(source.reader, found, limit, notes, ordered=False)
         if exchange is None or not exchange.evidence:
             return ranking_of(source.reader, found, limit, notes)
         why = exchange.evidence
@@ -708,13 +750,14 @@ class _Blocking(_Bound):
         if source.core:
             ranking = self.core_ranking(source.retriever.search(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream, source.seen)
-            bundle = own_bundle(self.bundle, query)
-            with instrument_tags(self.tags()):
-                if is_unheard(asked):
-                    hits = asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
-                else:
-                    hits = asked.retrieve(bundle)
+            for attempt in Attempts(limit, self.notes, within=source.filters is not None):
+                with attempt as count, instrument_tags(self.tags()):
+                    asked = prepared(source.retriever, count, upstream, source.seen)
+                    bundle = own_bundle(self.bundle, query)
+                    if is_unheard(asked):
+                        hits = asked._handle_recursive_retrieval(bundle, asked._retrieve(bundle))
+                    else:
+                        hits = asked.retrieve(bundle)
             ranking = self.read(asked, hits, limit)
         if source.resolve is not None and len(ranking):
             return self.resolved(ranking, source.resolve(ranking.ids))
@@ -732,13 +775,14 @@ class _Awaiting(_Bound):
         if source.core:
             ranking = self.core_ranking(await source.retriever.asearch(query, limit, upstream))
         else:
-            asked = prepared(source.retriever, limit, upstream, source.seen)
-            bundle = own_bundle(self.bundle, query)
-            with instrument_tags(self.tags()):
-                if is_unheard(asked):
-                    hits = await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
-                else:
-                    hits = await asked.aretrieve(bundle)
+            for attempt in Attempts(limit, self.notes, within=source.filters is not None):
+                with attempt as count, instrument_tags(self.tags()):
+                    asked = prepared(source.retriever, count, upstream, source.seen)
+                    bundle = own_bundle(self.bundle, query)
+                    if is_unheard(asked):
+                        hits = await asked._ahandle_recursive_retrieval(bundle, await asked._aretrieve(bundle))
+                    else:
+                        hits = await asked.aretrieve(bundle)
             ranking = self.read(asked, hits, limit)
         if source.resolve is not None and len(ranking):
             found = source.resolve(ranking.ids)

@@ -138,8 +138,8 @@ class LlamaIndexStages(StageAdapter):
     """What of LlamaIndex a stage may be given: language models, query transforms, postprocessors and selectors."""
 
     def is_model(self, given: Any) -> bool:
-        """Whether it is a language model."""
-        return isinstance(given, BaseLLM)
+        """Whether it is a language model, or None, which stands for one in an offline cache."""
+        return given is None or isinstance(given, BaseLLM)
 
     def text_model(self, given: Any) -> Any:
         """A function from prompt to text."""

@@ -1,0 +1,50 @@
+"""A retriever as a document index of LangChain: what ``index()`` and a record manager write to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun
+from langchain_core.documents import Document
+from langchain_core.indexing import UpsertResponse
+from langchain_core.indexing.base import DeleteResponse, DocumentIndex
+from pydantic import ConfigDict
+
+from langchain_phasegraph.conversion import document_of
+from phasegraph import InvalidInputError
+
+
+class RetrieverIndex(DocumentIndex):
+    """A retriever over documents of its own, as a document index.
+
+    Parameters
+    ----------
+    retriever : PhaseGraphRetriever or EntityGraphRetriever
+        Made of documents, over a store, or by ``load``.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+    retriever: Any
+
+    def upsert(self, items: Sequence[Document], /, **kwargs: Any) -> UpsertResponse:
+        """Add documents, in place of any with their ids."""
+        return {"succeeded": self.retriever.add_documents(items, progress=False), "failed": []}
+
+    def delete(self, ids: list[str] | None = None, **kwargs: Any) -> DeleteResponse:
+        """Delete documents by id; ids that are not there are passed over."""
+        if ids is None:
+            raise InvalidInputError("delete() needs ids; got none")
+        there = [one for one in ids if one in self.retriever._changing()]
+        count = self.retriever.delete(there) if there else 0
+        return {"num_deleted": count, "succeeded": there, "num_failed": 0, "failed": []}
+
+    def get(self, ids: Sequence[str], /, **kwargs: Any) -> list[Document]:
+        """The documents that there are of these ids."""
+        return [document_of(one) for one in self.retriever._changing().records(ids).values()]
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+    ) -> list[Document]:
+        found: list[Document] = self.retriever.invoke(query, config={"callbacks": run_manager.get_child()}, **kwargs)
+        return found

@@ -1,0 +1,89 @@
+"""A retriever as a vector store of LlamaIndex: what an ingestion pipeline writes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    MetadataFilters,
+    VectorStoreQuery,
+    VectorStoreQueryResult,
+)
+
+from llama_index.retrievers.phasegraph.conversion import node_of
+from phasegraph import InvalidInputError
+
+
+class RetrieverStore(BasePydanticVectorStore):
+    """A retriever over nodes of its own, as a vector store.
+
+    A document that is deleted while it is the last one leaves when the next nodes come: a corpus keeps at least one
+    passage.
+
+    Parameters
+    ----------
+    retriever : CalibratedFusionRetriever or EntityGraphRetriever
+        Made of nodes, over an index, or by ``load``.
+    """
+
+    stores_text: bool = True
+    flat_metadata: bool = False
+    retriever: Any
+    _leaving: list[str] = PrivateAttr(default_factory=list)
+
+    @property
+    def client(self) -> Any:
+        """The retriever."""
+        return self.retriever
+
+    def add(self, nodes: Sequence[BaseNode], **add_kwargs: Any) -> list[str]:
+        """Add nodes, in place of any with their ids; their ids."""
+        corpus = self.retriever._changing()
+        leaving = [one for one in self._leaving if one in corpus]
+        self.retriever._replace(corpus, leaving, self.retriever._passages(nodes), nodes, progress=False)
+        self._leaving.clear()
+        return [one.node_id for one in nodes]
+
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Delete the nodes of a document; one that is not there is passed over."""
+        records = self.retriever._changing().index.records.values()
+        self.delete_nodes([one.id for one in records if one.metadata.get("ref_doc_id") == ref_doc_id])
+
+    def delete_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
+    ) -> None:
+        """Delete nodes by id, by filters, or by both."""
+        if node_ids is None and filters is None:
+            raise InvalidInputError("delete_nodes() needs node_ids or filters; got none")
+        corpus = self.retriever._changing()
+        found = list(corpus.index.records) if filters is None else self.retriever.ids(filters)
+        wanted = set(found if node_ids is None else node_ids)
+        ids = [one for one in found if one in wanted]
+        if ids and len(ids) == len(corpus):
+            self._leaving = ids
+        elif ids:
+            self.retriever.delete(ids)
+
+    def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
+        """The nodes that there are, of these ids and within these filters."""
+        ids = self.retriever.ids(filters)
+        wanted = set(ids if node_ids is None else node_ids)
+        return [
+            node_of(one) for one in self.retriever._changing().records(one for one in ids if one in wanted).values()
+        ]
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """What the retriever answers to the text of a query."""
+        if not query.query_str:
+            raise InvalidInputError("a retriever answers texts: the query must have query_str")
+        asked = self.retriever if query.filters is None else self.retriever.within(query.filters)
+        hits = asked.retrieve(query.query_str)[: query.similarity_top_k]
+        return VectorStoreQueryResult(
+            nodes=[hit.node for hit in hits],
+            similarities=[float(hit.score or 0.0) for hit in hits],
+            ids=[hit.node.node_id for hit in hits],
+        )

@@ -1,0 +1,1 @@
+"""Helpers of every room: they know nothing of retrieval."""

@@ -1,0 +1,83 @@
+"""Put all rankings of one query on the common scale."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from phasegraph._support.numbers import all_true
+from phasegraph._typing import FloatArray
+from phasegraph.calibration import BackgroundCalibrator, Calibrated, Calibrator
+from phasegraph.errors import InvalidInputError
+from phasegraph.ranking import Ranking
+
+
+def calibrate_all(
+    rankings: Sequence[Ranking], calibrator_of: Mapping[str, Calibrator], default: Calibrator
+) -> tuple[dict[str, Calibrated], dict[str, str]]:
+    """Each ranking on the common scale by source name, and why where one cannot be calibrated.
+
+    Where no source of the query is informative, background calibration falls back to ranks, so that an only short
+    list keeps its order. A source whose scores its calibrator refuses costs the others nothing.
+    """
+    found: dict[str, Calibrated] = {}
+    failed: dict[str, str] = {}
+    informative = False
+    for ranking in rankings:
+        try:
+            one = calibrator_for(ranking, calibrator_of, default)(ranking)
+        except InvalidInputError as error:
+            failed[ranking.source] = str(error)
+            continue
+        values = _settled(ranking.scores, one)
+        if values is None:
+            failed[ranking.source] = "calibrated values must be finite; the scores are too far from the background"
+        else:
+            found[ranking.source] = one if values is one.values else replace(one, values=values)
+            informative = informative or one.informative
+    if not informative:
+        for ranking in rankings:
+            chosen = calibrator_for(ranking, calibrator_of, default)
+            if ranking.source in found and isinstance(chosen, BackgroundCalibrator):
+                found[ranking.source] = chosen.by_rank(ranking)
+    return found, failed
+
+
+def _settled(scores: FloatArray, one: Calibrated) -> FloatArray | None:
+    """The calibrated values, in order; None where one of them is not finite."""
+    values = one.values
+    if not math.isfinite(one.missing):
+        return None
+    if all_true(values[:-1] > values[1:]) and math.isfinite(values[0]) and math.isfinite(values[-1]):
+        return values  # what falls throughout is in order, and finite between its ends
+    return in_order(scores, values) if all_true(np.isfinite(values)) else None
+
+
+def in_order(scores: FloatArray, values: FloatArray) -> FloatArray:
+    """`values` with rounding undone: where a score is lower its value is lower, if only by one bit.
+
+    Only for values that descend in truth (a calibrator that gives one value to all is left alone).
+    """
+    same = values[:-1] == values[1:]
+    if not same.any() or values[0] == values[-1]:
+        return values
+    lost = np.flatnonzero((scores[:-1] > scores[1:]) & same)
+    if not len(lost):
+        return values
+    out = values.copy()
+    for row in range(int(lost[0]), len(out) - 1):
+        if scores[row] > scores[row + 1]:
+            out[row + 1] = min(out[row + 1], np.nextafter(out[row], -np.inf))
+        else:
+            out[row + 1] = min(out[row + 1], out[row])
+    return out
+
+
+def calibrator_for(ranking: Ranking, own: Mapping[str, Calibrator], default: Calibrator) -> Calibrator:
+    """The source's fitted calibrator, except where the default can use the background that the source states."""
+    if ranking.background is not None and isinstance(default, BackgroundCalibrator):
+        return default
+    return own.get(ranking.source, default)

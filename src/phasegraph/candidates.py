@@ -1,0 +1,188 @@
+"""The union of several rankings of one query.
+
+:func:`pool` joins rankings by id into :class:`Candidates`. A score that a source did not return is NaN and never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+from operator import attrgetter
+from typing import Literal
+
+import numpy as np
+
+from phasegraph._shared import kept_while_short
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph.errors import InvalidInputError
+from phasegraph.ranking import Ranking
+
+_IDS, _SOURCE = attrgetter("ids"), attrgetter("source")
+
+_ABSENT = repeat(-1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """The union of several rankings of one query.
+
+    Parameters
+    ----------
+    ids : tuple of str
+        The n distinct ids. Their order is fixed by the content of the rankings, not by how they were given.
+    sources : tuple of str
+        The m source names, ascending.
+    rankings : tuple of Ranking
+        One per source, in the order of `sources`.
+    positions : tuple of (n_j,) array of int
+        For each ranking, the row in `ids` of each of its hits.
+    """
+
+    ids: tuple[str, ...]
+    sources: tuple[str, ...]
+    rankings: tuple[Ranking, ...]
+    positions: tuple[IntArray, ...] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def scores(self) -> FloatArray:
+        """(n, m) array: each column in its source's own unit, higher is better, NaN = not returned."""
+        return self.spread([ranking.scores for ranking in self.rankings])
+
+    @property
+    def returned(self) -> IntArray:
+        """(n,) array of int: how many sources returned each candidate, 1 to m."""
+        counts = np.zeros(len(self.ids), dtype=np.intp)
+        for rows in self.positions:
+            counts[rows] += 1
+        return counts
+
+    def ranking_of(self, source: str) -> Ranking:
+        """The ranking of a source."""
+        return self.rankings[self.sources.index(source)]
+
+    def without(self, sources: frozenset[str]) -> Candidates:
+        """The same candidates without the rankings of some sources."""
+        if sources.isdisjoint(self.sources):
+            return self
+        keep = [column for column, name in enumerate(self.sources) if name not in sources]
+        return Candidates(
+            self.ids,
+            tuple(self.sources[column] for column in keep),
+            tuple(self.rankings[column] for column in keep),
+            tuple(self.positions[column] for column in keep),
+        )
+
+    def spread(self, columns: Sequence[FloatArray], fill: Sequence[float] | None = None) -> FloatArray:
+        """Per-hit values of each ranking laid out as an (n, m) array, NaN or `fill` where not returned."""
+        out = np.empty((len(self.ids), len(self.sources)), order="F")
+        for column, (rows, values) in enumerate(zip(self.positions, columns, strict=True)):
+            target, lacking = out[:, column], np.nan if fill is None else fill[column]
+            count = len(values)
+            if rows is _first_rows(count):
+                target[:count] = values
+                target[count:] = lacking
+            else:
+                target.fill(lacking)
+                target[rows] = values
+        return out
+
+
+def pool(rankings: Sequence[Ranking]) -> Candidates:
+    """Union of the rankings by id.
+
+    Parameters
+    ----------
+    rankings : sequence of Ranking
+        At most one per source name; empty ones are left out.
+
+    Returns
+    -------
+    Candidates
+        Sources in name order; the same for any order of `rankings`.
+
+    Raises
+    ------
+    InvalidInputError
+        If two rankings carry the same source name.
+
+    Examples
+    --------
+    >>> found = pool([Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("g", ["b"], [3.0])])
+    >>> found.ids, found.sources
+    (('a', 'b'), ('g', 'v'))
+    >>> found.scores
+    array([[nan, 0.9],
+           [3. , 0.5]])
+    """
+    present = tuple(sorted(filter(_IDS, rankings), key=_SOURCE))
+    names = tuple(map(_SOURCE, present))
+    if len(set(names)) != len(names):
+        raise InvalidInputError(f"rankings must come from sources with different names; got {names}")
+    if not present:
+        return Candidates((), (), (), ())
+    lengths = list(map(len, map(_IDS, present)))
+    column, *others = sorted(range(len(present)), key=lengths.__getitem__, reverse=True)
+    largest, first = present[column], lengths[column]
+    positions = [_first_rows(first)] * len(present)
+    added: list[str] = []  # the ids that the largest ranking lacks
+    for column in others:
+        ids = present[column].ids
+        positions[column] = rows = np.fromiter(map(largest.row_of, ids, _ABSENT), np.intp, lengths[column])
+        lacking = rows < 0
+        fresh = [ids[row] for row in lacking.nonzero()[0].tolist()]
+        if added:
+            row_of = {one: row for row, one in enumerate(added, first)}
+            rows[lacking] = [row_of.setdefault(one, first + len(row_of)) for one in fresh]
+            added = list(row_of)
+        else:
+            added = list(fresh)
+            rows[lacking] = np.arange(first, first + len(added))
+    for array in positions:
+        array.setflags(write=False)
+    return Candidates(tuple(largest.ids) + tuple(added), names, present, tuple(positions))
+
+
+@kept_while_short
+def _first_rows(count: int) -> IntArray:
+    """The first rows, read-only."""
+    rows = np.arange(count)
+    rows.setflags(write=False)
+    return rows
+
+
+PoolCapMode = Literal["list", "unique_only"]
+
+
+def cap_ranking(ranking: Ranking, cap: int, mode: PoolCapMode, elsewhere: frozenset[str]) -> Ranking:
+    """First `cap` hits, or under ``unique_only`` `cap` hits that are not `elsewhere` beside all that are."""
+    if mode == "list":
+        rows = list(range(min(cap, len(ranking))))
+    else:
+        rows, alone = [], 0
+        for row, identifier in enumerate(ranking.ids):
+            if identifier in elsewhere:
+                rows.append(row)
+            elif alone < cap:
+                rows.append(row)
+                alone += 1
+    if len(rows) == len(ranking):
+        return ranking
+    raw = None if ranking.raw is None else ranking.raw[rows]
+    return replace(ranking, ids=[ranking.ids[row] for row in rows], scores=ranking.scores[rows], raw=raw)
+
+
+def apply_caps(rankings: Sequence[Ranking], caps: Mapping[str, int], mode: PoolCapMode) -> list[Ranking]:
+    """Every capped source cut to its cap."""
+    capped = []
+    for ranking in rankings:
+        cap = caps.get(ranking.source)
+        if cap is not None:
+            others = frozenset(i for other in rankings if other is not ranking for i in other.ids)
+            ranking = cap_ranking(ranking, cap, mode, others if mode == "unique_only" else frozenset())
+        if len(ranking):
+            capped.append(ranking)
+    return capped

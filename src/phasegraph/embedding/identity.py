@@ -1,0 +1,138 @@
+"""Identify the model that embedded a corpus, by name and settings, and embed passages with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from phasegraph._shared import lazy_property, portable
+
+_NAME = ("model_name", "model", "model_id", "deployment")
+_UNNAMED = "unknown"
+"""LlamaIndex's name for a model without a name."""
+_SETTINGS = (
+    "dimensions", "encode_kwargs", "query_encode_kwargs", "normalize", "normalize_embeddings", "embed_instruction",
+    "query_instruction", "text_instruction", "doc_embed_type", "input_type", "task_type", "pooling", "revision",
+    "max_length", "truncate",
+)  # fmt: skip
+_DEEPEST = 4
+
+
+def read_attribute(holder: object, name: str, /) -> object:
+    """Read an attribute of a foreign object; None if the attribute is missing or cannot be read."""
+    try:
+        return getattr(holder, name, None)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - a property of a foreign class can raise any error
+        return None
+
+
+def model_name(model: object, /) -> str:
+    """The class of an embedding model, followed by the model's name if it has one.
+
+    >>> from types import SimpleNamespace
+    >>> model_name(SimpleNamespace(model_name="all-MiniLM-L6-v2"))
+    'SimpleNamespace all-MiniLM-L6-v2'
+    """
+    read = (read_attribute(model, key) for key in _NAME)
+    named = next((name for name in read if isinstance(name, str) and name != _UNNAMED), "")
+    return f"{type(model).__name__} {named}".strip()
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """The embedding model of a corpus: name and settings.
+
+    Parameters
+    ----------
+    name : str
+        See :func:`model_name`.
+    settings : mapping of str to value, default {}
+        Settings that affect the vectors, as far as the model exposes them; never a key or an address.
+    given : bool, default False
+        Whether the caller supplied the vectors, which may belong to other texts than the passages'.
+    """
+
+    name: str
+    settings: Mapping[str, object] = field(default_factory=dict)
+    given: bool = False
+
+    @classmethod
+    def of(cls, model: object, /, *, given: bool = False) -> Self:
+        """Identify a model of LangChain, LlamaIndex or any other library."""
+        read = ((key, read_attribute(model, key)) for key in _SETTINGS)
+        return cls(model_name(model), {key: value for key, value in read if value is not None and _plain(value)}, given)
+
+    @classmethod
+    def from_json(cls, stored: object, /) -> Self | None:
+        """Read the output of :meth:`to_json`; None for any other value, such as in a folder of an older version."""
+        if not isinstance(stored, Mapping) or not isinstance(stored.get("name"), str):
+            return None
+        settings = stored.get("settings")
+        return cls(stored["name"], settings if isinstance(settings, Mapping) else {}, stored.get("given") is True)
+
+    def to_json(self) -> dict[str, object]:
+        """The identity in JSON types.
+
+        >>> ModelIdentity("Model a").to_json()
+        {'name': 'Model a', 'settings': {}, 'given': False}
+        """
+        return {"name": self.name, "settings": dict(self.settings), "given": self.given}
+
+    def differences(self, other: ModelIdentity, /) -> list[str]:
+        """Describe the settings in which two models differ.
+
+        >>> ModelIdentity("a", {"dimensions": 64}).differences(ModelIdentity("a"))
+        ['dimensions was 64 and is None']
+        """
+        return [
+            f"{key} was {self.settings.get(key)!r:.80} and is {other.settings.get(key)!r:.80}"
+            for key in sorted({*self.settings, *other.settings})
+            if self.settings.get(key) != other.settings.get(key)
+        ]
+
+    def as_given(self) -> Self:
+        """A copy for vectors that the caller supplied."""
+        return replace(self, given=True)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingModel:
+    """Adapter of a framework's embedding model for a corpus; a call with a query returns the query's vector.
+
+    Parameters
+    ----------
+    model : object
+        The model itself.
+    query : callable
+        ``query(text) -> (d,) vector``.
+    passages : callable
+        ``passages(records) -> (n, d) vectors``, embedded as the framework embeds documents.
+    """
+
+    model: Any
+    query: Callable[[Any], Any]
+    passages: Callable[[Sequence[Any]], Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "query", portable(self.query))
+
+    def __call__(self, query: Any) -> Any:
+        """Embed a query."""
+        return self.query(query)
+
+    @lazy_property
+    def identity(self) -> ModelIdentity:
+        """The name and the settings of the model."""
+        return ModelIdentity.of(self.model)
+
+
+def _plain(value: object, depth: int = 0) -> bool:
+    """Whether a value has a JSON type."""
+    if isinstance(value, Mapping):
+        return depth < _DEEPEST and all(isinstance(key, str) and _plain(one, depth + 1) for key, one in value.items())
+    if isinstance(value, list):
+        return depth < _DEEPEST and all(_plain(one, depth + 1) for one in value)
+    return isinstance(value, str | bool | int | float)

@@ -1,0 +1,194 @@
+"""Question answering on retrieved passages: a reader answers, and a judge says whether the passages bear it out.
+
+Any chat model reads and judges: a function from prompt to text, as ``text_model(llm)`` of both integrations makes. Put
+:meth:`~phasegraph.retrieval.ModelAnswers.around` around the function, and a run is replayed from its file offline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+from phasegraph._support.prompts import check_prompt, filled
+from phasegraph._validation import check_count, check_range, is_number
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.experiment import Answers
+from phasegraph.lexical import TOKENIZERS
+from phasegraph.retrieval.stages.models import OverModel
+
+_WORDS = TOKENIZERS["english"]
+_NAMES = re.compile(r"\d[\w.,-]*\w|\d|[^\W\d_a-z][\w'’-]*(?:\s+[^\W\d_a-z][\w'’-]*)*")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+READ_PROMPT = (
+    "Answer the question from the passages alone. Reply with the answer only, in as few words as possible, and with "
+    "'unknown' where the passages do not say it.\n\nQuestion: {query}\n\n{passages}"
+)
+JUDGE_PROMPT = (
+    "Do the passages bear the answer out? Rate from 0, they do not, to 100, every part of the answer follows from "
+    "them. Reply with the number only.\n\nQuestion: {query}\nAnswer: {answer}\n\n{passages}"
+)
+
+
+@runtime_checkable
+class AnswerReader(Protocol):
+    """What reads passages and answers: ``reader(question, passages) -> answer``."""
+
+    def __call__(self, question: str, passages: Sequence[str], /) -> str:
+        """The answer, as short as the right ones."""
+        ...
+
+
+@runtime_checkable
+class FaithfulnessJudge(Protocol):
+    """What says how far passages bear an answer out: ``judge(question, answer, passages) -> share``."""
+
+    def __call__(self, question: str, answer: str, passages: Sequence[str], /) -> float:
+        """In [0, 1]; it knows no right answer."""
+        ...
+
+
+class ChatReader(OverModel):
+    """A chat model as an :class:`AnswerReader`; its prompt has ``{query}`` and ``{passages}``.
+
+    Examples
+    --------
+    >>> ChatReader(lambda prompt: prompt.splitlines()[-1])("Who sang?", ["Bo sang."])
+    '[1] Bo sang.'
+    """
+
+    def __init__(self, model: object, prompt: str = READ_PROMPT) -> None:
+        super().__init__(model)
+        check_prompt(prompt, ("query",), ("passages",))
+        self.prompt = prompt
+
+    def __call__(self, question: str, passages: Sequence[str]) -> str:
+        """What the model says, without white space at the ends."""
+        return self.complete(filled(self.prompt, query=question, passages=_listed(passages))).strip()
+
+
+class ChatJudge(OverModel):
+    """A chat model as a :class:`FaithfulnessJudge`; its prompt has ``{answer}`` and ``{passages}``.
+
+    InvalidInputError for a reply without a number: a judge that says nothing must not count as a mark.
+
+    Examples
+    --------
+    >>> ChatJudge(lambda prompt: "about 80 of 100")("Who sang?", "Bo", ["Bo sang."])
+    0.8
+    """
+
+    def __init__(self, model: object, prompt: str = JUDGE_PROMPT) -> None:
+        super().__init__(model)
+        check_prompt(prompt, ("answer",), ("passages",))
+        self.prompt = prompt
+
+    def __call__(self, question: str, answer: str, passages: Sequence[str]) -> float:
+        """The first number of the reply, over 100, within [0, 1]."""
+        reply = self.complete(filled(self.prompt, query=question, answer=answer, passages=_listed(passages)))
+        found = _NUMBER.search(reply)
+        if found is None:
+            raise InvalidInputError(f"a judge must reply with a number from 0 to 100; got {reply!r:.80}")
+        return min(max(float(found[0]) / 100, 0.0), 1.0)
+
+
+def _listed(passages: Sequence[str]) -> str:
+    return "\n\n".join(f"[{row}] {text}" for row, text in enumerate(passages, start=1))
+
+
+def word_share(question: str, text: str) -> float:
+    """The share of the question's words that a text has, in [0, 1].
+
+    >>> word_share("Who met Ada in Paris?", "Paris is large.")
+    0.25
+    """
+    asked = set(_WORDS(question))
+    return len(asked.intersection(_WORDS(text))) / len(asked) if asked else 0.0
+
+
+def extract_answer(question: str, passages: Sequence[str]) -> str:
+    """The name or number in the first three passages whose sentences share most words with the question.
+
+    An :class:`AnswerReader` that needs no model, for wiring and replay; its figures say nothing about a model.
+
+    >>> extract_answer("Who sang with Ada?", ["Ada slept.", "Bo sang with Ada in Paris."])
+    'Bo'
+    """
+    asked, found = set(_WORDS(question)), dict[str, float]()
+    for sentence in (one for text in passages[:3] for one in _SENTENCE.split(text)):
+        near = word_share(question, sentence)
+        for name in dict.fromkeys(_NAMES.findall(sentence)):
+            words = _WORDS(name)
+            if words and not asked.intersection(words):
+                found[name] = found.get(name, 0.0) + near
+    return max(found, key=found.__getitem__, default="")
+
+
+def answer_questions(dataset: Dataset, found: Answers, reader: AnswerReader, *, depth: int = 5) -> Answers:
+    """Have the first passages that a system found read, question by question.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The questions, and the texts of the passages.
+    found : Answers
+        Ids of passages by query id; a question without any is read with none.
+    reader : AnswerReader
+    depth : int, default 5
+        Passages read per question; >= 1.
+
+    Returns
+    -------
+    Answers
+        One text per question, under the system's name: what ``compare`` scores by EM and F1.
+
+    Raises
+    ------
+    InvalidTypeError
+        If the reader gives no text.
+
+    Examples
+    --------
+    >>> from phasegraph.evaluation.datasets import Judgement, Passage, Query
+    >>> import numpy as np
+    >>> data = Dataset(
+    ...     "toy", (Passage("p", "Bo", "Bo sang in Paris."),),
+    ...     (Query("q", "Where did Bo sing?", Judgement("q", (("p",),), answers=("Paris",))),),
+    ...     np.ones((1, 1), np.float32), np.ones((1, 1), np.float32),
+    ... )  # fmt: skip
+    >>> answer_questions(data, Answers("vector", {"q": ("p",)}), extract_answer).found
+    {'q': ('Paris',)}
+    """
+    check_count("depth", depth, minimum=1)
+    answers: dict[str, tuple[str, ...]] = {}
+    for query in dataset.queries:
+        answer = reader(query.text, _read(dataset, found, query.id, depth))
+        if not isinstance(answer, str):
+            raise InvalidTypeError(f"a reader must give text; question {query.id!r} got {type(answer).__name__}")
+        answers[query.id] = (answer,)
+    return Answers(found.name, answers)
+
+
+def judge_answers(
+    dataset: Dataset, found: Answers, answers: Answers, judge: FaithfulnessJudge, *, depth: int = 5
+) -> Mapping[str, float]:
+    """How far the passages that were read bear each answer out, by query id: in [0, 1], 0 for an empty answer.
+
+    `found` and `depth` are those of :func:`answer_questions`, whose result is `answers`. InvalidInputError if the judge
+    gives something else than a number in [0, 1].
+    """
+    check_count("depth", depth, minimum=1)
+    marks: dict[str, float] = {}
+    for query in dataset.queries:
+        (answer,) = answers.found[query.id]
+        mark = judge(query.text, answer, _read(dataset, found, query.id, depth)) if answer else 0.0
+        if not is_number(mark):
+            raise InvalidTypeError(f"a judge must give a number; question {query.id!r} got {type(mark).__name__}")
+        marks[query.id] = check_range(f"the judge's mark for question {query.id!r}", mark, 0, 1)
+    return marks
+
+
+def _read(dataset: Dataset, found: Answers, query: str, depth: int) -> list[str]:
+    return [dataset.contents[one] for one in found.found.get(query, ())[:depth]]

@@ -1,0 +1,252 @@
+"""Compare a user's own retriever with other ways to search the same files, question by question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from phasegraph.errors import AllSourcesFailed, InvalidInputError
+from phasegraph.evaluation.datasets import Passage, Query, groups_of
+from phasegraph.evaluation.experiment import Answers, Table, compare
+from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.retrievers import Hit, ask_of, ids_by_text, run_retriever
+from phasegraph.evaluation.significance import wins_and_losses
+from phasegraph.lexical.tokenizers import split
+
+DEPTH = 10
+"""Hits asked of a retriever that takes a number."""
+BEST = 5
+"""Passages of an answer that are compared."""
+_SHINGLE, _SHARE = 4, 0.5
+
+
+class PassageMatcher:
+    """Match the hits of a retriever, whose chunks may be cut differently, to the passages of the same files.
+
+    A hit counts as a passage if the two share half of the runs of four words of the shorter text. An id counts if the
+    hit has no text, or its text agrees.
+
+    Parameters
+    ----------
+    passages : sequence of Passage
+
+    Examples
+    --------
+    >>> from phasegraph.evaluation.datasets import Judgement
+    >>> passage = Passage("a.md#1", "Ada", "Ada met Bo in the old garden. Then they sang until the night.")
+    >>> matcher = PassageMatcher([passage])
+    >>> query = Query("q", "Whom did Ada meet?", Judgement("q", (("a.md#1",),)))
+    >>> matcher(query, [Hit("chunk-7", text="Ada met Bo in the old garden."), Hit("chunk-8", text="Cy slept.")])
+    ['a.md#1', 'chunk-8']
+    """
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self._texts = {passage.id: passage.text or passage.title for passage in passages}
+        self._known: dict[str, frozenset[tuple[str, ...]]] = {}
+        self.hits, self.longest = list[Hit](), 0
+
+    def __call__(self, query: Query, hits: Sequence[Hit]) -> list[str]:
+        """The ids that the hits count as, in order; a hit that counts as no judged passage has its own id."""
+        self.hits += hits
+        self.longest = max(self.longest, len(hits))
+        ids: list[str] = []
+        for hit in hits:
+            if hit.id in self._texts and (hit.text in ("", hit.id) or self._agrees(hit, hit.id)):
+                ids.append(hit.id)
+                continue
+            judged = [name for name in sorted(query.judgement.passages) if self._agrees(hit, name)]
+            ids += judged or [f"other:{hit.id}" if hit.id in self._texts else hit.id]
+        return ids
+
+    def of_these_files(self) -> bool:
+        """Whether any hit so far counts as any passage."""
+        return any(
+            hit.id in self._texts if hit.text in ("", hit.id) else any(self._agrees(hit, name) for name in self._texts)
+            for hit in self.hits
+        )
+
+    def _agrees(self, hit: Hit, name: str) -> bool:
+        own, passage = _shingles(hit.text), self._known.get(name)
+        if passage is None:
+            passage = self._known[name] = _shingles(self._texts[name])
+        return bool(own and passage) and len(own & passage) >= _SHARE * min(len(own), len(passage))
+
+
+def _shingles(text: str) -> frozenset[tuple[str, ...]]:
+    """The runs of four words of a text; the whole of a shorter text."""
+    words = split(text, False)
+    starts = range(max(len(words) - _SHINGLE + 1, 1))
+    return frozenset(tuple(words[start : start + _SHINGLE]) for start in starts if words)
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A question on which one of two ways ranks a judged passage much better than the other.
+
+    Parameters
+    ----------
+    query : Query
+    passage : str
+        The judged passage.
+    rank, own_rank : int or None
+        Its rank in our answer and in that of the user's retriever, from 1; None if it is not in the answer.
+    """
+
+    query: Query
+    passage: str
+    rank: int | None
+    own_rank: int | None
+
+    @property
+    def won(self) -> bool:
+        """Whether our answer ranks the passage better."""
+        return _place(self.rank) < _place(self.own_rank)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What several ways to search find for the same judged questions.
+
+    Parameters
+    ----------
+    table : Table
+        The user's retriever is the baseline and the first row.
+    measure : Measure
+        Decides who wins a question: Recall at 5, or at the length of the longest answer of the user's retriever.
+    queries : tuple of Query
+    notes : tuple of str
+        Facts that a reader of the figures must know.
+    """
+
+    table: Table
+    measure: Measure
+    queries: tuple[Query, ...]
+    notes: tuple[str, ...]
+
+    def pairs(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """Questions won and lost, by a way and the way that it is compared with."""
+        column = self.table.measures.index(self.measure)
+        values = {name: of[:, column] for name, of in self.table.values.items()}
+        return {
+            one: {other: wins_and_losses(values[one], values[other]) for other in values if other != one}
+            for one in values
+        }
+
+    def flips(self, ours: str, count: int = 3) -> list[Flip]:
+        """The questions that differ most: questions won and lost by turns, the largest change of rank first.
+
+        Parameters
+        ----------
+        ours : str
+            The way that is compared with the user's retriever.
+        count : int, default 3
+
+        Returns
+        -------
+        list of Flip
+        """
+        found, own = self.table.found[ours], self.table.found[self.table.baseline]
+        flips = [
+            flip
+            for query in self.queries
+            if (flip := _flip_of(query, found.get(query.id, ()), own.get(query.id, ()), self.measure.k)) is not None
+        ]
+        flips.sort(key=lambda flip: -abs(_place(flip.rank) - _place(flip.own_rank)))
+        won, lost = ([flip for flip in flips if flip.won is wanted] for wanted in (True, False))
+        turns = [flip for pair in zip(won, lost, strict=False) for flip in pair]
+        return [*turns, *won[len(lost) :], *lost[len(won) :]][:count]
+
+
+_BEYOND = 1000
+
+
+def _place(rank: int | None) -> int:
+    return _BEYOND if rank is None else rank
+
+
+def _flip_of(query: Query, found: Sequence[str], own: Sequence[str], k: int) -> Flip | None:
+    """The judged passage whose rank changes most, of those that one answer alone has among its first k."""
+    flips = []
+    for hop in query.judgement.hops:
+        rank, own_rank = (next((at for at, one in enumerate(ids, 1) if one in hop), None) for ids in (found, own))
+        if (_place(rank) <= k) != (_place(own_rank) <= k):
+            ids, at = (found, rank) if rank is not None else (own, own_rank)
+            flips.append(Flip(query, hop[0] if at is None else ids[at - 1], rank, own_rank))
+    return max(flips, key=lambda flip: abs(_place(flip.rank) - _place(flip.own_rank)), default=None)
+
+
+def compare_own(
+    name: str,
+    retriever: object,
+    queries: Sequence[Query],
+    passages: Sequence[Passage],
+    ways: Mapping[str, Mapping[str, tuple[str, ...]]],
+    *,
+    progress: Callable[[Iterable[Any], str], Iterable[Any]] | None = None,
+) -> Comparison:
+    """Ask a user's own retriever the questions, and compare its answers with those of other ways.
+
+    Parameters
+    ----------
+    name : str
+        What to call the retriever.
+    retriever : object
+        As in :func:`phasegraph.evaluation.evaluate`.
+    queries : sequence of Query
+        Judged by the ids of `passages`.
+    passages : sequence of Passage
+        The passages of the files that the retriever searches, too. Its own chunks may be cut differently.
+    ways : mapping of str to mapping of str to tuple of str
+        By the name of each other way and question id: the ids that it found.
+    progress : callable, optional
+        Wraps the questions to show progress: ``progress(iterable, label)``.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InvalidInputError
+        If the retriever returns nothing, or no text of the passages.
+    AllSourcesFailed
+        If the retriever fails on every question.
+
+    Examples
+    --------
+    >>> from phasegraph.evaluation.datasets import Judgement
+    >>> passages = [Passage("a", "", "Ada met Bo."), Passage("b", "", "Bo met Cy.")]
+    >>> asked = [Query("q", "Whom did Ada meet?", Judgement("q", (("a",),)))]
+    >>> found = compare_own("mine", lambda question: ["b"], asked, passages, {"bm25": {"q": ("a", "b")}})
+    >>> str(found.measure), found.pairs()["bm25"]["mine"]
+    ('Recall@1', (1, 0))
+    """
+    matcher = PassageMatcher(passages)
+    asked = queries if progress is None else progress(queries, name)
+    run = run_retriever(ask_of(retriever, DEPTH), asked, ids_by_text(passages), None, matcher)
+    if len(run.errors) == len(queries):
+        raise AllSourcesFailed({name: next(iter(run.errors.values()))})
+    judged = frozenset(one for query in queries for one in query.judgement.passages)
+    returned = [one for ids in run.found.values() for one in ids]
+    if not returned:
+        raise InvalidInputError(f"{name} returned no hits for any of the {len(queries)} questions")
+    if judged.isdisjoint(returned) and not matcher.of_these_files():
+        raise InvalidInputError(
+            f"{name} returned {len(returned)} hits, and none has an id or a text of these files; the first is "
+            f"{matcher.hits[0].id!r:.60}. Give the files that the retriever searches"
+        )
+    measure = Measure("Recall", min(BEST, matcher.longest))
+    table = compare(
+        [Answers(name, run.found, run.milliseconds), *(Answers(way, found) for way, found in ways.items())],
+        [query.judgement for query in queries],
+        baseline=name,
+        measures=[measure, Measure("MRR", measure.k)],
+        dataset="",
+        groups=groups_of(queries),
+        corpus={*(passage.id for passage in passages), *returned},
+    )
+    notes = [*table.notes, *run.failures(name)]
+    if measure.k < BEST:
+        notes.append(f"{name} returns at most {measure.k} hits, so the first {measure.k} passages of each way count")
+    return Comparison(table, measure, tuple(queries), tuple(notes))

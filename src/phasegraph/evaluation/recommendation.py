@@ -1,0 +1,245 @@
+"""Which way to retrieve pays on a data set: the best simple way, and the plainest way that nothing clearly beats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from phasegraph.evaluation.experiment import Table
+from phasegraph.evaluation.measures import COUNTS, Measure
+from phasegraph.evaluation.significance import bootstrap_intervals
+
+FUSED_WORDS = ("rrf-words", "relative-words")
+"""Vectors and BM25, fused without a walk."""
+WITHOUT_WALK = ("vector", "bm25", *FUSED_WORDS)
+FUSED_WALK = ("rrf", "min-max-sum", "rrf-three", "relative-three")
+"""The frameworks' rules with our walk as a leg."""
+SIMPLE = (
+    *WITHOUT_WALK, *FUSED_WALK,
+    "ensemble", "fusion-reciprocal", "fusion-relative", "fusion-distance",
+    "ensemble-three", "fusion-reciprocal-three", "fusion-relative-three",
+)  # fmt: skip
+"""Legs alone, the frameworks' rules, and their own classes, which break ties in another way."""
+
+Choice: TypeAlias = Literal["vectors", "bm25", "words", "default", "fusion", "own", "plain", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """How much better a system is than another on the same queries.
+
+    Parameters
+    ----------
+    system, over : str
+        Names in the table.
+    mean, low, high : float
+        Mean difference and its 95 % interval (paired bootstrap), in [-1, 1].
+    """
+
+    system: str
+    over: str
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """The difference in points, as ``+4.2 [+1.1, +7.3]``."""
+        return f"{100 * self.mean:+.1f} [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
+
+    def to_dict(self) -> dict[str, object]:
+        """The gain as JSON types, in points."""
+        points = {"difference": 100 * self.mean, "low": 100 * self.low, "high": 100 * self.high}
+        return {"system": self.system, "over": self.over, **points}
+
+
+def gain_of(table: Table, system: str, over: str, measure: Measure) -> Gain:
+    """The gain of a system over another in one measure of a table.
+
+    Examples
+    --------
+    >>> from phasegraph.evaluation.datasets import Judgement
+    >>> from phasegraph.evaluation.experiment import Answers, compare
+    >>> goal, judged = Measure("Recall", 5), [Judgement("q1", (("a",),)), Judgement("q2", (("b",),))]
+    >>> found = [Answers("vector", {"q1": ("a",)}), Answers("default", {"q1": ("a",), "q2": ("b",)})]
+    >>> gain_of(compare(found, judged, measures=[goal]), "default", "vector", goal).text
+    '+50.0 [+0.0, +100.0]'
+    """
+    column = table.measures.index(measure)
+    difference = table.values[system][:, [column]] - table.values[over][:, [column]]
+    low, high = bootstrap_intervals(difference, groups=table.groups)[0].tolist()
+    return Gain(system, over, table[system].means[measure] - table[over].means[measure], low, high)
+
+
+def best_of(table: Table, names: Sequence[str], measure: Measure) -> str:
+    """The system with the highest mean among those of the names that are in the table; the first of equal ones."""
+    means = {row.name: row.means[measure] for row in table.rows}
+    return max((name for name in names if name in means), key=means.__getitem__)
+
+
+def best_simple(table: Table) -> dict[Measure, str]:
+    """The best simple way by measure: vectors, BM25, or a framework's fusion of any of vectors, BM25 and the walk.
+
+    Empty where a way without a walk is not in the table: the best of some of them would say too little. The best is
+    chosen after it was measured, so a difference to it leans against the other system. Counts have no best.
+    """
+    if not _has(table, WITHOUT_WALK):
+        return {}
+    return {measure: best_of(table, SIMPLE, measure) for measure in table.tests if measure.name not in COUNTS}
+
+
+def _has(table: Table, names: Sequence[str]) -> bool:
+    return {row.name for row in table.rows}.issuperset(names)
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What to use on a data set.
+
+    Parameters
+    ----------
+    choice : {"vectors", "bm25", "words", "default", "fusion", "own", "plain", "undecided"}
+        ``"words"``: vectors and BM25 fused; ``"fusion"``: a fixed fusion with the walk. For a user's own retriever:
+        ``"own"``, a plain way (``"plain"``) or the default; ``"undecided"`` if the questions are too few.
+    sentence : str
+        The choice in a plain sentence, with the figures that decided.
+    """
+
+    choice: Choice
+    sentence: str
+
+
+def recommend(
+    words: Gain, bm25: Gain, default: Gain, fusion: Gain, ahead: Gain, measure: str = "Recall@5"
+) -> Recommendation:
+    """Choose the plainest way that no other way clearly beats; clearly: the whole interval of the gain is above 0.
+
+    Parameters
+    ----------
+    words : Gain
+        The better fusion of vectors and BM25, over vectors.
+    bm25 : Gain
+        BM25, over the plainer choice: that fusion where it clearly beats vectors, else vectors.
+    default : Gain
+        The default, over the best way without a walk.
+    fusion : Gain
+        The best fixed fusion with the walk, over the best way without a walk.
+    ahead : Gain
+        That fixed fusion, over the default.
+    measure : str, default "Recall@5"
+        What the gains are of; named in the sentence.
+
+    Returns
+    -------
+    Recommendation
+
+    Examples
+    --------
+    >>> level, worse = Gain("relative-words", "vector", 0.0, -0.02, 0.02), Gain("bm25", "vector", -0.2, -0.3, -0.1)
+    >>> behind = Gain("default", "vector", -0.04, -0.07, -0.01)
+    >>> recommend(level, worse, behind, Gain("rrf", "vector", 0.01, -0.01, 0.03), behind).choice
+    'vectors'
+    """
+    points = f"points of {measure}"
+    if default.low > 0 and ahead.low <= 0:
+        gain = f"it gains {default.text} {points} over {default.over}, the best simple way without the walk"
+        return Recommendation("default", f"use the default: {gain}")
+    if fusion.low > 0:
+        gain = f"it gains {fusion.text} {points} over {fusion.over}, the best simple way without the walk"
+        return Recommendation(
+            "fusion", f"use {fusion.system}, a fixed fusion with the walk: {gain}; the default gains {default.text}"
+        )
+    walk = f"the walk adds nothing here (the default gains {default.text} over {default.over})"
+    if bm25.low > 0:
+        return Recommendation("bm25", f"BM25 alone is enough: it gains {bm25.text} {points} over {bm25.over}; {walk}")
+    if words.low > 0:
+        gain = f"{words.system} gains {words.text} {points} over vectors"
+        return Recommendation("words", f"fuse vectors and BM25: {gain}; {walk}")
+    gain = f"fusing them with BM25 ({words.system}) gains {words.text} {points}"
+    return Recommendation("vectors", f"plain vectors are enough: {gain}; {walk}")
+
+
+RECOMMENDED_BY = Measure("Recall", 5)
+WEIGHED = (*WITHOUT_WALK, *FUSED_WALK, "default")
+"""The systems that a recommendation weighs up."""
+
+
+def recommendation_of(table: Table, measure: Measure = RECOMMENDED_BY) -> Recommendation | None:
+    """The recommendation by one measure of a table; None where a system that it weighs up is not in it."""
+    if measure not in table.tests or not _has(table, WEIGHED):
+        return None
+    words = gain_of(table, best_of(table, FUSED_WORDS, measure), "vector", measure)
+    bm25 = gain_of(table, "bm25", words.system if words.low > 0 else "vector", measure)
+    plain, fused = best_of(table, WITHOUT_WALK, measure), best_of(table, FUSED_WALK, measure)
+    default, fusion = gain_of(table, "default", plain, measure), gain_of(table, fused, plain, measure)
+    return recommend(words, bm25, default, fusion, gain_of(table, fused, "default", measure), str(measure))
+
+
+LEAST_QUESTIONS = 40
+"""Fewer questions give no verdict on a user's own retriever."""
+
+
+def recommend_beside(gain: Gain, plain: Gain, ahead: Gain, questions: int, measure: str = "Recall@5") -> Recommendation:
+    """Choose between a user's own retriever, plain ways and the default; a gain counts if its interval is above 0.
+
+    The default must clearly beat the retriever and the best plain way. Else a plain way that clearly beats the
+    retriever is enough, or that the default does not clearly beat. Else the retriever stays.
+
+    Parameters
+    ----------
+    gain : Gain
+        The default, over the user's retriever.
+    plain : Gain
+        The best plain way, such as BM25, over the user's retriever.
+    ahead : Gain
+        The default, over that plain way.
+    questions : int
+        How many questions were asked.
+    measure : str, default "Recall@5"
+        Unit of the gains, for the sentence.
+
+    Returns
+    -------
+    Recommendation
+
+    Examples
+    --------
+    >>> level = Gain("phasegraph", "mine", 0.01, -0.03, 0.05)
+    >>> found = recommend_beside(level, Gain("bm25", "mine", -0.1, -0.2, -0.02), level, 40)
+    >>> found.choice, found.sentence[:26]
+    ('own', "you don't need phasegraph:")
+    """
+    points, over = f"points of {measure}", f"{gain.text} points of {measure} over {gain.over}"
+    if questions < LEAST_QUESTIONS:
+        return Recommendation(
+            "undecided",
+            f"{questions} questions are too few: ask {LEAST_QUESTIONS} or more. So far, {gain.system} gains {over}",
+        )
+    if gain.low > 0 and ahead.low > 0:
+        best = f"and {ahead.text} over {ahead.over}, the best of the plain ways"
+        return Recommendation("default", f"use {gain.system}: it gains {over}, {best}")
+    if plain.low > 0 or gain.low > 0:
+        both = f"{gain.system} gains {gain.text} and {plain.system} {plain.text} {points} over {gain.over}"
+        return Recommendation(
+            "plain",
+            f"you don't need {gain.system}: {plain.system} is enough. {both}; {gain.system} gains {ahead.text} over "
+            f"{plain.system}",
+        )
+    if gain.high < 0:
+        return Recommendation(
+            "own", f"you don't need {gain.system}: {gain.over} finds more. {gain.system} gains {over}"
+        )
+    most = f"more than {100 * gain.high:.1f} points are unlikely"
+    return Recommendation(
+        "own", f"you don't need {gain.system}: it does not clearly beat {gain.over}. It gains {over}; {most}"
+    )
+
+
+def recommendation_beside(table: Table, ours: str, measure: Measure) -> Recommendation:
+    """The recommendation for a table whose baseline is a user's own retriever and whose other rows are plain ways."""
+    own, names = table.baseline, [row.name for row in table.rows]
+    gain = gain_of(table, ours, own, measure)
+    best = best_of(table, [name for name in names if name not in (own, ours)], measure)
+    plain, ahead = gain_of(table, best, own, measure), gain_of(table, ours, best, measure)
+    return recommend_beside(gain, plain, ahead, len(table.queries), str(measure))

@@ -1,0 +1,490 @@
+"""From rankings to a result: one pure function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from phasegraph._shared import kept_while_short
+from phasegraph._support.ordering import top_order
+from phasegraph._typing import BoolArray, FloatArray, IntArray
+from phasegraph.acceptance import AcceptanceOutcome
+from phasegraph.calibration import Calibrated
+from phasegraph.calibration.per_query import calibrate_all, calibrator_for
+from phasegraph.candidates import Candidates, apply_caps, pool
+from phasegraph.confidence import ConfidenceEvidence
+from phasegraph.errors import DegradedError, InvalidInputError, InvalidTypeError, PhasegraphError
+from phasegraph.fusion import FUSION_RULES
+from phasegraph.fusion.adjustments import RESERVED, Adjusted, Adjustment, adjustments_of
+from phasegraph.fusion.agreement import agreement, disagreements
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.contributions import contributions
+from phasegraph.fusion.fields import FieldReading
+from phasegraph.fusion.settings import FusionSettings
+from phasegraph.fusion.weighting import WEIGHTINGS
+from phasegraph.ranking import Ranking
+from phasegraph.reports import SourceReport, degradations, drifts
+from phasegraph.result import Reason, Result
+from phasegraph.selection import SelectionPolicy, SelectionResult, scaled_relevance
+
+_NO_CONTEXT = Context()
+
+_SOURCE, _VALUES, _MISSING = attrgetter("source"), attrgetter("values"), attrgetter("missing")
+
+SELECTION_POOL = 50
+
+
+@np.errstate(all="ignore")  # scores of 1e308 and 5e-324 are scores: what comes of them is finite
+def make_shortlist(
+    pipeline: FusionSettings,
+    rankings: Sequence[Ranking],
+    context: Context | None = None,
+    *,
+    reports: Sequence[SourceReport] = (),
+    k: int | None = None,
+) -> Shortlist:
+    """Calibrate, fuse and accept the rankings of one query; the rest of deciding is the selection."""
+    chosen = pipeline if k is None else replace(pipeline, k=k)
+    context = _NO_CONTEXT if context is None else context
+    lists, adjustments = _to_fuse(pipeline, rankings, context)
+    if pipeline.pool_caps:
+        lists = apply_caps(lists, pipeline.pool_caps, pipeline.pool_cap_mode)
+    scaled, failed = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
+    if failed:  # what a source cannot be calibrated on counts for nothing, as a candidate of an adjustment either
+        lists = [ranking for ranking in lists if ranking.source in scaled]
+    readings: tuple[FieldReading, ...] = ()
+    if adjustments:
+        context = replace(context, rankings=tuple(sorted(lists, key=_SOURCE)))
+        for made, reading in filter(None, [one.rank(lists, context) for one in adjustments]):
+            rankings, readings = [*rankings, made], (*readings, reading)
+            if made.ids:
+                lists = [*lists, made]
+                scaled, _ = calibrate_all(lists, pipeline.calibrators, pipeline.calibrator)
+    candidates = pool(lists)
+    for one in adjustments:
+        if one.source in scaled:
+            calibrator = calibrator_for(candidates.ranking_of(one.source), pipeline.calibrators, pipeline.calibrator)
+            scaled[one.source] = one.scale(candidates, scaled[one.source], calibrator)
+    found = list(map(scaled.__getitem__, candidates.sources))
+    settled = _settle_reports(rankings, reports, scaled, failed)
+    if pipeline.strict:
+        _refuse(settled)
+    degraded = bool(degradations(settled))
+    judge = partial(pipeline.confidence.judge, candidates.rankings, context.words)
+    if not candidates.ids:
+        if degraded:
+            judge = partial(ConfidenceEvidence, reason="a source could not look, and the others found nothing")
+        none, width = np.empty(0), len(candidates.sources)
+        nothing = Adjusted(candidates, found, np.empty((0, width)), none, context)
+        return Shortlist(
+            chosen, context, settled, degraded, np.empty(width), nothing, none, np.empty(0, dtype=np.intp), None, judge
+        )
+    weights = _weights(pipeline, candidates, context, adjustments)
+    adjusted = Adjusted(candidates, found, *_apply_rule(pipeline, candidates, found, weights), context, readings)
+    for one in adjustments:
+        one.adjust(adjusted)
+    total = adjusted.total
+    final = total if adjusted.factors is None else with_prior(total, adjusted.factors)
+    rows, outcome, scored = _accept(chosen, adjusted, final, judge, adjustments)
+    if pipeline.accept is not None:
+        settled = _noted(settled, {one.source: pipeline.accept.note_on(one) for one in scored.rankings})
+    return Shortlist(chosen, context, settled, degraded, weights, adjusted, final, rows, outcome, judge)
+
+
+def _to_fuse(
+    pipeline: FusionSettings, rankings: Sequence[Ranking], context: Context
+) -> tuple[list[Ranking], tuple[Adjustment, ...]]:
+    """The rankings that have hits and a weight, and the adjustments; an error names what is wrong with any of them."""
+    if not isinstance(rankings, list | tuple) and (not isinstance(rankings, Sequence) or isinstance(rankings, str)):
+        raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(rankings).__name__}")
+    if not isinstance(context, Context):
+        raise InvalidTypeError(f"context must be a Context or None; got {type(context).__name__}")
+    weights, chosen, reserved = pipeline.weights, [], []
+    for ranking in rankings:
+        if not isinstance(ranking, Ranking):
+            raise InvalidTypeError(f"rankings must be a sequence of Ranking; got {type(ranking).__name__}")
+        if ranking.source in RESERVED:
+            reserved.append(ranking)
+            continue
+        if weights is not None and ranking.source not in weights:
+            raise InvalidInputError(f"weights must name every source; got {sorted(weights)}, not {ranking.source!r}")
+        if ranking.ids and (weights is None or weights[ranking.source] > 0):
+            chosen.append(ranking)
+    adjustments = adjustments_of(pipeline, reserved)
+    if not adjustments:
+        return chosen, adjustments
+    given = (one.given() for one in adjustments)
+    return [*chosen, *(ranking for ranking in given if ranking is not None and ranking.ids)], adjustments
+
+
+def _weights(
+    pipeline: FusionSettings, candidates: Candidates, context: Context, adjustments: Sequence[Adjustment]
+) -> FloatArray:
+    """(m,) weights over the sources that answered, divided once by their sum in name order.
+
+    Under a rule that the literature does not divide, 1 each where they are all equal.
+    """
+    own = candidates.without(RESERVED)
+    if pipeline.weights is None:
+        witness = () if context.words is None else context.words.order
+        given = WEIGHTINGS[pipeline.weighting](own.rankings, witness).tolist()
+    else:
+        given = list(map(pipeline.weights.__getitem__, own.sources))
+    if own is not candidates:
+        unit = 1.0 if pipeline.weights is not None else math.fsum(given) / len(given)
+        for one in adjustments:
+            if one.source in candidates.sources:
+                given.insert(candidates.sources.index(one.source), unit * one.weight)
+    most = max(given)
+    scaled = [weight / most for weight in given]
+    if FUSION_RULES[pipeline.rule].sums and min(scaled) == 1.0:
+        return np.ones(len(scaled))
+    total = math.fsum(scaled)
+    return np.array([weight / total for weight in scaled])
+
+
+def _apply_rule(
+    pipeline: FusionSettings, candidates: Candidates, found: Sequence[Calibrated], weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(n, m) calibrated values, missing ones filled in where the rule has terms, and their fused values."""
+    rule = FUSION_RULES[pipeline.rule]
+    columns, missing = list(map(_VALUES, found)), list(map(_MISSING, found))
+    if rule.terms is None:
+        values = candidates.spread(columns)
+        options = rule.options_for(pipeline.rule_options, candidates.sources)
+        fused = rule.function(values, weights=weights, missing=np.array(missing), **options)
+        return values, fused
+    values = candidates.spread(columns, missing)
+    first, *others = weights.tolist()
+    total = rule.terms(values[:, 0], first)
+    for column, weight in enumerate(others, start=1):  # from the left: the order of a sum decides its last bit
+        total += rule.terms(values[:, column], weight)
+    return values, total
+
+
+def _accept(
+    pipeline: FusionSettings,
+    adjusted: Adjusted,
+    final: FloatArray,
+    judge: Callable[[], ConfidenceEvidence],
+    adjustments: Sequence[Adjustment],
+) -> tuple[IntArray, AcceptanceOutcome | None, Candidates]:
+    """Rows of the accepted candidates, best first, the outcome, None without a policy, and what thresholds judged."""
+    candidates, accept = adjusted.candidates, pipeline.accept
+    depth = pipeline.k if pipeline.selection is None else max(pipeline.k, SELECTION_POOL)
+    if accept is None:
+        return top_order(final, candidates.ids, depth), None, candidates
+    judged = {one.source for one in adjustments if one.can_be_judged and one.source in accept.thresholds}
+    scored = candidates.without(RESERVED - judged)
+    kept = [column for column, name in enumerate(candidates.sources) if name in scored.sources]
+    values, more = adjusted.values, len(candidates.sources) - adjusted.values.shape[1]
+    known = np.column_stack([values, np.full((len(values), more), np.nan)]) if more else values
+    outcome = accept.decide(
+        scored, known[:, kept], publish(final), scored.sources, judge().value, fused=candidates.sources
+    )
+    allowed = np.flatnonzero(outcome.accepted)
+    ids = [candidates.ids[row] for row in allowed.tolist()]
+    return allowed[top_order(final[allowed], ids, depth)], outcome, scored
+
+
+def publish(values: FloatArray) -> FloatArray:
+    """``(1 + f / (1 + |f|)) / 2``, from the whole line into [0, 1]; each step rounds so that none of it falls."""
+    rest = 0.5 / (1.0 + np.abs(values))
+    return np.where(values >= 0.0, 1.0 - rest, rest)
+
+
+def with_prior(values: FloatArray, factors: FloatArray) -> FloatArray:
+    """The fused value times its prior; divided by it where the value is negative, so that a low prior never helps."""
+    floor = np.maximum(factors, 1e-9)
+    return np.where(values >= 0, values * floor, values / floor)
+
+
+@dataclass(slots=True, eq=False)
+class Shortlist:
+    """The fused and accepted candidates of one query, before a selection among them.
+
+    What stands between the two halves of :meth:`FusionPipeline.decide`: whoever has to fetch embeddings for the
+    selection asks for the ids it will choose among, fetches them, and decides.
+
+    Parameters
+    ----------
+    pipeline : FusionSettings
+    context : Context
+    reports : tuple of SourceReport
+    degraded : bool
+    weights : (m,) array of float
+    adjusted : Adjusted
+        Fused values with what the adjustments made of them.
+    final : (n,) array of float
+        Fused values with all adjustments.
+    rows : (p,) array of int
+        The accepted candidates, best first: k of them, or as many as a selection chooses among.
+    outcome : AcceptanceOutcome or None
+    judge : callable
+        ``judge()`` works the confidence out.
+    """
+
+    pipeline: FusionSettings
+    context: Context
+    reports: tuple[SourceReport, ...]
+    degraded: bool
+    weights: FloatArray
+    adjusted: Adjusted
+    final: FloatArray
+    rows: IntArray
+    outcome: AcceptanceOutcome | None
+    judge: Callable[[], ConfidenceEvidence]
+
+    @property
+    def candidates(self) -> Candidates:
+        """The candidates, with the rankings that adjustments added."""
+        return self.adjusted.candidates
+
+    @property
+    def calibrated(self) -> Sequence[Calibrated]:
+        """Calibrated rankings, in the order of the sources that the rule fused."""
+        return self.adjusted.calibrated
+
+    @property
+    def values(self) -> FloatArray:
+        """(n, m) calibrated values, missing ones filled in where the rule has terms."""
+        return self.adjusted.values
+
+    @property
+    def fused(self) -> FloatArray:
+        """(n,) fused values without the adjustments that multiply."""
+        return self.adjusted.total
+
+    @property
+    def confidence(self) -> ConfidenceEvidence:
+        """How far the corpus seems to hold an answer."""
+        return self.judge()
+
+    @property
+    def to_embed(self) -> tuple[str, ...]:
+        """Ids of the candidates whose embeddings the selection needs; empty where it needs none."""
+        policy, given = self.pipeline.selection, self.context.embeddings
+        if policy is None or not policy.needs_embeddings or callable(given) or given:
+            return ()
+        return tuple(self.candidates.ids[row] for row in self.rows.tolist())
+
+    def decide(
+        self, embeddings: Mapping[str, FloatArray] | Callable[[Sequence[str]], ArrayLike] | None = None
+    ) -> Result:
+        """Select among the candidates.
+
+        Parameters
+        ----------
+        embeddings : mapping of str to (d,) array, or callable, optional
+            In place of the context's; see :class:`Context`.
+        """
+        context = self.context if embeddings is None else replace(self.context, embeddings=embeddings)
+        rows, extras, warned = self._selected(context)
+        contributed, calibrated = self._explained(rows)
+        weights, adjusted, candidates = self.weights, self.adjusted, self.adjusted.candidates
+        if adjusted.opinion is not None:
+            blend, said = context.blend, adjusted.opinion[rows]
+            weights = np.append((1.0 - blend) * weights, blend)
+            contributed = np.column_stack([(1.0 - blend) * contributed, blend * said])
+            calibrated = np.column_stack([calibrated, said])
+        agreed = agreement(candidates.without(RESERVED).rankings)
+        bonuses, factors = adjusted.bonuses, adjusted.factors
+        return Result(
+            ids=tuple(map(candidates.ids.__getitem__, rows.tolist())),
+            scores=publish(self.final[rows]),
+            fused=self.fused[rows],
+            contributions=contributed,
+            calibrated=calibrated,
+            weights=weights,
+            bonuses=_repeated(len(rows), 0.0) if bonuses is None else bonuses[rows],
+            priors=_repeated(len(rows), 1.0) if factors is None else factors[rows],
+            rows=rows,
+            candidates=candidates,
+            accepted=_accepted(len(rows)),
+            reports=self.reports,
+            agreement=agreed,
+            degraded=self.degraded,
+            reason=self._reason(),
+            warnings=disagreements(agreed, self.pipeline.min_agreement) + drifts(self.reports) + warned,
+            extras=extras,
+            judge=self.judge,
+        )
+
+    def _reason(self) -> Reason:
+        if not self.candidates.ids:
+            return "could_not_look" if self.degraded else "nothing_found"
+        if self.outcome is None or not self.outcome.abstained:
+            return ""
+        return "abstained" if self.outcome.reason == "low_confidence" else "all_rejected"
+
+    def _selected(self, context: Context) -> tuple[IntArray, dict[str, object], tuple[str, ...]]:
+        """Rows of the answer, what acceptance and selection say of it, and what the caller should know."""
+        rows, policy = self.rows, self.pipeline.selection
+        extras: dict[str, object] = {} if self.outcome is None else {"acceptance": self.outcome}
+        if self.adjusted.readings:
+            extras["priors"] = self.adjusted.readings
+        warned: tuple[str, ...] = ()
+        if self.outcome is not None:
+            warned = tuple(
+                f"the promise of the threshold {one.name!r} does not hold for this answer: {one.reason}"
+                for one in self.outcome.certificates
+                if not one.valid
+            )
+            if self.outcome.failed:
+                raised = self.outcome.reason.partition(": ")[2]
+                warned += (f"on_empty raised {raised}: nothing is accepted",)
+            accept = self.pipeline.accept
+            if accept is not None and accept.confidence and self.confidence.value is None:
+                done = (
+                    "everything was held back" if self.outcome.reason == "low_confidence" else "nothing was held back"
+                )
+                warned += (f"there is no confidence to accept by, and {done}: {self.confidence.reason}",)
+        if policy is not None and len(rows):
+            found, failed = self._together(policy, context)
+            extras["selection"] = found
+            rows = rows[found.rows]
+            warned += failed
+        if self.pipeline.strict and warned:
+            raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(warned)}")
+        if self.adjusted.superposition is not None:
+            extras["superposition"] = self.adjusted.superposition.of(rows)
+        return rows, extras, (*warned, *(one.warning for one in self.adjusted.readings if one.warning))
+
+    def _together(self, policy: SelectionPolicy, context: Context) -> tuple[SelectionResult, tuple[str, ...]]:
+        """Which of the rows go together; the fused order, and a line that says so, where that cannot be worked out."""
+        ids = [self.candidates.ids[row] for row in self.rows.tolist()]
+        relevance, kind = self._relevance(policy)
+        costs = None if policy.budget is None else _costs(context, ids)
+        if policy.needs_embeddings and not callable(context.embeddings) and not context.embeddings:
+            raise InvalidInputError(
+                "selection by redundancy needs an embedding of every candidate in Context.embeddings (a mapping or a "
+                "callable); got none"
+            )
+        own = replace(policy, distinct=True) if policy.method == "log_det" and policy.distinct is None else policy
+        try:
+            embeddings = _embeddings(context, ids) if policy.needs_embeddings else None
+            found = own.select(relevance, embeddings, self.pipeline.k, costs=costs)
+            return replace(found, relevance=kind), ()
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a selection that fails never costs the answer
+            why = str(error) if isinstance(error, PhasegraphError) else type(error).__name__
+            failed = f"selection by {policy.method} failed, the order is the fused one: {why}"
+            plain = SelectionPolicy("top", budget=policy.budget)
+            return plain.select(relevance, None, self.pipeline.k, costs=costs), (failed,)
+
+    def _relevance(self, policy: SelectionPolicy) -> tuple[FloatArray, str]:
+        """What a selection takes for relevance, and what that is: the document's rule is not scaled."""
+        fused = self.final[self.rows]
+        if policy.method != "legacy_entropy":
+            return scaled_relevance(fused), "fused, scaled"
+        if self.adjusted.superposition is not None:
+            return self.adjusted.superposition.relevance[self.rows], "superposition"
+        own = self.candidates.without(RESERVED)
+        scores = own.scores[self.rows, 0]
+        only = own.rankings[0]
+        if len(own.sources) == 1 and not only.rank_only and scores.min() >= 0 and scores.max() <= 1:
+            return scores, "score"
+        if fused.min() >= 0 and fused.max() <= 1:
+            return fused, "fused"
+        return scaled_relevance(fused), "fused, scaled"
+
+    def _explained(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Contributions and calibrated values of the chosen rows, missing ones filled in."""
+        rule, chosen = FUSION_RULES[self.pipeline.rule], self.values[rows]
+        if not len(self.values):
+            return chosen, chosen
+        if rule.terms is not None:
+            return rule.terms(chosen, self.weights), chosen
+        missing = np.array([one.missing for one in self.calibrated])
+        options = rule.options_for(self.pipeline.rule_options, self.candidates.sources[: len(missing)])
+        contributed = contributions(rule, options, self.values, self.weights, missing, rows)
+        return contributed, np.where(np.isnan(chosen), missing, chosen)
+
+
+def _embeddings(context: Context, ids: Sequence[str]) -> FloatArray:
+    """(n, d) rows for the pool, from the context's mapping or callable."""
+    given = context.embeddings
+    if callable(given):
+        return np.asarray(given(ids), dtype=np.float64)
+    lacking = [identifier for identifier in ids if identifier not in given]
+    if lacking:
+        raise InvalidInputError(
+            f"Context.embeddings must hold an embedding of every candidate; {len(lacking)} of {len(ids)} have none, "
+            f"{lacking[0]!r} among them"
+        )
+    return np.array([given[identifier] for identifier in ids], dtype=np.float64)
+
+
+def _costs(context: Context, ids: Sequence[str]) -> FloatArray:
+    lacking = next((identifier for identifier in ids if identifier not in context.costs), None)
+    if lacking is not None:
+        raise InvalidInputError(f"selection with a budget needs Context.costs of every candidate; {lacking!r} has none")
+    return np.array([context.costs[identifier] for identifier in ids], dtype=np.float64)
+
+
+@kept_while_short
+def _repeated(count: int, value: float) -> FloatArray:
+    """(count,) read-only array of one value."""
+    made = np.full(count, value)
+    made.setflags(write=False)
+    return made
+
+
+@kept_while_short
+def _accepted(count: int) -> BoolArray:
+    """(count,) read-only array of true."""
+    made = np.ones(count, dtype=np.bool_)
+    made.setflags(write=False)
+    return made
+
+
+def _settle_reports(
+    rankings: Sequence[Ranking],
+    reports: Sequence[SourceReport],
+    scaled: Mapping[str, Calibrated],
+    failed: Mapping[str, str],
+) -> tuple[SourceReport, ...]:
+    """Reports in name order, made where none came, with the tier each source was calibrated by."""
+    known = dict(zip(map(_SOURCE, reports), reports, strict=True))
+    if len(known) != len(reports):
+        raise InvalidInputError(f"reports must be one per source; got {[report.source for report in reports]}")
+    for ranking in rankings:
+        name = ranking.source
+        report, one = known.get(name), scaled.get(name)
+        if report is None:
+            known[name] = (
+                SourceReport.of(ranking) if one is None else SourceReport.of(ranking, one.tier, one.out_of_range_share)
+            )
+        elif one is not None:
+            known[name] = report.calibrated(one.tier, one.out_of_range_share)
+    for name, reason in failed.items():
+        known[name] = replace(known[name], status="error", reason=reason, error_class="InvalidInputError")
+    return tuple(map(known.__getitem__, sorted(known)))
+
+
+def _noted(reports: Sequence[SourceReport], notes: Mapping[str, str]) -> tuple[SourceReport, ...]:
+    """The reports with a note each, where there is one that they do not hold yet."""
+    said = ((report, notes.get(report.source, "")) for report in reports)
+    return tuple(
+        replace(report, notes=(*report.notes, note)) if note and note not in report.notes else report
+        for report, note in said
+    )
+
+
+def _refuse(reports: Sequence[SourceReport]) -> None:
+    bad = [f"{name}: {why}" for name, why in degradations(reports).items()]
+    bad += [
+        f"{one.source}: calibrated by its list alone"
+        for one in reports
+        if one.calibration == "per_list" and one.source not in RESERVED
+    ]
+    bad += drifts(reports)
+    if bad:
+        raise DegradedError(f"strict=True accepts no degradation; got {'; '.join(bad)}")

@@ -1,0 +1,103 @@
+"""Read a field of every candidate, and count how many had it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from phasegraph._typing import FloatArray
+from phasegraph._validation import check_flat
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.fusion.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class FieldReading:
+    """How many of the candidates held a field that a prior reads.
+
+    Parameters
+    ----------
+    prior, key : str
+        Name of the prior; the field.
+    found, missing, unusable : int
+        Candidates with a value, without one, and with one that cannot be used; the last two count as neutral.
+    example : str
+        The first value that cannot be used, and why.
+    """
+
+    prior: str
+    key: str
+    found: int
+    missing: int
+    unusable: int
+    example: str = ""
+
+    @property
+    def warning(self) -> str:
+        """A line where the prior could not act, or had to pass something over; else empty."""
+        if self.unusable:
+            count = self.found + self.missing + self.unusable
+            return (
+                f"prior {self.prior!r} could not use the field {self.key!r} of {self.unusable} of {count} candidates, "
+                f"which count as neutral: {self.example}"
+            )
+        if self.missing and not self.found:
+            return f"prior {self.prior!r} found no field {self.key!r} in any of the {self.missing} candidates"
+        return ""
+
+
+def parsed(value: object) -> object:
+    """The number that a text holds; anything else as it is."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
+
+
+def read_field(
+    ids: Sequence[str], context: Context, prior: str, key: str, read: Callable[[Any], float], neutral: float
+) -> tuple[FloatArray, FieldReading]:
+    """(n,) values of a field, `neutral` where a candidate has none that can be used, and how many have one.
+
+    An attribute of the context that cannot be used is the caller's mistake, and raised; a hit's is counted.
+    """
+    out = np.full(len(ids), float(neutral))
+    missing = unusable = 0
+    example = ""
+    for row, identifier in enumerate(ids):
+        given = context.attributes.get(identifier, {}).get(key)
+        if given is not None:
+            try:
+                out[row] = read(given)
+            except InvalidInputError as error:
+                raise type(error)(f"attribute {key!r} of candidate {identifier!r}: {error}") from error
+            continue
+        failed = ""
+        for value in context.values(identifier, key):
+            try:
+                out[row] = read(value)
+                break
+            except InvalidInputError as error:
+                failed = failed or f"{identifier!r} has {value!r:.40}, and {error}"
+        else:
+            missing += not failed
+            unusable += bool(failed)
+            example = example or failed
+    return out, FieldReading(prior, key, len(ids) - missing - unusable, missing, unusable, example)
+
+
+def check_field_name(name: str, value: object) -> None:
+    """Refuse a name of a field that is no text, or empty."""
+    if not isinstance(value, str) or not value:
+        raise InvalidTypeError(f"{name} must be the name of a field; got {value!r}")
+
+
+def check_column(name: str, values: FloatArray, low: float, high: float) -> FloatArray:
+    """The values as a flat array; InvalidInputError if any is outside [low, high]."""
+    column = check_flat(name, values)
+    if len(column) and (column.min() < low or column.max() > high):
+        raise InvalidInputError(f"{name} must be in [{low:g}, {high:g}]; got {column.min():g} to {column.max():g}")
+    return column

@@ -1,0 +1,106 @@
+"""Fit the agreement floors and the confidence of a pipeline to calibration queries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+
+from phasegraph.candidates import apply_caps
+from phasegraph.confidence import ConfidenceEvidence, ConfidenceModel, fit_bar, fit_probability
+from phasegraph.errors import InsufficientDataError, warn
+from phasegraph.fusion.agreement import agreement
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.lexical import HitWords
+from phasegraph.ranking import Ranking
+
+LEAST_QUERIES = 20
+
+_LEVEL = 0.05
+
+
+def fit_min_agreement(
+    answers: Iterable[Sequence[Ranking]], /, pipeline: FusionPipeline
+) -> dict[tuple[str, str], float]:
+    """The 5th percentile of each ordered pair's agreement, in [0, 1], over calibration queries.
+
+    What is compared follows the caps and weights of the pipeline. Pairs that fewer than 20 queries have both sources
+    of are left out. Warns if two sources agree on nothing in most of the queries, since no answer will warn of it
+    then.
+
+    >>> from phasegraph import FusionPipeline
+    >>> lists = [[Ranking("a", ["x", "y"], [2.0, 1.0]), Ranking("b", ["x", "z"], [9.0, 8.0])]] * 20
+    >>> fit_min_agreement(lists, FusionPipeline())
+    {('a', 'b'): 0.5, ('b', 'a'): 0.5}
+    """
+    seen: dict[tuple[str, str], list[float]] = {}
+    weights = pipeline.weights
+    for rankings in answers:
+        fused = [one for one in rankings if len(one) and (weights is None or weights.get(one.source, 0.0) > 0)]
+        for pair, share in agreement(apply_caps(fused, pipeline.pool_caps, pipeline.pool_cap_mode)).items():
+            seen.setdefault(pair, []).append(share)
+    known = {pair: seen[pair] for pair in sorted(seen) if len(seen[pair]) >= LEAST_QUERIES}
+    for first, second in known:
+        if first < second and not any(np.median(known[pair]) for pair in ((first, second), (second, first))):
+            warn(
+                f"sources {first!r} and {second!r} agree on nothing in most of the queries they are calibrated on: one "
+                "may be broken, or of another collection",
+                stacklevel=4,
+            )
+    return {pair: float(np.quantile(shares, _LEVEL)) for pair, shares in known.items()}
+
+
+Hits: TypeAlias = Callable[[str, Sequence[Ranking]], HitWords | None]
+
+
+def fit_confidence(
+    answers: Iterable[tuple[str, Sequence[Ranking]]],
+    /,
+    pipeline: FusionPipeline,
+    words: Hits | None = None,
+    relevant: Mapping[str, Collection[str]] | None = None,
+) -> ConfidenceModel:
+    """How a pipeline judges confidence, fitted to the questions of a calibration and the rankings of their sources.
+
+    The bar and the width are fitted with 20 questions that the source named ``vector`` answers; see
+    :func:`phasegraph.confidence.fit_bar`. The probability is fitted where 20 judged questions have a confidence:
+    `relevant` are the ids that answer each, none where the corpus is known not to, and ``words(question, rankings)``
+    is what :func:`phasegraph.lexical.read_hits` says. A judged question stands for two: one with its answer, and one
+    whose relevant passages are taken out of the lists. The probability is that of a corpus which answers every second
+    question. Warns if none can be fitted to 20 judged questions or more.
+
+    >>> lists = [(f"q{i}", [Ranking("vector", ["x"], [0.5 + i / 100])]) for i in range(21)]
+    >>> fit_confidence(lists, FusionPipeline()).bar
+    0.51
+    """
+    plain = replace(
+        pipeline, accept=None, strict=False, priors=(), consensus_bonus=0.0,
+        confidence=replace(pipeline.confidence, slope=None, intercept=None),
+    )  # fmt: skip
+
+    def judged(question: str, rankings: Sequence[Ranking]) -> ConfidenceEvidence:
+        said = None if words is None else words(question, rankings)
+        return plain.shortlist(rankings, Context(query=question, words=said)).confidence
+
+    listed = list(answers)
+    found = [plain.shortlist(rankings, Context(query=question)).confidence.top for question, rankings in listed]
+    model = fit_bar(plain.confidence, [top for top in found if top is not None])
+    if words is None or not relevant:
+        return model
+    plain = replace(plain, confidence=model)
+    good, poor = [], []
+    for question, rankings in listed:
+        if question in relevant:
+            gold = frozenset(relevant[question])
+            if gold:
+                good.append(judged(question, rankings))
+            poor.append(judged(question, [ranking.without(gold) for ranking in rankings]))
+    try:
+        return fit_probability(model, good, poor)
+    except InsufficientDataError as error:
+        if len([one for one in good if one.value is not None]) >= LEAST_QUERIES:  # fewer have another purpose
+            warn(f"the confidence stays no probability: {error}", stacklevel=4)
+        return model

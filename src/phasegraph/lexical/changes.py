@@ -1,0 +1,93 @@
+"""The words of a collection that changed since it was counted: passages left, and others came."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from phasegraph._typing import BoolArray, IntArray
+from phasegraph.lexical.index import (
+    HEAVIEST,
+    MOST_ENTRIES,
+    ChangedTerms,
+    LexicalIndex,
+    ListedTerms,
+    foremost_of,
+)
+from phasegraph.lexical.tokenizers import tokenizer_of, tokens_of
+
+
+class ChangedWords:
+    """The words of a collection from which passages left, and to which others came, as lists are made of them.
+
+    The rows of the `new` ones stand behind those of the `old`; those that `left` are gone from the ascending rows
+    `gone`.
+
+    >>> old, new = LexicalIndex.of(["Ada met Bo.", "Bo sang."]), LexicalIndex.of(["Cy sang."])
+    >>> words = ChangedWords(old, new, LexicalIndex.of(["Bo sang."]), np.array([1]))
+    >>> terms, again = words.look_up_listed("Who sang?", 9), LexicalIndex.of(["Ada met Bo.", "Cy sang."])
+    >>> terms.found.tolist(), terms.best == again.look_up("Who sang?").scores[1]
+    ([2], np.True_)
+    """
+
+    def __init__(self, old: LexicalIndex, new: LexicalIndex, left: LexicalIndex, gone: IntArray) -> None:
+        self.tokenizer, self._left, self._gone = old.tokenizer, left, gone
+        self.count = len(old.lengths) - len(gone) + len(new.lengths)
+        words = sum(sign * int(one.lengths.sum()) for sign, one in ((1, old), (-1, left), (1, new)))
+        self._parts = replace(old), replace(new)
+        for one in self._parts:
+            vars(one)["_mean_length"] = max(words / self.count, 1e-9)
+
+    def look_up_listed(self, query: str, most: int) -> ChangedTerms:
+        """As of :class:`LexicalIndex`; of a frequent word, passages that left may take places of its foremost."""
+        asked = Counter(tokens_of(tokenizer_of(self.tokenizer), query))
+        entries = {word: tuple(one._entry(word) for one in (*self._parts, self._left)) for word in asked}
+        sizes = {word: [one.stop - one.start for one in each] for word, each in entries.items()}
+        often = {word: old + new - left for word, (old, new, left) in sizes.items()}
+        found = tuple(word for word in asked if often[word] > 0)
+        frequency = np.array([often[word] for word in found], dtype=np.float64)
+        idf = np.log1p((self.count - frequency + 0.5) / (frequency + 0.5))
+        unseen = float(np.log1p((self.count + 0.5) / 0.5))
+        known = dict(zip(found, idf.tolist(), strict=True))
+        all_idf = {word: known.get(word, unseen) for word in asked}
+        times = np.array([asked[word] for word in found], dtype=np.float64)
+        old, new = (
+            ListedTerms(one, tuple(entries[word][place] for word in found), times, found, idf, all_idf)
+            for place, one in enumerate(self._parts)
+        )
+        terms = ChangedTerms(old, new)
+        parts: list[IntArray] = []
+        count = 0
+        for place in np.argsort(frequency, kind="stable").tolist():
+            both = old.entries[place], new.entries[place]
+            if count + often[found[place]] <= MOST_ENTRIES:
+                parts.append(self._rows(*(one.rows[each] for one, each in zip(self._parts, both, strict=True))))
+            elif count < most:
+                parts.append(self._heaviest(*both))
+            else:
+                break
+            count += len(parts[-1])
+        return foremost_of(terms, parts, most)
+
+    def _rows(self, old: Any, new: Any) -> IntArray:
+        """Rows of both, without those that left."""
+        return np.concatenate([old[self._stay(old)], new.astype(np.int64) + len(self._parts[0].lengths)])
+
+    def _stay(self, rows: Any) -> BoolArray:
+        if not len(self._gone):
+            return np.ones(len(rows), dtype=np.bool_)
+        there: BoolArray = self._gone[np.minimum(np.searchsorted(self._gone, rows), len(self._gone) - 1)] != rows
+        return there
+
+    def _heaviest(self, *entries: slice) -> IntArray:
+        """Those of both in which a frequent word weighs most."""
+        heavy = [one._heaviest(entry) for one, entry in zip(self._parts, entries, strict=True)]
+        weights = []
+        for one, entry, rows in zip(self._parts, entries, heavy, strict=True):
+            counts = one.counts[entry.start + np.searchsorted(one.rows[entry], rows)]
+            weights.append(counts / (counts + one._norms_of(rows)))
+        found, weighed = self._rows(*heavy), np.concatenate([weights[0][self._stay(heavy[0])], weights[1]])
+        return np.sort(found[np.lexsort((found, -weighed))[:HEAVIEST]])

@@ -1,0 +1,11 @@
+"""Read the user's files as passages: text, Markdown, HTML, CSV, JSONL and PDF, in folders and archives too."""
+
+from __future__ import annotations
+
+from phasegraph.reading.files import KINDS, FilesRead, read_files
+
+__all__ = [
+    "KINDS",
+    "FilesRead",
+    "read_files",
+]

@@ -1,0 +1,93 @@
+"""Read zip and tar archives in memory: write no file, follow no link, and limit the unpacked size."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import TypeAlias
+
+from phasegraph.errors import InvalidInputError
+
+SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+MOST_BYTES = 1 << 30
+"""Maximum unpacked size of an archive, in bytes."""
+MOST_FILES = 100_000
+LARGEST = 64 << 20
+"""Maximum size of one file, in bytes."""
+TOO_LARGE = f"the file is larger than {LARGEST >> 20} MB"
+Member: TypeAlias = "tuple[str, bytes | str]"
+"""A file of an archive: its path, and its bytes or, as text, the reason that it was not read."""
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file name has the suffix of an archive."""
+    return name.lower().endswith(SUFFIXES)
+
+
+def members_of(path: Path) -> Iterator[Member]:
+    """Yield the files of an archive.
+
+    Raises
+    ------
+    InvalidInputError
+        If the archive is damaged, or holds more files or bytes than the limits.
+    """
+    try:
+        yield from _zipped(path) if path.name.lower().endswith(".zip") else _tarred(path)
+    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, NotImplementedError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InvalidInputError(f"{path.name}: the archive cannot be read: {error}") from error
+
+
+def _zipped(path: Path) -> Iterator[Member]:
+    with zipfile.ZipFile(path) as archive:
+        budget = _Budget(path)
+        for info in archive.infolist():
+            if info.is_dir():
+                continue
+            why = budget.refusal(info.filename, info.file_size)
+            if why is None and info.flag_bits & 1:
+                why = "the file is encrypted: unpack the archive first"
+            if why is not None:
+                yield info.filename, why
+                continue
+            with archive.open(info) as file:
+                data = file.read(info.file_size + 1)
+            yield info.filename, data
+
+
+def _tarred(path: Path) -> Iterator[Member]:
+    with tarfile.open(path, mode="r|*") as archive:  # read as a stream: tarfile then keeps no index of all files
+        budget = _Budget(path)
+        for info in archive:
+            if info.isdir():
+                continue
+            why = budget.refusal(info.name, info.size)
+            if why is None and not info.isreg():
+                why = "the entry is a link or a device"
+            file = None if why is not None else archive.extractfile(info)
+            yield info.name, why if file is None and why is not None else b"" if file is None else file.read()
+
+
+class _Budget:
+    """Counts the files and bytes of an archive, and raises beyond the limits."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._files, self._bytes = path, 0, 0
+
+    def refusal(self, name: str, size: int) -> str | None:
+        """The reason that a file is not read; None if it is read."""
+        self._files, self._bytes = self._files + 1, self._bytes + size
+        if self._files > MOST_FILES or self._bytes > MOST_BYTES:
+            raise InvalidInputError(
+                f"{self._path.name}: the archive holds more than {MOST_FILES:,} files or {MOST_BYTES >> 20:,} MB; "
+                "unpack the part that you want, and give its folder"
+            )
+        parts = PurePosixPath(name.replace("\\", "/"))
+        if parts.is_absolute() or ".." in parts.parts or ":" in (parts.parts or ("",))[0]:
+            return "its path leads out of the archive"
+        return TOO_LARGE if size > LARGEST else None

@@ -1,0 +1,95 @@
+"""Cut documents into passages of similar length."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import groupby
+
+from phasegraph.evaluation.datasets import Passage
+from phasegraph.reading.documents import Document, Section
+
+SIZE = 800
+"""Maximum length of a passage with its heading, in characters."""
+_SENTENCE, _LONGEST_HEADING = re.compile(r"(?<=[.!?。！？])\s+"), 200
+
+
+def passages_of(document: Document) -> list[Passage]:
+    r"""Cut a document into passages of at most 800 characters.
+
+    Short sections share a passage. A long section is cut between paragraphs, otherwise between
+    sentences or words, and each piece repeats the heading. A passage's id is the document's name and the passage's
+    number; ``source`` is the name.
+
+    >>> document = Document("a.md", "A", (Section("One", "Ada met Bo."), Section("Two", "Bo met Cy.")))
+    >>> [(passage.id, passage.text) for passage in passages_of(document)]
+    [('a.md#1', 'One\nAda met Bo.\n\nTwo\nBo met Cy.')]
+    """
+    source = {"source": document.name, "metadata": {"source": document.name}}
+    return [
+        Passage(f"{document.name}#{number}", document.title, text, source)
+        for number, text in enumerate(_packed(document), start=1)
+    ]
+
+
+def _packed(document: Document) -> Iterator[str]:
+    held = ""
+    for section in document.sections:
+        for piece in _pieces(section):
+            if held and len(held) + len(piece) + 2 > SIZE:
+                yield held
+                held = ""
+            held = f"{held}\n\n{piece}" if held else piece
+    if held:
+        yield held
+
+
+def _pieces(section: Section) -> Iterator[str]:
+    """Cut a section into pieces that fit into a passage, each with the heading."""
+    heading = section.heading.strip()[:_LONGEST_HEADING]
+    head = f"{heading}\n" if heading else ""
+    room, held = SIZE - len(head), ""
+    for part in _parts(section.text.strip(), room):
+        if held and len(held) + len(part) + 2 > room:
+            yield head + held
+            held = ""
+        held = f"{held}\n\n{part}" if held else part
+    if held:
+        yield head + held
+
+
+def _parts(text: str, room: int) -> Iterator[str]:
+    """Yield the paragraphs of a text; cut longer paragraphs into sentences, words or characters."""
+    for paragraph in _paragraphs(text):
+        if len(paragraph.strip()) <= room:
+            yield paragraph
+        else:
+            yield from _joined(_SENTENCE.split(paragraph), room)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a text, which blank lines separate."""
+    for blank, lines in groupby(text.split("\n"), lambda line: not line.strip()):
+        if not blank:
+            yield "\n".join(lines)
+
+
+def _joined(parts: list[str], room: int) -> Iterator[str]:
+    """Join consecutive parts up to the length `room`."""
+    held = ""
+    for part in (piece for one in parts for piece in _short(one, room)):
+        if held and len(held) + len(part) + 1 > room:
+            yield held
+            held = ""
+        held = f"{held} {part}" if held else part
+    if held.strip():
+        yield held
+
+
+def _short(part: str, room: int) -> Iterator[str]:
+    """Yield a sentence, or its words if it is too long; cut a word that is longer than a passage."""
+    if len(part) <= room:
+        yield part
+        return
+    for word in part.split():
+        yield from (word[start : start + room] for start in range(0, len(word), room))

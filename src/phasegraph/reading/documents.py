@@ -1,0 +1,62 @@
+"""A document with its sections, and decoding of bytes to text."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from phasegraph.errors import InvalidInputError
+
+_BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading ("" for none) and the text below it."""
+
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document: its name (a path with ``/``), its title and its sections in order."""
+
+    name: str
+    title: str
+    sections: tuple[Section, ...]
+
+
+def title_of(name: str) -> str:
+    """Make a title from a file name, for documents without a title.
+
+    >>> title_of("guide/your_first-index.md")
+    'your first index'
+    """
+    return re.sub(r"[\s_-]+", " ", PurePosixPath(name).stem).strip() or name
+
+
+def decoded(data: bytes) -> str:
+    """Decode bytes by their byte order mark, otherwise as UTF-8 or else Windows-1252.
+
+    Raises
+    ------
+    InvalidInputError
+        If the bytes are not text.
+
+    Examples
+    --------
+    >>> decoded("Käse".encode("cp1252"))
+    'Käse'
+    """
+    for mark, encoding in _BOMS:
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
+    if b"\0" in data:
+        raise InvalidInputError("the file is not text")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")

@@ -1,0 +1,218 @@
+"""Read the files of a path: one file, a folder or an archive."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from phasegraph.errors import InvalidInputError, MissingDependencyError
+from phasegraph.evaluation.datasets import Passage
+from phasegraph.reading.archives import LARGEST, SUFFIXES, TOO_LARGE, Member, is_archive, members_of
+from phasegraph.reading.chunks import passages_of
+from phasegraph.reading.documents import Document, Section, decoded, title_of
+from phasegraph.reading.html import read_html
+from phasegraph.reading.markdown import read_markdown
+from phasegraph.reading.pdf import read_pdf
+from phasegraph.reading.tables import read_csv, read_jsonl
+
+Reader: TypeAlias = Callable[[str, bytes], "list[Passage]"]
+Progress: TypeAlias = Callable[[Iterable[Any], str], Iterable[Any]]
+
+
+def _by_text(read: Callable[[str, str], Document | list[Passage]]) -> Reader:
+    """Make a reader of bytes from a reader of text."""
+
+    def reader(name: str, data: bytes) -> list[Passage]:
+        found = read(name, decoded(data))
+        return passages_of(found) if isinstance(found, Document) else found
+
+    return reader
+
+
+def _plain(name: str, text: str) -> Document:
+    return Document(name, title_of(name), (Section("", text),))
+
+
+KINDS: Mapping[str, tuple[tuple[str, ...], Reader]] = MappingProxyType(
+    {
+        "text": ((".txt", ".text", ".rst"), _by_text(_plain)),
+        "Markdown": ((".md", ".markdown"), _by_text(read_markdown)),
+        "HTML": ((".html", ".htm", ".xhtml"), _by_text(read_html)),
+        "CSV": ((".csv", ".tsv"), _by_text(read_csv)),
+        "JSONL": ((".jsonl", ".ndjson"), read_jsonl),
+        "PDF": ((".pdf",), lambda name, data: passages_of(read_pdf(name, data))),
+    }
+)
+"""Suffixes and reader of each kind of file."""
+_BY_SUFFIX = {suffix: kind for kind, (suffixes, _) in KINDS.items() for suffix in suffixes}
+_NOT_ENTERED = frozenset(("node_modules", "__pycache__", "__MACOSX", "site-packages"))
+CORPUS, QUERIES = "corpus.jsonl", "queries.jsonl"
+"""Files of a data set; its questions are not documents."""
+_OTHER = "no reader for this kind of file"
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """Passages read from files.
+
+    Parameters
+    ----------
+    passages : tuple of Passage
+        Each has ``source`` (the file's path) and ``metadata``.
+    files : mapping of str to int
+        Number of files read, by kind.
+    skipped : mapping of str to str
+        Reason for each file that was not read.
+    """
+
+    passages: tuple[Passage, ...]
+    files: Mapping[str, int]
+    skipped: Mapping[str, str]
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in self.files.items())
+        count = sum(self.files.values())
+        return f"{count} {'file' if count == 1 else 'files'} ({kinds}), {len(self.passages)} passages"
+
+    def notes(self) -> list[str]:
+        """One line per reason for skipping, with the names of some skipped files."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.skipped.items():
+            by_reason.setdefault(reason, []).append(name)
+        return [
+            f"skipped {len(names)} {'file' if len(names) == 1 else 'files'}: {reason} ({_some(names)})"
+            for reason, names in by_reason.items()
+        ]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f", … {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+
+
+def read_files(path: str | Path, *, progress: Progress | None = None) -> FilesRead:
+    """Read a file, all files below a folder, or the files of an archive as passages.
+
+    Parameters
+    ----------
+    path : path
+        A text, Markdown, HTML, CSV, JSONL or PDF file, or a folder or a zip or tar archive of such files. A folder
+        with ``corpus.jsonl`` and ``queries.jsonl`` is a data set: only the corpus is read.
+    progress : callable, optional
+        Wraps an iterable to show progress: ``progress(iterable, label)``.
+
+    Returns
+    -------
+    FilesRead
+
+    Raises
+    ------
+    InvalidInputError
+        If the path does not exist, no file is readable, or two passages have the same id.
+    MissingDependencyError
+        If every readable file needs a package that is not installed.
+
+    Notes
+    -----
+    Hidden files and links are skipped. Archives in a folder are read, archives in archives are not. If the lines of a
+    JSONL file have an ``id``, each line is one passage; all other files are cut into passages.
+    """
+    root = Path(path)
+    if not root.exists():
+        raise InvalidInputError(f"{root}: there is no such file or folder")
+    passages: list[Passage] = []
+    files: Counter[str] = Counter()
+    skipped: dict[str, str] = {}
+    lacking: MissingDependencyError | None = None
+    places = _files_of(root)
+    for place, name in places if progress is None else progress(places, "reading"):
+        for member, data in _members(place, name):
+            kind = _BY_SUFFIX.get(PurePosixPath(member).suffix.lower())
+            if isinstance(data, str) or kind is None:
+                skipped[member] = data if isinstance(data, str) else _OTHER
+                continue
+            try:
+                found = KINDS[kind][1](member, data)
+            except MissingDependencyError as error:
+                skipped[member], lacking = str(error), error
+                continue
+            except InvalidInputError as error:
+                if len(places) == 1 and not is_archive(place.name):
+                    raise InvalidInputError(str(error) if member in str(error) else f"{root}: {error}") from error
+                skipped[member] = str(error)
+                continue
+            if not found:
+                skipped[member] = "the file holds no text"
+                continue
+            files[kind] += 1
+            passages += found
+    if not passages:
+        raise _nothing_read(root, skipped, lacking)
+    _check_ids(passages)
+    return FilesRead(tuple(passages), MappingProxyType(dict(files)), MappingProxyType(skipped))
+
+
+def _files_of(root: Path) -> list[tuple[Path, str]]:
+    """List the files of a path, each with the name that its passages get."""
+    if root.is_file():
+        return [(root, root.name)]
+    if (root / CORPUS).is_file() and (root / QUERIES).is_file():
+        return [(root / CORPUS, CORPUS)]
+    found = []
+    for folder, below, names in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith(".") and name not in _NOT_ENTERED)
+        places = (Path(folder, name) for name in sorted(names) if not name.startswith("."))
+        found += [(place, place.relative_to(root).as_posix()) for place in places if not place.is_symlink()]
+    return found
+
+
+def _members(place: Path, name: str) -> Iterator[Member]:
+    """Yield the file, or the files of an archive."""
+    if not is_archive(name):
+        if PurePosixPath(name).suffix.lower() not in _BY_SUFFIX:
+            yield name, _OTHER
+        elif place.stat().st_size > LARGEST and not name.endswith((".jsonl", ".ndjson")):
+            yield name, TOO_LARGE
+        else:
+            yield name, _content(place)
+        return
+    for member, data in members_of(place):
+        hidden = any(part.startswith(".") or part in _NOT_ENTERED for part in PurePosixPath(member).parts)
+        if hidden and not isinstance(data, str):
+            continue
+        yield (f"{name}/{member}", "the archive is in another archive" if is_archive(member) else data)
+
+
+def _content(place: Path) -> bytes | str:
+    """The bytes of a file, or the reason that it cannot be opened."""
+    try:
+        return place.read_bytes()
+    except OSError as error:
+        return f"the file cannot be opened: {error.strerror}"
+
+
+def _nothing_read(root: Path, skipped: Mapping[str, str], lacking: MissingDependencyError | None) -> Exception:
+    known = ", ".join(f"{kind} ({' '.join(suffixes)})" for kind, (suffixes, _) in KINDS.items())
+    readable = f"phasegraph reads {known}, and archives of them ({' '.join(SUFFIXES)})"
+    if lacking is not None:
+        return lacking
+    if not skipped:
+        return InvalidInputError(f"{root}: the folder holds no files; {readable}")
+    reasons = "; ".join(FilesRead((), {}, skipped).notes())
+    return InvalidInputError(f"{root}: there is no readable file: {reasons}; {readable}")
+
+
+def _check_ids(passages: list[Passage]) -> None:
+    seen: dict[str, Passage] = {}
+    for passage in passages:
+        other = seen.setdefault(passage.id, passage)
+        if other is not passage:
+            raise InvalidInputError(
+                f"the id {passage.id!r} must name one passage; {other.extra.get('source', 'one file')} and "
+                f"{passage.extra.get('source', 'another')} have a passage of that id"
+            )

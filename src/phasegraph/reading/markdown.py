@@ -1,0 +1,51 @@
+"""Markdown: a section for each heading."""
+
+from __future__ import annotations
+
+import re
+
+from phasegraph.reading.documents import Document, Section, title_of
+
+_FRONT = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*(?:\s[^()]*)?\)")
+_HEADING = re.compile(r"#{1,6}[ \t]+")
+
+
+def sections_of(text: str) -> tuple[str, list[Section]]:
+    r"""The first heading as the title, and all sections with text; headings in code fences are text.
+
+    >>> sections_of("# Ada\nShe met Bo.\n## Bo\nHe did not.")
+    ('Ada', [Section(heading='Ada', text='She met Bo.'), Section(heading='Bo', text='He did not.')])
+    """
+    title, heading, fenced = "", "", False
+    lines: list[str] = []
+    sections: list[Section] = []
+    for line in [*text.splitlines(), "# end"]:
+        fenced ^= line.lstrip().startswith(("```", "~~~"))
+        found = None if fenced else _HEADING.match(line)
+        if found is None:
+            lines.append(line)
+            continue
+        held = "\n".join(lines).strip("\n")
+        if held:
+            sections.append(Section(heading, held))
+        name = line[found.end() :].rstrip(" #")
+        title, heading, lines = title or heading or name, name, []
+    return title, sections
+
+
+def _without_comments(text: str) -> str:
+    """Remove HTML comments from a text; keep an unclosed comment."""
+    kept: list[str] = []
+    start = 0
+    while (opened := text.find("<!--", start)) >= 0 and (closed := text.find("-->", opened)) >= 0:
+        kept.append(text[start:opened])
+        start = closed + len("-->")
+    return "".join([*kept, text[start:]])
+
+
+def read_markdown(name: str, text: str) -> Document:
+    """Read a Markdown file without front matter and comments; a link is replaced by its text."""
+    plain = _LINK.sub(r"\1", _without_comments(_FRONT.sub("", text)))
+    title, sections = sections_of(plain)
+    return Document(name, title if title != "end" else title_of(name), tuple(sections))

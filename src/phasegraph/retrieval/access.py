@@ -1,0 +1,112 @@
+"""Read the texts, metadata and embeddings of a framework's hits, for the decision."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from phasegraph._shared import go_on
+from phasegraph.errors import InvalidInputError
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.lexical import HitWords, read_hits
+from phasegraph.ranking import Ranking
+from phasegraph.sources.workers import in_thread
+
+EmbedTexts: TypeAlias = Callable[[list[str]], ArrayLike]
+
+AwaitTexts: TypeAlias = Callable[[list[str]], Awaitable[ArrayLike]]
+
+LONGEST_TEXT = 200_000
+"""Characters of a hit that are searched for the query's words."""
+
+
+def _no_metadata(_: object) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class HitAccess:
+    """Functions that read a framework's documents or nodes.
+
+    `text` gives the text of a hit, or "" if the hit only names its passage. `to_embed` gives the text to embed, by
+    default the same text. `vector` gives the embedding that a hit carries, or None. ``embed(texts) -> (n, d)`` calls
+    the embedding model of a source. `aembed` is the model's own coroutine function, if it has one; otherwise `embed`
+    runs in a worker.
+    """
+
+    text: Callable[[Any], str] = str
+    metadata: Callable[[Any], Mapping[str, Any]] = _no_metadata
+    to_embed: Callable[[Any], str] | None = None
+    vector: Callable[[Any], Sequence[float] | None] | None = None
+    embed: EmbedTexts | None = None
+    aembed: AwaitTexts | None = None
+
+    def check(self, pipeline: FusionPipeline) -> None:
+        """Refuse a selection that needs embeddings if no embeddings are available."""
+        policy = pipeline.selection
+        if policy is not None and policy.needs_embeddings and self.embed is None and self.vector is None:
+            raise InvalidInputError(
+                f"selection by {policy.method} needs embeddings of the candidates, and no source has an embedding "
+                "model: use a vector store that has one, or a selection without redundancy"
+            )
+
+    def carried(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[Any] | None:
+        """The embeddings of the hits, if every hit carries an embedding of the same length."""
+        if self.vector is None:
+            return None
+        found = []
+        for identifier in ids:
+            vectors = (self.vector(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
+            found.append(next((vector for vector in vectors if vector is not None and len(vector)), None))
+        known = [len(vector) for vector in found if vector is not None]
+        return found if len(known) == len(ids) and len(set(known)) == 1 else None
+
+    def texts(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> list[str]:
+        """The text of each candidate, from the first source that has it."""
+        read, found = self.to_embed or self.text, []
+        for identifier in ids:
+            texts = (read(one.payloads[identifier]) for one in rankings if identifier in one.payloads)
+            found.append(next(filter(None, texts), ""))
+        return found
+
+    def context(self, query: str) -> Context:
+        """The context of a decision: the query, the time, and functions that read the hits."""
+        return Context(query=query, now=time.time(), metadata_of=self.metadata, text_of=self.text)
+
+    def words(self, query: str, rankings: Sequence[Ranking]) -> HitWords:
+        """Find the query's words in the texts and titles of the hits."""
+
+        def text(identifier: str) -> str:
+            go_on()
+            for hit in (one.payloads[identifier] for one in rankings if identifier in one.payloads):
+                held, title = self.text(hit)[:LONGEST_TEXT], self.metadata(hit).get("title")
+                if held:
+                    return f"{title}\n{held}" if isinstance(title, str) and not held.startswith(f"{title}\n") else held
+            return ""
+
+        return read_hits(query, rankings, text)
+
+    def vectors(self, ids: Sequence[str], rankings: Sequence[Ranking]) -> ArrayLike:
+        """Embeddings of the candidates: their own, or the model's; InvalidInputError if there is neither."""
+        carried = self.carried(ids, rankings)
+        if carried is not None:
+            return carried
+        if self.embed is None:
+            raise InvalidInputError(
+                "selection needs embeddings: no source has an embedding model, and not all hits one"
+            )
+        return self.embed(self.texts(ids, rankings))
+
+    async def avectors(self, ids: Sequence[str], rankings: Sequence[Ranking], seconds: float | None) -> ArrayLike:
+        """As :meth:`vectors`, without blocking the event loop; TimeoutError after `seconds`."""
+        if self.embed is None or self.carried(ids, rankings) is not None:
+            return self.vectors(ids, rankings)
+        texts = self.texts(ids, rankings)
+        made = in_thread(self.embed, texts) if self.aembed is None else self.aembed(texts)
+        return await asyncio.wait_for(made, seconds)

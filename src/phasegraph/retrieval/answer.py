@@ -1,0 +1,92 @@
+"""Choose the payload of each result, and warn about missing or different texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from phasegraph.result import Result
+from phasegraph.retrieval.payloads import hits_of
+
+
+@dataclass(slots=True)
+class SelectedHit:
+    """The payload of a result (None if no source has a payload), and the other sources' texts and evidence.
+
+    The payload is from the `source` with the largest weight that returned the result with a text; ties go by name.
+    `others` are sources that returned another text under the same id. `told` pairs each source with a
+    function that gives its evidence.
+    """
+
+    source: str = ""
+    payload: Any = None
+    others: tuple[str, ...] = ()
+    told: tuple[tuple[str, Callable[[], object]], ...] = ()
+
+    @property
+    def evidence(self) -> dict[str, object]:
+        """The evidence of each source, computed when it is read."""
+        return {name: tell() for name, tell in self.told}
+
+
+Answer: TypeAlias = tuple[Result, list[SelectedHit]]
+
+
+def select_hits(result: Result, text: Callable[[Any], str]) -> list[SelectedHit]:
+    """Choose a payload for each id of the result, in order; a payload with a text is preferred."""
+    ids, rankings = result.ids, result.candidates.rankings
+    weights = (-result.weights).tolist()
+    columns = [rankings[column] for column in sorted(range(len(rankings)), key=weights.__getitem__)]
+    hits: list[SelectedHit | None] = [None] * len(ids)
+    for one in columns:
+        for row, payload in enumerate(hits_of(one.payloads, ids)):
+            if payload is None:
+                continue
+            hit = hits[row]
+            if hit is None:
+                hits[row] = SelectedHit(one.source, payload)
+            elif payload is not hit.payload:
+                kept, own = text(hit.payload), text(payload)
+                if not kept:
+                    hit.source, hit.payload = one.source, payload
+                elif own and not (own.endswith(kept) or kept.endswith(own)):
+                    hit.others = (*hit.others, one.source)
+    found = [SelectedHit() if hit is None else hit for hit in hits]
+    for one in columns:
+        evidence: Mapping[str, object] = getattr(one.payloads, "evidence", {})
+        for identifier, hit in zip(ids, found, strict=True) if evidence else ():
+            if identifier in evidence:
+                hit.told = (*hit.told, (one.source, partial(evidence.__getitem__, identifier)))
+    return found
+
+
+def without_text(result: Result, hits: Sequence[SelectedHit]) -> str:
+    """The warning about results whose passage no source has; "" if there are none."""
+    missing = {name for name, hit in zip(result.ids, hits, strict=True) if hit.payload is None}
+    if not missing:
+        return ""
+    named = [one.source for one in result.candidates.rankings if not missing.isdisjoint(one.ids)]
+    return (
+        f"results without a text: {', '.join(map(repr, sorted(named)))} named passages that no source holds; make an "
+        "EntityGraphRetriever of a core source, with documents= (LangChain) or nodes= (LlamaIndex), or give "
+        "SourceSpec(retriever=..., fields=HitFields(resolve=...))"
+    )
+
+
+def with_text_warnings(result: Result, hits: Sequence[SelectedHit]) -> Result:
+    """Add warnings to the result: for ids with different texts, and for results without a text."""
+    for hit in hits:
+        if hit.others or hit.payload is None:
+            break
+    else:
+        return result
+    found = [
+        f"id {identifier!r} has another text in {', '.join(hit.others)} than in {hit.source}, which was kept"
+        for identifier, hit in zip(result.ids, hits, strict=True)
+        if hit.others
+    ]
+    said = without_text(result, hits)
+    found += [said] if said else []
+    return replace(result, warnings=(*result.warnings, *found)) if found else result

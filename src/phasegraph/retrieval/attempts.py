@@ -1,0 +1,92 @@
+"""Ask a store for fewer hits if it refuses the wanted number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+from phasegraph.errors import PhasegraphError, text_of
+from phasegraph.sources.protocol import is_fatal
+
+_NUMBER = re.compile(r"(?<![\d.,])[\d.,]*\d")
+_LONGEST_TEXT = 1000
+
+
+class Attempts:
+    """The attempts of one search: with the limit, then with fewer hits if the store refuses the limit.
+
+    Some stores raise if they have fewer hits than requested. An error that names the limit is a refusal. The next
+    attempt asks for the largest smaller number in its message, and the last one for the store's own default (None).
+    Connection errors and errors of this library are not refusals. If every attempt fails, the first error is raised.
+    Every search starts with the limit again, because the store may have grown.
+
+    Parameters
+    ----------
+    limit : int or None
+        Hits wanted; None leaves it to the store, which is then asked once.
+    notes : list of str
+        Receives a line if fewer hits were requested.
+    within : bool, default False
+        Whether the search has a filter. The line then omits the count, which may include passages beyond the filter.
+
+    Examples
+    --------
+    >>> def search(wanted):
+    ...     if wanted > 9:
+    ...         raise ValueError(f"k={wanted} is more than the 9 passages here")
+    ...     return wanted
+    >>> for attempt in Attempts(50, notes := []):
+    ...     with attempt as wanted:
+    ...         found = search(wanted)
+    >>> found, notes
+    (9, ['it refused 50 hits (ValueError) and was asked again for 9: limit=9 asks once'])
+    """
+
+    __slots__ = ("_first", "_left", "_limit", "_notes", "_wanted", "_within")
+
+    def __init__(self, limit: int | None, notes: list[str], *, within: bool = False) -> None:
+        self._limit, self._wanted, self._notes, self._within = limit, limit, notes, within
+        self._left: list[int | None] = [limit]
+        self._first: BaseException | None = None
+
+    def __iter__(self) -> Iterator[Self]:
+        while self._left:
+            self._wanted = self._left.pop(0)
+            yield self
+
+    def __enter__(self) -> int | None:
+        return self._wanted
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is None:
+            self._left = []
+            if self._first is not None:
+                self._notes.append(self._said())
+            return False
+        if self._first is None:
+            self._first, self._left = error, _fewer(error, self._limit)
+            return bool(self._left)
+        if is_fatal(error):
+            return False
+        if not self._left:
+            raise self._first
+        return True
+
+    def _said(self) -> str:
+        refused = f"it refused {self._limit} hits ({type(self._first).__name__}) and was asked again for "
+        if self._wanted is None:
+            return f"{refused}its own number"
+        return f"{refused}fewer" if self._within else f"{refused}{self._wanted}: limit={self._wanted} asks once"
+
+
+def _fewer(error: BaseException, limit: int | None) -> list[int | None]:
+    """The numbers of hits to request instead of a refused limit; empty if the error is not a refusal."""
+    if limit is None or is_fatal(error) or isinstance(error, PhasegraphError | OSError):
+        return []
+    counts = {int(one) for one in _NUMBER.findall(text_of(error)[:_LONGEST_TEXT]) if one.isdecimal()}
+    smaller = [one for one in counts if 0 < one < limit]
+    return [] if limit not in counts else [max(smaller), None] if smaller else [None]

@@ -1,0 +1,419 @@
+"""Process one query from the sources to a result, for synchronous, asynchronous and staged calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import attrgetter
+from time import monotonic
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from phasegraph._support.ordering import top_order
+from phasegraph.errors import AllSourcesFailed, DegradedError, InvalidInputError
+from phasegraph.fusion.context import Context
+from phasegraph.fusion.decide import Shortlist, make_shortlist
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.fusion.settings import FusionSettings
+from phasegraph.ranking import RERANK, Ranking
+from phasegraph.reports import SourceReport, Status
+from phasegraph.result import Result
+from phasegraph.retrieval.access import HitAccess
+from phasegraph.retrieval.answer import Answer, select_hits, with_text_warnings
+from phasegraph.retrieval.driver import HALF, Ask, Clock, Compute, EarlyGather, Embed, Flow, Given, RunStep, Sources
+from phasegraph.retrieval.joining import join_by_text
+from phasegraph.retrieval.notes import joined_notes, with_notes
+from phasegraph.retrieval.notices import HASTY_HITS, IN_HASTE, Notices
+from phasegraph.retrieval.stages.corrective import read_grade
+from phasegraph.retrieval.stages.models import Passage
+from phasegraph.retrieval.stages.report import StageReport
+from phasegraph.retrieval.stages.reranking import Rerank, read_ranking
+from phasegraph.retrieval.stages.rewriting import combined, read_texts
+from phasegraph.retrieval.stages.routing import Routed, Routing, read_route
+from phasegraph.retrieval.stages.settings import Stages
+from phasegraph.selection import SelectionPolicy
+from phasegraph.sources.gatherer import Gathered, Gatherer
+from phasegraph.sources.protocol import AnySource, CallableSource, best_hits
+from phasegraph.sources.steps import StageStatus, Tried, is_unused
+from phasegraph.sources.workers import Late
+
+_MANY_HITS = 10_000
+
+_SOURCE_OF = attrgetter("source")
+
+_IDS_OF = attrgetter("ids")
+
+_WORDS_OF = attrgetter("words")
+
+_EMBEDS_NOTHING = "no source embeds a text"
+
+_LEAST_SECONDS = 0.01
+"""Seconds below which no source is asked, because every source would be late."""
+
+_STATUS_OF: Mapping[StageStatus, Status] = {"ok": "ok", "failed": "error", "late": "timeout", "skipped": "skipped"}
+
+
+@dataclass(slots=True)
+class Draft:
+    """The fused and accepted candidates of a query, with the rankings and context behind them."""
+
+    rankings: Sequence[Ranking]
+    context: Context
+    reports: tuple[SourceReport, ...]
+    shortlist: Shortlist
+
+
+@dataclass(slots=True)
+class Call:
+    """The processing of one query, from the sources to a result.
+
+    :meth:`flow` runs all steps, for synchronous and asynchronous calls alike. It fills the last four fields.
+    `stage_reports` are the reports of the stages. `routed` maps the chosen sources to weights (None: the usual
+    weight); without a mapping, all sources are asked. `may_be_late` says whether fusing runs in a worker, `is_late`
+    whether the deadline stopped it.
+    """
+
+    query: str
+    sources: Sources
+    k: int | None
+    read: bool
+    clock: Clock
+    gatherer: Gatherer
+    pipeline: FusionPipeline
+    access: HitAccess
+    stages: Stages
+    notices: Notices
+    mismatched: Mapping[str, str]
+    stage_reports: list[StageReport] = field(default_factory=list)
+    routed: Routed | None = None
+    may_be_late: bool = False
+    is_late: bool = False
+
+    def flow(self) -> Flow[Answer]:
+        """Ask the sources; calibrate, fuse and accept; rerank; select; correct."""
+        gathered = yield from self._ask()
+        draft = yield from self._fuse(gathered)
+        draft = yield from self._rerank(draft)
+        result = self._timely((yield from self._select(draft)))
+        result = yield from self._correct(draft, result)
+        return self._finish(result)
+
+    def _ask(self) -> Flow[Gathered]:
+        """Ask the sources that the router chooses, or all sources."""
+        if self.stages.route is None:
+            gathered: Gathered = yield Ask(self.gatherer, self.sources, self.query)
+            return gathered
+        return (yield from self._ask_by_route(self.stages.route))
+
+    def _ask_by_route(self, route: Routing) -> Flow[Gathered]:
+        sources, query, arguments, answered = self.sources, self.query, list[Any]([self.query]), None
+        if route.reads_ranking:
+            first = "vector" if "vector" in sources else min(sources)
+            early = EarlyGather(self.gatherer, {name: sources[name] for name in (first, *self._needs(first))}, query)
+            try:
+                answered = yield early
+                ranking = next((one for one in answered.rankings if one.source == first), None)
+            except AllSourcesFailed:
+                ranking = None
+            except Late:
+                ranking, sources = None, {**sources, **early.under_way}
+            if ranking is None:
+                self.stage_reports.append(StageReport("route", "skipped", f"{first!r} gave no ranking to route by"))
+                try:
+                    gathered: Gathered = yield Ask(self.gatherer, sources, query)
+                    return gathered
+                finally:
+                    early.give_up()
+            arguments.append(ranking)
+        tried: Tried = yield RunStep(route.step, arguments, lambda answer: self._read_route(answer, sources), HALF)
+        routed: Routed | None = tried.value
+        detail = {} if routed is None else {"weights": dict(routed)}
+        self.stage_reports.append(StageReport("route", tried.status, tried.reason, tried.milliseconds, detail=detail))
+        wanted = sources.keys() if routed is None else {name for one in routed for name in (one, *self._needs(one))}
+        asked: dict[str, AnySource] = {name: sources[name] for name in wanted}
+        for one in () if answered is None else answered.rankings:
+            if one.source in asked:  # reuse the answer that the router saw
+                asked[one.source] = CallableSource(one.source, Given(one))
+        gathered = yield Ask(self.gatherer, asked, query)
+        before = {} if answered is None else {one.source: one for one in answered.reports if one.hits}
+        reports = tuple(before.pop(one.source, one) for one in gathered.reports)
+        self._take_route(routed)
+        return replace(gathered, reports=tuple(sorted((*reports, *before.values()), key=_SOURCE_OF)))
+
+    def _read_route(self, answer: object, sources: Sources) -> Routed:
+        found = read_route(sources, answer)
+        weights = self.pipeline.weights
+        if weights is not None and all(one is None for one in found.values()) and not any(map(weights.get, found)):
+            raise InvalidInputError("a router must name a source whose weight is not 0")
+        return found
+
+    def _take_route(self, routed: Routed | None) -> None:
+        """Use the weights of a route for fusing."""
+        self.routed = routed
+        given = {} if routed is None else {name: one for name, one in routed.items() if one is not None}
+        if given:
+            self.pipeline = replace(self.pipeline, weights=dict.fromkeys(self.gatherer.settings, 0.0) | given)
+
+    def _needs(self, name: str) -> list[str]:
+        """The sources that a source depends on, directly or through another source."""
+        found = list(self.gatherer.settings[name].depends_on)
+        for one in found:
+            found.extend(other for other in self.gatherer.settings[one].depends_on if other not in found)
+        return found
+
+    def _fuse(self, gathered: Gathered) -> Flow[Draft]:
+        """Fuse and accept the candidates; if the deadline comes first, only the best hits of each source."""
+        self.may_be_late = self._may_be_late(gathered)
+        make = partial(self._draft, self.query, gathered)
+        try:
+            draft: Draft = (yield Compute(make, self.notices.guard)) if self.may_be_late else make()
+        except Late:
+            self.is_late = True
+            draft = self._hasty_draft(gathered)
+        if self.pipeline.weights is None:
+            self.notices.shared_ids.see(draft.shortlist)
+        return draft
+
+    def _may_be_late(self, gathered: Gathered) -> bool:
+        """Whether fusing may take long, because it runs the user's code or reads many hits or much text.
+
+        This call also sets whether the texts of the hits are read.
+        """
+        pipeline, rankings = self.pipeline, gathered.rankings
+        self.read = self.read or needs_words(pipeline, rankings)
+        if pipeline.priors or (pipeline.accept is not None and callable(pipeline.accept.on_empty)):
+            return True
+        return self.read or sum(map(len, map(_IDS_OF, rankings))) > _MANY_HITS
+
+    def _draft(self, query: str, gathered: Gathered, earlier: Sequence[Ranking] = ()) -> Draft:
+        """Resolve the ids of the hits, then calibrate, fuse and accept them together with `earlier` rankings.
+
+        The texts of the hits are read only if the decision needs them.
+        """
+        text, meetings = self.access.text, self.notices.meetings
+        rankings: Sequence[Ranking]
+        rankings, parted = meetings.part(gathered.rankings, text)
+        rankings, joined = join_by_text(rankings, text)
+        meetings.see(rankings, text)
+        reports = self._noted(gathered.reports, parted, joined)
+        if self.routed is not None:
+            rankings = [one for one in rankings if one.source in self.routed]
+        context = self.access.context(query)
+        if self.read:
+            context = replace(context, words=self.access.words(query, rankings))
+        if self.pipeline.accept is not None:
+            self.notices.answers.see(self.pipeline.accept, rankings)
+        if earlier:
+            rankings = _united(earlier, rankings)
+        return Draft(rankings, context, reports, self._shortlist(self.pipeline, rankings, context, reports))
+
+    def _shortlist(
+        self, pipeline: FusionSettings, rankings: Sequence[Ranking], context: Context, reports: Sequence[SourceReport]
+    ) -> Shortlist:
+        k = None if self.k == pipeline.k else self.k  # copying the pipeline has a cost
+        return make_shortlist(pipeline, rankings, context, reports=reports, k=k)
+
+    def _hasty_draft(self, gathered: Gathered) -> Draft:
+        """Fuse only the best hits of each source, without reading their texts."""
+        changes: dict[str, Any] = {"priors": ()}
+        accept = self.pipeline.accept
+        if accept is not None and callable(accept.on_empty):
+            changes["accept"] = replace(accept, on_empty="abstain")
+        rankings = [one if len(one) <= HASTY_HITS else best_hits(one, HASTY_HITS) for one in gathered.rankings]
+        context, reports = Context(query=self.query), self._noted(gathered.reports)
+        made = self._shortlist(replace(self.pipeline, **changes), rankings, context, reports)
+        return Draft(rankings, context, made.reports, replace(made, degraded=True))
+
+    def _noted(
+        self, reports: tuple[SourceReport, ...], *notes: Mapping[str, Sequence[str]]
+    ) -> tuple[SourceReport, ...]:
+        """Add the call's notes on the sources to their reports."""
+        if not self.mismatched and not any(notes):
+            return reports
+        return with_notes(reports, joined_notes(*notes) if notes else {}, self.mismatched)
+
+    def _rerank(self, draft: Draft) -> Flow[Draft]:
+        """Add the reranker's ranking to the draft, if there is a reranker and its ranking has weight."""
+        stages, shortlist, pipeline = self.stages, draft.shortlist, self.pipeline
+        rerank, ids = stages.rerank, shortlist.candidates.ids
+        if rerank is None or not ids or (rerank.blend == 0 and not _thresholds(pipeline, RERANK)):
+            return draft
+        best = [ids[row] for row in top_order(shortlist.final, ids, rerank.depth)]
+        judged, report = yield from self._judge(rerank, rerank.texts(best, draft.rankings, self.access))
+        make = partial(
+            self._shortlist, shortlist.pipeline, draft.rankings if judged is None else [*draft.rankings, judged],
+            replace(draft.context, blend=rerank.blend), (*draft.reports, report),
+        )  # fmt: skip
+        try:
+            shortlist = (yield Compute(make, self.notices.guard)) if self.may_be_late else make()
+        except Late:
+            self.is_late = True
+        return replace(draft, shortlist=shortlist)
+
+    def _judge(self, rerank: Rerank, passages: Sequence[Passage]) -> Flow[tuple[Ranking | None, SourceReport]]:
+        """The reranker's ranking (None if it failed) and its report."""
+        step: Any = self.stages.reranker
+        given = list(passages) if self.stages.reads_hits else [one.text for one in passages]
+        tried: Tried = yield RunStep(step, (self.query, given), lambda answer: read_ranking(passages, answer))
+        judged: Ranking | None = tried.value
+        detail = {} if judged is None else {"judged": len(judged), "of": len(passages), "blend": rerank.blend}
+        status, reason = _STATUS_OF[tried.status], tried.reason
+        if judged is not None and not len(judged):
+            status, reason = "empty", f"it kept none of {len(passages)}: the order is the fused one"
+        self.stage_reports.append(StageReport("rerank", tried.status, reason, tried.milliseconds, detail=detail))
+        error = "" if tried.error is None else type(tried.error).__name__
+        return judged, SourceReport(
+            RERANK, status, reason, error, tried.milliseconds, 0 if judged is None else len(judged),
+            0 if judged is None else judged.dropped,
+        )  # fmt: skip
+
+    def _select(self, draft: Draft) -> Flow[Result]:
+        """Select the result of a draft; keep the fused order if the deadline comes before the selection."""
+        shortlist, guard = draft.shortlist, self.notices.guard
+        if shortlist.pipeline.selection is None:
+            return shortlist.decide()
+        embeddings: Callable[[Sequence[str]], ArrayLike] | None = None
+        try:
+            if wanted := shortlist.to_embed:
+                try:
+                    embedded: ArrayLike = yield Embed(self.access, wanted, draft.rankings, guard)
+                    embeddings = partial(_embedded, embedded)
+                except (MemoryError, Late):
+                    raise
+                except Exception as error:  # noqa: BLE001 - the result reports that the selection failed
+                    embeddings = partial(_raise, error)
+            result: Result = yield Compute(partial(shortlist.decide, embeddings), guard)
+        except Late:
+            result = self._unselected(shortlist)
+        return result
+
+    def _unselected(self, shortlist: Shortlist) -> Result:
+        """The answer in the fused order, with a warning that the selection was late."""
+        policy = shortlist.pipeline.selection
+        said = f"selection by {policy.method if policy else ''} was not ready in time, the order is the fused one"
+        if self.pipeline.strict:
+            raise DegradedError(f"strict=True accepts no degradation; got {said}")
+        plain = SelectionPolicy("top") if policy is None else SelectionPolicy("top", budget=policy.budget)
+        result = replace(shortlist, pipeline=replace(shortlist.pipeline, selection=plain)).decide()
+        return replace(result, warnings=(*result.warnings, said))
+
+    def _timely(self, result: Result) -> Result:
+        """Add a warning if the deadline stopped fusing; a change is also reported once by a Python warning."""
+        self.notices.guard.see(self.is_late)
+        if not self.is_late:
+            return result
+        if self.pipeline.strict:
+            raise DegradedError(f"strict=True accepts no degradation; got {IN_HASTE}")
+        return replace(result, warnings=(*result.warnings, IN_HASTE))
+
+    def _correct(self, draft: Draft, result: Result) -> Flow[Result]:
+        """The result, or the answer to a rewritten query if the result is poor."""
+        stages, query = self.stages, self.query
+        corrective, detail, begun = stages.corrective, dict[str, object](action="kept"), monotonic()
+        if corrective is None:
+            return result
+
+        def report(status: StageStatus = "ok", reason: str = "") -> Result:
+            milliseconds = (monotonic() - begun) * 1000.0
+            self.stage_reports.append(StageReport("correct", status, reason, milliseconds, detail=detail))
+            return result
+
+        action = "replaced"
+        if len(result):
+            if stages.grader is None:
+                return report()
+            texts = corrective.graded(self.access.texts(result.ids, result.candidates.rankings))
+            tried: Tried = yield RunStep(stages.grader, (query, texts), read_grade, HALF)
+            if tried.error is not None:
+                return report(tried.status, tried.reason)
+            detail["grade"] = tried.value
+            action = corrective.action(tried.value)
+            if action == "kept":
+                return report()
+        rewriter: Any = stages.rewriter
+        tried = yield RunStep(rewriter, (query,), read_texts, HALF)
+        if tried.error is not None:
+            return report(tried.status, tried.reason)
+        text = tried.value[0]
+        detail["texts"] = (text,)
+        left = self.clock.left()
+        if left is not None and left < _LEAST_SECONDS:
+            return report("late", "no time was left to ask again")
+        try:
+            second = yield from self._ask_again(text, draft, merges=action == "merged")
+        except (AllSourcesFailed, InvalidInputError) as error:
+            return report("failed", type(error).__name__)
+        except Late:
+            return report("late", "the second answer was not ready in time")
+        if is_unused(text, query):
+            rewriter.note_unused(_EMBEDS_NOTHING)
+            return report("unused", _EMBEDS_NOTHING)
+        if not len(second):
+            return report("ok", "the second answer is empty")
+        detail["action"] = action
+        report()
+        return second
+
+    def _ask_again(self, text: str, draft: Draft, *, merges: bool) -> Flow[Result]:
+        """Answer a rewritten query, from its own hits or from the hits of both queries."""
+        asked = {one.source: self.sources[one.source] for one in draft.reports if one.source in self.sources}
+        gathered: Gathered = yield Ask(self.gatherer, asked, text)
+        make = partial(self._draft, text, gathered, draft.rankings if merges else ())
+        second: Draft = (yield Compute(make, self.notices.guard)) if self._may_be_late(gathered) else make()
+        return (yield from self._select(second))
+
+    def _finish(self, result: Result) -> Answer:
+        """The answer with the payload of each result, and with warnings about failed stages and missing texts."""
+        staged = self.stages.are_set
+        if staged:
+            result = self._with_stage_reports(result)
+        hits = select_hits(result, self.access.text)
+        result = with_text_warnings(result, hits)
+        for step in self.stages.steps if staged else ():
+            step.announce()
+        return result, hits
+
+    def _with_stage_reports(self, result: Result) -> Result:
+        reports = self.stage_reports
+        for source in self.sources.values():
+            reports[:0] = getattr(source, "reports", ())
+        bad = [one for one in reports if one.status != "ok"]
+        if self.pipeline.strict and bad:
+            listed = "; ".join(f"{one.stage} {one.status} ({one.reason})" for one in bad)
+            raise DegradedError(f"strict=True accepts no degradation; got {listed}")
+        said = tuple(map(_said_of, bad))
+        return replace(result, extras={**result.extras, "stages": tuple(reports)}, warnings=(*result.warnings, *said))
+
+
+def _united(earlier: Sequence[Ranking], later: Sequence[Ranking]) -> list[Ranking]:
+    """Merge the hits of each source for two queries, in name order."""
+    lists: dict[str, list[Ranking]] = {}
+    for ranking in (*earlier, *later):
+        lists.setdefault(ranking.source, []).append(ranking)
+    return [combined(name, lists[name], "union") for name in sorted(lists)]
+
+
+def _embedded(embeddings: ArrayLike, _: Sequence[str]) -> ArrayLike:
+    return embeddings
+
+
+def _raise(error: Exception, _: Sequence[str]) -> ArrayLike:
+    raise error
+
+
+def _said_of(report: StageReport) -> str:
+    where = f" of {report.source!r}" if report.source else ""
+    return f"{report.stage}{where} {report.status}: {report.reason}"
+
+
+def _thresholds(pipeline: FusionPipeline, name: str) -> bool:
+    return pipeline.accept is not None and name in pipeline.accept.thresholds
+
+
+def needs_words(pipeline: FusionPipeline, rankings: Iterable[Ranking]) -> bool:
+    """Whether the decision needs the query's words in the hits, which is the slowest part to read."""
+    if pipeline.accept is not None and pipeline.accept.confidence is not None:
+        return True
+    return next(filter(None, map(_WORDS_OF, rankings)), None) is not None

@@ -1,0 +1,95 @@
+"""Drop hits whose passages no store has any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from phasegraph.errors import warn
+from phasegraph.ranking import SUMMARY_PREFIX, Ranking
+from phasegraph.retrieval.identity import is_text_id
+from phasegraph.sources.protocol import Upstream
+
+LookUps: TypeAlias = Mapping[str, Callable[[Sequence[str]], Mapping[str, Any]]]
+"""By source name, ``look_up(ids)``: the passages of these ids in the source's store, as framework objects."""
+
+_SAMPLE = 64
+
+
+class Deletions:
+    """Drops the hits of one source whose passages are deleted, and warns once.
+
+    `corpus` holds the ids of the source's passages in memory. If it is empty, no store is asked. `stores` look up
+    passages by id, by source. A store counts only if it has at least half of a sample of the corpus. A passage is
+    deleted if no such store has it. Passages with ids made from their texts cannot be looked up.
+
+    >>> held = {name: name for name in "abcd"}
+    >>> stores = {"v": lambda ids: {one: held[one] for one in ids if one in held}}
+    >>> deletions = Deletions("graph", list(held), stores)
+    >>> deletions.checked(Ranking("graph", ["a", "b"], [2.0, 1.0]), {}, []).ids
+    ('a', 'b')
+    """
+
+    __slots__ = ("_has_corpus", "_sample", "_source", "_stores", "_warned")
+
+    def __init__(self, source: str, corpus: Iterable[str] = (), stores: LookUps | None = None) -> None:
+        ids = [one for one in corpus if not is_text_id(one)] if stores else []
+        self._source = source
+        self._sample = ids[:: -(-len(ids) // _SAMPLE) or 1]
+        self._stores = dict(stores or {})
+        self._has_corpus: dict[str, bool] = {}
+        self._warned = False
+
+    def __bool__(self) -> bool:
+        """Whether any passage can be looked up."""
+        return bool(self._sample)
+
+    def checked(self, ranking: Ranking, upstream: Upstream, notes: list[str]) -> Ranking:
+        """Drop the hits whose passages are deleted; `notes` receives their number and failed look-ups.
+
+        Passages that the stores' own sources found for the same query (`upstream`) are not looked up again.
+        """
+        if not self._sample or not len(ranking):
+            return ranking
+        seen = [other for name in self._stores if (other := upstream.get(name)) is not None]
+        named = (one for one in ranking.ids if not is_text_id(one) and not one.startswith(SUMMARY_PREFIX))
+        left = [one for one in named if not any(one in other.positions for other in seen)]
+        asked = False
+        for name, look_up in self._stores.items():
+            if not left:
+                return ranking
+            try:
+                if self._has_corpus.get(name) is None:
+                    self._has_corpus[name] = 2 * len(look_up(self._sample)) >= len(self._sample)
+                if not self._has_corpus[name]:
+                    continue
+                held = look_up(left)
+            except MemoryError:
+                raise
+            except Exception as error:  # noqa: BLE001 - a failed look-up does not show that passages are deleted
+                notes.append(
+                    f"source {name!r} could not be asked which passages it still holds ({type(error).__name__})"
+                )
+                return ranking
+            asked, left = True, [one for one in left if held.get(one) is None]
+        return self.without(ranking, left, notes) if asked else ranking
+
+    def without(self, ranking: Ranking, gone: Collection[str], notes: list[str]) -> Ranking:
+        """Drop deleted hits from the ranking; count and note them, and warn once."""
+        return self.counted(ranking.without(frozenset(gone)), len(gone), notes) if gone else ranking
+
+    def counted(self, kept: Ranking, gone: int, notes: list[str]) -> Ranking:
+        """As :meth:`without`, for a ranking that already lacks these hits."""
+        if not gone:
+            return kept
+        said = f"{gone} of {len(kept) + gone} hits dropped: no store holds their passages any more"
+        notes.append(said)
+        if not self._warned:
+            self._warned = True
+            text = (
+                f"source {self._source!r}: {said}; delete them there too (its graph or index is built from documents "
+                "that are gone)"
+            )
+            warn(text, stacklevel=4)
+        return replace(kept, dropped=kept.dropped + gone, reason=kept.reason if len(kept) else said)

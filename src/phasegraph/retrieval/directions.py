@@ -1,0 +1,233 @@
+"""Find whether higher or lower scores are better: declared, known from a store's class, or inferred."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
+
+import numpy as np
+
+from phasegraph._support.numbers import all_true, as_floats
+from phasegraph._typing import FloatArray
+from phasegraph.errors import warn
+
+_TELLING_HITS = 3
+
+_SURE = 40.0
+"""Maximum evidence for a direction, that of about twenty hits, so that later answers can outweigh it."""
+
+_INNER_PRODUCT = 0
+
+Known: TypeAlias = bool | Callable[[object], bool | None]
+
+
+def infer_direction(scores: Sequence[object], /) -> bool | None:
+    """Infer whether higher is better from scores in the store's order, best first; only numbers count.
+
+    None if the scores have fewer than two distinct values, or neither fall nor rise throughout.
+
+    >>> infer_direction([0.9, 0.5, 0.5]), infer_direction([0.002, 0.586, 3.96]), infer_direction([1.0, 1.0])
+    (True, False, None)
+    """
+    values = _finite(scores)
+    if not len(values) or values[0] == values[-1]:
+        return None
+    falls = bool(values[0] > values[-1])
+    before, after = (values[:-1], values[1:]) if falls else (values[1:], values[:-1])
+    return falls if all_true(before >= after) else None
+
+
+def known_direction(store: object, /) -> bool | None:
+    """Whether higher is better in the scores of a store's score search; None if its class is unknown.
+
+    The frameworks can differ for the same store: LlamaIndex converts the distances of Postgres and Chroma into
+    similarities, LangChain returns distances.
+    """
+    for kind in type(store).__mro__:
+        root = kind.__module__.partition(".")[0]
+        framework = "llama_index" if root.startswith("llama_index") else "langchain"
+        if not root.startswith(("langchain", "llama_index")):
+            continue
+        known = _STORES[framework].get(kind.__name__)
+        if known is not None:
+            return known if isinstance(known, bool) else known(store)
+    return None
+
+
+class Direction:
+    """The direction of one source's scores: declared, known from the store's class, or inferred and remembered.
+
+    Every ordered answer is evidence for a direction. Its weight is the logarithm of n! for n distinct scores, which
+    measures how unlikely the order is by chance. The direction with more evidence counts. A warning reports the first
+    change of direction. Another warning reports, once, an answer of at least three hits in the opposite of a declared
+    order. Equal scores need no direction. Any number of threads may use one object.
+
+    >>> direction = Direction()
+    >>> direction.of([0.1, 0.2, 0.4])
+    (False, 'lower is better: inferred from the order of its scores')
+    >>> direction.of([0.3])
+    (False, 'lower is better: inferred from the order of its scores')
+    """
+
+    __slots__ = ("_agreed", "_declared", "_known", "_lead", "_source", "_told", "_turned", "_unordered", "_warned")
+
+    def __init__(self, declared: bool | None = None, known: bool | None = None, source: str = "") -> None:
+        self._declared = declared
+        self._known = known
+        self._lead = 0.0  # evidence for "higher is better" minus evidence for the opposite
+        self._told: bool | None = None
+        self._agreed = self._turned = self._unordered = self._warned = False
+        self._source = source
+
+    @property
+    def higher_is_better(self) -> bool | None:
+        """The direction known so far."""
+        if self.stated is not None:
+            return self.stated
+        return self._lead > 0 if self._lead else None
+
+    @property
+    def stated(self) -> bool | None:
+        """The direction known before any answer."""
+        return self._known if self._declared is None else self._declared
+
+    def of(self, scores: Sequence[object]) -> tuple[bool | None, str]:
+        """Whether higher is better (None if unknown) in scores in the source's order, and a note for the report."""
+        if self._declared is not None:
+            return self._declared, self._doubt(self._declared, scores)
+        if self._known is not None:
+            return self._known, _note(self._known, "known for this store")
+        found = None if self._is_sure_of(scores) else infer_direction(scores)
+        if found is not None:
+            self._learn(found, scores)
+        if not self._lead:
+            if found is None and not len(_finite(scores)):
+                return True, "none of its scores is a number"
+            if found is None and not _differ(scores):
+                return True, "uninformative: its scores do not differ"
+            return None, "rank only: its scores do not tell whether higher or lower is better; declare it"
+        higher = self._lead > 0
+        self._say_turned(higher)
+        opposite = found is not None and found is not higher
+        return higher, _note(
+            higher,
+            "inferred from the order of its scores" + " in earlier answers; this one says the opposite" * opposite,
+        )
+
+    def warn_of_none(self) -> None:
+        """Warn once that the source returns its hits in no order."""
+        if not self._unordered:
+            self._unordered = True
+            warn(
+                f"source {self._source!r} returns its hits in no order: only membership counts, and not which hit "
+                "stands first",
+                stacklevel=6,
+            )
+
+    def falls(self, scores: Sequence[object]) -> bool:
+        """Whether the evidence so far, with these scores, says that scores fall along the list."""
+        if not _differ(scores):
+            return self._lead >= 0
+        self._learn(infer_direction(scores) is True, scores)
+        return self._lead > 0
+
+    def _is_sure_of(self, scores: Sequence[object]) -> bool:
+        """Whether these scores add nothing: the evidence is at its maximum, and they agree with it."""
+        if abs(self._lead) < _SURE or len(scores) < 2:
+            return False
+        first, last = (scores[0], scores[-1]) if self._lead > 0 else (scores[-1], scores[0])
+        return isinstance(first, float) and isinstance(last, float) and math.inf > first > last > -math.inf
+
+    def _learn(self, higher: bool, scores: Sequence[object]) -> None:
+        weight = math.lgamma(len(np.unique(_finite(scores))) + 1)
+        self._lead = min(max(self._lead + (weight if higher else -weight), -_SURE), _SURE)
+
+    def _say_turned(self, higher: bool) -> None:
+        """Warn, once, if later answers reverse the direction of earlier answers."""
+        if self._told is not None and self._told is not higher and not self._turned:
+            self._turned = True
+            warn(
+                f"source {self._source!r}: {_note(higher, 'as its answers say by now')}; earlier ones were read the "
+                "other way: declare fields=HitFields(higher_is_better=...)",
+                stacklevel=6,
+            )
+        self._told = higher
+
+    def _doubt(self, declared: bool, scores: Sequence[object]) -> str:
+        """A note if the order contradicts the declaration; after one agreement, no order is checked again."""
+        if self._agreed or len(scores) < _TELLING_HITS:
+            return ""
+        found = infer_direction(scores)
+        self._agreed = found is declared
+        if found is None or found is declared:
+            return ""
+        note = f"declared higher_is_better={declared}, but the order of its scores says the opposite"
+        if not self._warned:
+            self._warned = True
+            warn(f"source {self._source!r}: {note}; the declaration is believed", stacklevel=5)
+        return f"{note}; the declaration was believed"
+
+
+def _finite(scores: Sequence[object]) -> FloatArray:
+    """The finite scores, in the source's order."""
+    values = as_floats(scores)
+    usable = np.isfinite(values)
+    return values if all_true(usable) else values[usable]
+
+
+def _differ(scores: Sequence[object]) -> bool:
+    values = _finite(scores)
+    return bool((values != values[:1]).any())
+
+
+def _note(higher: bool, origin: str) -> str:
+    return f"{'higher' if higher else 'lower'} is better: {origin}"
+
+
+def _faiss(attribute: str) -> Callable[[object], bool | None]:
+    def read(store: object) -> bool | None:
+        metric = getattr(getattr(store, attribute, None), "metric_type", None)
+        return None if metric is None else metric == _INNER_PRODUCT
+
+    return read
+
+
+def _pgvector_store(store: object) -> bool | None:
+    """Newer stores of LangChain return distances, except for inner products; hybrid scores have no known direction."""
+    inner = getattr(store, "_PGVectorStore__vs", None)
+    if getattr(inner, "hybrid_search_config", None) is not None:
+        return None
+    name = getattr(getattr(inner, "distance_strategy", None), "name", None)
+    return {"COSINE_DISTANCE": False, "EUCLIDEAN": False, "INNER_PRODUCT": True}.get(str(name))
+
+
+def _qdrant(store: object) -> bool | None:
+    distance = getattr(store, "distance", None)
+    name = str(getattr(distance, "value", distance)).lower()
+    return {"cosine": True, "dot": True, "euclid": False, "manhattan": False}.get(name)
+
+
+_STORES: Mapping[str, Mapping[str, Known]] = MappingProxyType(
+    {
+        "langchain": {
+            "InMemoryVectorStore": True,
+            "FAISS": _faiss("index"),
+            "Chroma": False,
+            "Qdrant": _qdrant,
+            "QdrantVectorStore": _qdrant,
+            "PGVector": False,
+            "PGVectorStore": _pgvector_store,
+            "Neo4jVector": True,
+            "ElasticsearchStore": True,
+        },
+        "llama_index": {
+            "SimpleVectorStore": True,
+            "FaissVectorStore": _faiss("_faiss_index"),
+            "ChromaVectorStore": True,
+            "PGVectorStore": True,
+            "Neo4jVectorStore": True,
+        },
+    }
+)

@@ -1,0 +1,276 @@
+"""Requests that a flow can make, and two drivers that run them: on the caller's thread or event loop.
+
+The drivers enforce the deadline: each request gets the remaining time of the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import partial
+from queue import Empty, SimpleQueue
+from time import monotonic
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from numpy.typing import ArrayLike
+
+from phasegraph.errors import AllSourcesFailed
+from phasegraph.ranking import Ranking
+from phasegraph.retrieval.access import HitAccess
+from phasegraph.retrieval.notices import DeadlineGuard
+from phasegraph.sources.gatherer import Gathered, Gatherer
+from phasegraph.sources.protocol import AnySource, Upstream
+from phasegraph.sources.steps import Step, Tried
+from phasegraph.sources.workers import Late, awithin, outcome_of, pool, within
+
+Item = TypeVar("Item")
+
+Sources: TypeAlias = Mapping[str, AnySource]
+
+HALF = 0.5
+
+_GRACE_SECONDS = 0.25
+
+
+class Clock:
+    """The remaining time of a call."""
+
+    __slots__ = ("due",)
+
+    def __init__(self, seconds: float | None) -> None:
+        self.due = None if seconds is None else monotonic() + seconds
+
+    def left(self, share: float = 1.0) -> float | None:
+        """The remaining seconds times a share; None without a deadline."""
+        return None if self.due is None else max((self.due - monotonic()) * share, 1e-3)
+
+
+class Request(Protocol):
+    """An operation that a flow waits for, on the caller's thread or on its event loop, until the deadline."""
+
+    def run(self, clock: Clock) -> Any:
+        """The outcome of the operation."""
+
+    async def arun(self, clock: Clock) -> Any:
+        """As :meth:`run`, awaited."""
+
+
+Flow: TypeAlias = Generator[Request, Any, Item]
+"""The steps of a call: a generator without I/O that yields requests and receives their outcomes."""
+
+
+def run(flow: Flow[Item], clock: Clock) -> Item:
+    """Run a flow to the end on this thread."""
+    error: Exception | None = None
+    outcome: Any = None
+    try:
+        while True:
+            request = flow.send(outcome) if error is None else flow.throw(error)
+            try:
+                outcome, error = request.run(clock), None
+            except Exception as raised:  # noqa: BLE001 - the flow contains it or raises it
+                outcome, error = None, raised
+    except StopIteration as done:
+        made: Item = done.value
+        return made
+    finally:
+        error = outcome = None  # the traceback of a raised error refers to this frame
+        flow.close()  # however the call ends, pending steps are abandoned now
+
+
+async def arun(flow: Flow[Item], clock: Clock) -> Item:
+    """As :func:`run`, on the caller's event loop."""
+    error: Exception | None = None
+    outcome: Any = None
+    try:
+        while True:
+            request = flow.send(outcome) if error is None else flow.throw(error)
+            try:
+                outcome, error = await request.arun(clock), None
+            except Exception as raised:  # noqa: BLE001 - the flow contains it or raises it
+                outcome, error = None, raised
+    except StopIteration as done:
+        made: Item = done.value
+        return made
+    finally:
+        error = outcome = None
+        flow.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Request the answers of sources."""
+
+    gatherer: Gatherer
+    sources: Sources
+    query: str
+
+    def run(self, clock: Clock) -> Gathered:
+        """The answers of the sources."""
+        return self.gatherer.gather(self.sources, self.query, seconds=clock.left())
+
+    async def arun(self, clock: Clock) -> Gathered:
+        """As :meth:`run`, awaited."""
+        return await self.gatherer.agather(self.sources, self.query, seconds=clock.left())
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Call a slow function in a worker; Late if it exceeds the remaining time."""
+
+    function: Callable[[], Any]
+    guard: DeadlineGuard
+
+    def run(self, clock: Clock) -> Any:
+        """The value of the function."""
+        left = clock.left()
+        return self.function() if left is None else within(self.guard.bounded(self.function), left)
+
+    async def arun(self, clock: Clock) -> Any:
+        """As :meth:`run`, awaited."""
+        left = clock.left()
+        return self.function() if left is None else await awithin(self.guard.bounded(self.function), left)
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Embed candidates; Late (TimeoutError if awaited) if that exceeds the remaining time."""
+
+    access: HitAccess
+    ids: Sequence[str]
+    rankings: Sequence[Ranking]
+    guard: DeadlineGuard
+
+    def run(self, clock: Clock) -> ArrayLike:
+        """The (n, d) embeddings."""
+        vectors: ArrayLike = Compute(partial(self.access.vectors, self.ids, self.rankings), self.guard).run(clock)
+        return vectors
+
+    async def arun(self, clock: Clock) -> ArrayLike:
+        """As :meth:`run`, awaited."""
+        return await self.access.avectors(self.ids, self.rankings, clock.left())
+
+
+@dataclass(frozen=True, slots=True)
+class RunStep:
+    """Run a step of a stage within a share of the remaining time, and contain its failure."""
+
+    step: Step
+    arguments: Sequence[Any]
+    read: Callable[[Any], Any]
+    share: float = 1.0
+
+    def run(self, clock: Clock) -> Tried:
+        """The outcome of the step."""
+        return self.step.run(self.arguments, clock.left(self.share), self.read)
+
+    async def arun(self, clock: Clock) -> Tried:
+        """As :meth:`run`, awaited."""
+        return await self.step.arun(self.arguments, clock.left(self.share), self.read)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A known answer in the form of a source's function."""
+
+    ranking: Ranking
+
+    def __call__(self, query: str, limit: int | None) -> Ranking:
+        """The answer, whatever the query."""
+        return self.ranking
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A source that returns the pending answer of a source asked earlier."""
+
+    source: AnySource
+    answer: Callable[[], Any]
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return getattr(self.source, "notes", ())
+
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Any:
+        return self.answer()
+
+
+class EarlyGather:
+    """Ask some sources first; Late after half of the time, while their searches continue."""
+
+    __slots__ = ("_gatherer", "_outcome", "_query", "_sources", "_task")
+
+    def __init__(self, gatherer: Gatherer, sources: Sources, query: str) -> None:
+        self._gatherer, self._sources, self._query = gatherer, sources, query
+        self._outcome: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._task: asyncio.Task[Gathered] | None = None
+
+    def run(self, clock: Clock) -> Gathered:
+        """The answers of the sources."""
+        gather = partial(self._gatherer.gather, self._sources, self._query, seconds=self._seconds(clock))
+        half = clock.left(HALF)
+        if half is None:
+            return gather()
+        context = copy_context()
+        pool().submit(lambda given: context.run(outcome_of, given), lambda _, one: self._outcome.put(one), gather)
+        return self._found(half)
+
+    async def arun(self, clock: Clock) -> Gathered:
+        """As :meth:`run`, awaited."""
+        seconds, half = self._seconds(clock), clock.left(HALF)
+        self._task = asyncio.create_task(self._gatherer.agather(self._sources, self._query, seconds=seconds))
+        self._task.add_done_callback(self._ended)
+        try:
+            done, _ = await asyncio.wait({self._task}, timeout=half)
+        except asyncio.CancelledError:
+            self.give_up()
+            raise
+        if not done:
+            raise Late
+        return self._task.result()
+
+    @staticmethod
+    def _seconds(clock: Clock) -> float | None:
+        """A longer time than remains, so that the call for the other sources reports late sources."""
+        left = clock.left()
+        return None if left is None else left + _GRACE_SECONDS
+
+    def _ended(self, task: asyncio.Task[Gathered]) -> None:
+        if task.cancelled():
+            self._outcome.put((None, Late()))
+        else:
+            error = task.exception()
+            self._outcome.put((None if error is not None else task.result(), error))
+
+    def _found(self, seconds: float | None = None) -> Gathered:
+        try:
+            outcome = self._outcome.get(timeout=seconds)
+        except Empty:
+            raise Late from None
+        self._outcome.put(outcome)
+        found, error = outcome
+        if error is not None:
+            raise error
+        answer: Gathered = found
+        return answer
+
+    @property
+    def under_way(self) -> Sources:
+        """Stand-ins that return the pending answers of these sources."""
+        return {name: _UnderWay(source, partial(self._answer, name)) for name, source in self._sources.items()}
+
+    def _answer(self, name: str) -> Any:
+        try:
+            found = self._found()
+        except AllSourcesFailed as error:
+            raise error.causes[name] from None
+        if name in found.causes:
+            raise found.causes[name]
+        return next((one for one in found.rankings if one.source == name), ())
+
+    def give_up(self) -> None:
+        """Leave no task behind."""
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,109 @@
+"""Fit the reference calibrators of a retriever's sources to unlabelled queries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from phasegraph._support.progress import with_progress
+from phasegraph.acceptance.judged import check_relevant
+from phasegraph.calibration import ReferenceECDF, fit_reference_ecdf
+from phasegraph.confidence import LEAST_QUERIES
+from phasegraph.errors import DegradedError, InsufficientDataError, InvalidInputError, InvalidTypeError, warn
+from phasegraph.ranking import Ranking
+
+ASSUMED_SIZE = 1_000_000
+
+
+def fit_calibrators(
+    rankings: Iterable[Ranking],
+    /,
+    sizes: Mapping[str, int | None] | None = None,
+    *,
+    sources: Sequence[str] = (),
+    least: int = 1,
+    strict: bool = False,
+    normal_scores: bool = True,
+    fingerprints: Mapping[str, str] | None = None,
+) -> dict[str, ReferenceECDF]:
+    """A reference calibrator per source, in name order, from rankings of any number of sources and queries.
+
+    `sizes` are those of the collections, where they are known; else what rankings state, else 1,000,000. `sources`
+    were asked: one that returned nothing at all is named too. Those that state their background or give ranks only are
+    left out: the first need no sample, the second have no scores. So is, with a warning, or a DegradedError if
+    `strict`, one that cannot be fitted while another can: it answered fewer than `least` queries, or gave fewer than
+    20 scores, or fewer than two different ones; InsufficientDataError where that is every source. `normal_scores` is
+    False for percentiles, which rules over [0, 1] want.
+
+    A list of n hits is the top of its source's distribution: the share of the collection that it holds, mean list
+    length by size, puts it on the scale of the background calibration (see
+    :class:`~phasegraph.calibration.ReferenceECDF`).
+
+    >>> lists = [Ranking("v", [f"p{i}" for i in range(10)], [q - i / 10 for i in range(10)]) for q in range(3)]
+    >>> fit_calibrators(lists, {"v": 1000})["v"].fraction
+    0.01
+    """
+    found: dict[str, list[Ranking]] = {}
+    silent = set(sources)
+    for ranking in rankings:
+        silent.discard(ranking.source)
+        if len(ranking) and not ranking.rank_only and ranking.background is None:
+            found.setdefault(ranking.source, []).append(ranking)
+    fitted: dict[str, ReferenceECDF] = {}
+    failed = {name: "it returned nothing" for name in sorted(silent)}
+    first: tuple[str, InsufficientDataError] | None = None
+    for name, lists in sorted(found.items()):
+        length = sum(map(len, lists)) / len(lists)
+        stated = [one.size for one in lists if one.size is not None and one.size > 0]
+        size = (sizes or {}).get(name) or max(stated, default=ASSUMED_SIZE)
+        try:
+            if len(lists) < least:
+                raise InsufficientDataError(f"at least {least} queries with hits are needed; got {len(lists)}")
+            made = fit_reference_ecdf(
+                [ranking.scores for ranking in lists],
+                normal_scores=normal_scores,
+                fraction=min(1.0, length / size),
+                size=size,
+            )
+            fitted[name] = replace(made, fingerprint=(fingerprints or {}).get(name, ""))
+        except InsufficientDataError as error:
+            failed[name] = str(error)
+            first = first or (name, error)
+    if first is not None and not fitted:
+        raise InsufficientDataError(f"source {first[0]!r}: {first[1]}") from first[1]
+    if failed:
+        listed = "; ".join(f"{name!r}: {failed[name]}" for name in sorted(failed))
+        if strict:
+            raise DegradedError(f"strict=True wants every source to be fitted; got {listed}")
+        warn(f"sources left to calibration by their list alone: {listed}", stacklevel=3)
+    return fitted
+
+
+def calibration_queries(
+    queries: Sequence[str], relevant: Mapping[str, Collection[str]] | None, /, progress: bool | None
+) -> Iterable[str]:
+    """The queries to calibrate with, both arguments checked before the first is asked, with a bar.
+
+    An error if `queries` is a single text, holds something else than text that is not blank, or fewer than 20
+    different ones; if `relevant` is no mapping of some of them to ids.
+    """
+    if isinstance(queries, str | bytes) or not isinstance(queries, Iterable):
+        raise InvalidTypeError(f"queries must be a sequence of texts; got {type(queries).__name__}")
+    texts = list(queries)
+    for query in texts:
+        if not isinstance(query, str):
+            raise InvalidTypeError(f"queries must be texts; got {type(query).__name__}")
+        if not query.strip():
+            raise InvalidInputError("queries must not be blank; got one without a visible character")
+    if not texts:
+        raise InvalidInputError("queries must hold at least one text; got none")
+    unknown = [] if relevant is None else [query for query in check_relevant(relevant) if query not in set(texts)]
+    if unknown:
+        raise InvalidInputError(f"relevant must name queries among those given; {unknown[0]!r} is not")
+    different = len(set(texts))
+    if different < LEAST_QUERIES:
+        raise InsufficientDataError(
+            f"queries must hold at least {LEAST_QUERIES} different questions to calibrate by, and some hundred are "
+            f"better; got {different}, and nothing was fitted"
+        )
+    return with_progress(texts, progress)

@@ -1,0 +1,30 @@
+"""Notes on sources, beside those that the sources made themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from phasegraph.reports import SourceReport
+
+
+def joined_notes(one: Mapping[str, Sequence[str]], other: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Notes of two steps, by source."""
+    return {name: [*one.get(name, ()), *other.get(name, ())] for name in sorted({*one, *other})}
+
+
+def with_notes(
+    reports: Sequence[SourceReport], notes: Mapping[str, Sequence[str]], first: Mapping[str, str] = MappingProxyType({})
+) -> tuple[SourceReport, ...]:
+    """The reports, with what was noted about their sources while they were read, and what comes `first`; by name."""
+    return tuple([_noted(one, first.get(one.source, ""), notes.get(one.source, ())) for one in reports])
+
+
+def _noted(report: SourceReport, first: str, notes: Sequence[str]) -> SourceReport:
+    if not first and not any(notes):
+        return report
+    return SourceReport(
+        report.source, report.status, report.reason, report.error_class, report.milliseconds, report.hits,
+        report.dropped, report.calibration, report.missing, tuple(filter(None, (first, *report.notes, *notes))),
+        report.out_of_range_share,
+    )  # fmt: skip

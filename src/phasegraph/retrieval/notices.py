@@ -1,0 +1,248 @@
+"""The warnings of a retriever that remember what they have said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from phasegraph._shared import fork_safe_lock
+from phasegraph.acceptance import AcceptancePolicy
+from phasegraph.errors import warn
+from phasegraph.fusion.decide import Shortlist
+from phasegraph.ranking import Ranking
+from phasegraph.result import Result
+from phasegraph.retrieval.identity import text_id
+from phasegraph.retrieval.joining import renamed
+from phasegraph.retrieval.payloads import Payloads
+from phasegraph.sources.workers import Late
+
+Item = TypeVar("Item")
+
+_FIRST_ANSWERS = 3
+
+
+class FirstAnswers:
+    """Watches the first answers of each source that has a threshold, and warns where none of its hits passed it.
+
+    Examples
+    --------
+    >>> watch = FirstAnswers()
+    >>> watch.see(AcceptancePolicy({"v": 0.5}), [Ranking("v", ["a"], [0.1])])  # the first of three
+    """
+
+    __slots__ = ("_rejected",)
+
+    def __init__(self) -> None:
+        self._rejected: dict[str, int | None] = {}
+
+    def see(self, policy: AcceptancePolicy, rankings: Sequence[Ranking]) -> None:
+        """Count the answer of each source, until a hit passes or three answers held none that did."""
+        for ranking in rankings:
+            count, threshold = self._rejected.get(ranking.source, 0), policy.threshold_of(ranking)
+            if count is None or threshold is None or not len(ranking):
+                continue
+            best = float(ranking.scores[0])
+            count = None if threshold.accepts(best) else count + 1
+            self._rejected[ranking.source] = None if count == _FIRST_ANSWERS else count
+            if count == _FIRST_ANSWERS:
+                nearest = best if ranking.raw is None or ranking.rank_only else float(ranking.raw[0])
+                bound = f"at most {-threshold.value:g}" if ranking.distances else f"at least {threshold.value:g}"
+                text = (
+                    f"the threshold of {ranking.source!r} rejected everything that it returned in its first {count} "
+                    f"answers: it accepts {bound}, and its best hit has {nearest:g}"
+                )
+                warn(text, stacklevel=5)
+
+
+_NO_WEIGHT = 0.05
+
+
+class SharedIdWarning:
+    """Watches for a source that the weights leave next to nothing for want of shared ids; warns once per change.
+
+    Examples
+    --------
+    >>> from phasegraph import FusionPipeline
+    >>> FusionPipeline().decide([Ranking("v", ["a"], [0.1])]).weights.tolist()  # a source alone is always heard
+    [1.0]
+    """
+
+    __slots__ = ("_in_a_row",)
+
+    def __init__(self) -> None:
+        self._in_a_row: dict[str, int] = {}
+
+    def see(self, result: Result | Shortlist) -> None:
+        """Count answers in a row in which a source has less than .05 and no hit that another one has."""
+        rankings = result.candidates.rankings
+        for ranking, weight in zip(rankings, result.weights.tolist(), strict=True):
+            name, before = ranking.source, self._in_a_row.get(ranking.source, 0)
+            own = frozenset(ranking.ids) if weight < _NO_WEIGHT else None
+            if own is not None and all(one is ranking or own.isdisjoint(one.ids) for one in rankings):
+                self._in_a_row[name] = before + 1
+                if before + 1 == _FIRST_ANSWERS:
+                    warn(
+                        f"source {name!r} counts for nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} answers in a "
+                        "row no other source returned an id that it returned. Give the sources one corpus and one kind "
+                        "of ids (fields=HitFields(id=...)), or weights=",
+                        stacklevel=5,
+                    )
+            elif before:
+                self._in_a_row[name] = 0
+                if before >= _FIRST_ANSWERS:
+                    warn(f"source {name!r} counts again (weight {weight:.2g})", stacklevel=5)
+
+
+_FEWEST = 5
+
+
+class IdOverlapWarning:
+    """Watches whether sources meet in their first answers, and warns once of a pair that never shares an id.
+
+    That is the sign of different ids for the same passages, which could then neither agree nor be joined: at once where
+    two sources return one text under two ids, else after three answers of at least five hits each.
+
+    Examples
+    --------
+    >>> IdOverlapWarning().see([Ranking("v", ["a"], [0.1]), Ranking("w", ["a"], [0.1])], str)
+    """
+
+    __slots__ = ("_apart", "_parted")
+
+    def __init__(self) -> None:
+        self._apart: dict[tuple[str, str], int | None] = {}
+        self._parted: set[str] = set()
+
+    def part(
+        self, rankings: Sequence[Ranking], text: Callable[[Any], str]
+    ) -> tuple[tuple[Ranking, ...], dict[str, list[str]]]:
+        """Hits whose id is read from metadata, and under which another source has another text, are told by their text.
+
+        Gives the rankings in their order, and what to note of each source; warns once of each.
+        """
+        held = [one.payloads if isinstance(one.payloads, Payloads) else None for one in rankings]
+        if len(rankings) < 2 or not any([one is not None and one.derived for one in held]):
+            return tuple(rankings), {}
+        out, notes = [], {}
+        for row, (ranking, own) in enumerate(zip(rankings, held, strict=True)):
+            taken: dict[str, str] = {}
+            for identifier in sorted(own.derived) if own is not None else ():
+                others = (one.get(identifier) for place, one in enumerate(held) if place != row and one is not None)
+                mine = text(own.get(identifier)) if own is not None and own.get(identifier) is not None else ""
+                if mine and any(_differ(mine, text(hit)) for hit in others if hit is not None):
+                    taken[identifier] = text_id(mine)
+            if taken:
+                ranking = renamed(ranking, taken)
+                said = f"{len(taken)} ids read from metadata are other sources' ids of other texts: told apart by text"
+                notes[ranking.source] = [said]
+                if ranking.source not in self._parted:
+                    self._parted.add(ranking.source)
+                    warn(
+                        f"source {ranking.source!r}: {said} ({next(iter(taken))!r}); give each passage an id of its own"
+                    )
+            out.append(ranking)
+        return tuple(out), notes
+
+    def see(self, rankings: Sequence[Ranking], text: Callable[[Any], str]) -> None:
+        """Look at one answer of all sources, until each pair has met or is warned about."""
+        for row, one in enumerate(rankings):
+            for other in rankings[:row]:
+                pair = (other.source, one.source)
+                count = self._apart.get(pair, 0)
+                if count is None or not len(one) or not len(other):
+                    continue
+                if not one.positions.keys().isdisjoint(other.positions):
+                    self._apart[pair] = None
+                    continue
+                twice = _one_text(one, other, text)
+                count += min(len(one), len(other)) >= _FEWEST
+                self._apart[pair] = None if twice or count == _FIRST_ANSWERS else count
+                if twice:
+                    warn(
+                        f"sources {pair[0]!r} and {pair[1]!r} share no id, and return one text under two ids "
+                        f"({twice[0]!r} and {twice[1]!r}): what both find counts as two passages; give them the same "
+                        "ids, or fields=HitFields(id=...) of what they share"
+                    )
+                elif count == _FIRST_ANSWERS:
+                    warn(
+                        f"sources {pair[0]!r} and {pair[1]!r} shared no id in their first {count} answers: if they "
+                        f"search the same passages, give them the same ids ({other.ids[0]!r} and {one.ids[0]!r})"
+                    )
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether both are there and say different things."""
+    return bool(one and other) and one != other and text_id(one) != text_id(other)
+
+
+def _one_text(one: Ranking, other: Ranking, text: Callable[[Any], str]) -> tuple[str, str] | None:
+    """The ids under which two sources hold the same text."""
+    if not isinstance(one.payloads, Payloads) or not isinstance(other.payloads, Payloads):
+        return None
+    named = {text_id(text(hit)): identifier for identifier, hit in other.payloads.items() if text(hit)}
+    found = ((named.get(text_id(text(hit))), identifier) for identifier, hit in one.payloads.items() if text(hit))
+    return next(((first, second) for first, second in found if first is not None), None)
+
+
+_MOST_STEPS = 256
+
+HASTY_HITS = 1_000
+
+IN_HASTE = (
+    "deciding was not ready in time: priors, the query's words and hits beyond the best "
+    f"{HASTY_HITS:,} of each source were left out"
+)
+
+
+class DeadlineGuard:
+    """Steps that must not hold an answer up: how many go on, and whether the last answer went without one.
+
+    Examples
+    --------
+    >>> DeadlineGuard().bounded(lambda: 3)()
+    3
+    """
+
+    __slots__ = ("_late", "_lock", "_outstanding")
+
+    def __init__(self) -> None:
+        self._late = False
+        self._lock = fork_safe_lock()
+        self._outstanding = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DeadlineGuard, ()
+
+    def see(self, late: bool) -> None:
+        """Warn where answers begin to go without what was late, or no longer do."""
+        if late is not self._late:
+            self._late = late
+            said = f"{IN_HASTE}. Raise timeout=, or limit= what sources return" if late else "deciding is in time again"
+            warn(said, stacklevel=5)
+
+    def bounded(self, function: Callable[[], Item]) -> Callable[[], Item]:
+        """The step, counted until it ends; Late where 256 go on already, most of which nobody waits for any more."""
+        with self._lock:
+            if self._outstanding >= _MOST_STEPS:
+                raise Late
+            self._outstanding += 1
+
+        def step() -> Item:
+            try:
+                return function()
+            finally:
+                with self._lock:
+                    self._outstanding -= 1
+
+        return step
+
+
+@dataclass(slots=True)
+class Notices:
+    """The warnings of a retriever that remember what they have said: each warns once per change."""
+
+    answers: FirstAnswers = field(default_factory=FirstAnswers)
+    meetings: IdOverlapWarning = field(default_factory=IdOverlapWarning)
+    shared_ids: SharedIdWarning = field(default_factory=SharedIdWarning)
+    guard: DeadlineGuard = field(default_factory=DeadlineGuard)

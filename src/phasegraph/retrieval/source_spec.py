@@ -1,0 +1,262 @@
+"""What a user may say about one source of a retriever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from phasegraph._validation import KnownFields, check_choice, check_count, check_number
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.retrieval.stages.rewriting import COMBINATIONS, Combine, Rewriting
+from phasegraph.sources.settings import BreakerSettings, OnError, SourceSettings
+
+FieldOf: TypeAlias = str | Callable[[Any], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HitFields(KnownFields):
+    """Where the fields of a hit are found; a hit is the framework's own document or node.
+
+    Parameters
+    ----------
+    id : str or callable, optional
+        Metadata key, or ``id(hit)``, of the id by which hits of different sources meet. Default: the id that the hit
+        carries, then the metadata keys ``_id``, ``id``, ``pk``, ``chunk_id``, ``doc_id``, ``source_id``, then its
+        text.
+    score : str or callable, optional
+        Metadata key, or ``score(hit)``, of the source's own score. Default: what its search gives.
+    higher_is_better : bool, optional
+        False for distances. Default: known for the store, or inferred from the order of the answers so far.
+    size : int, optional
+        Number of passages the source searches.
+    resolve : callable, optional
+        ``resolve(ids)`` gives the passages of these ids, as a mapping or in the same order, for hits whose ids name
+        passages that they do not hold. May be a coroutine function.
+    fingerprint : str, optional
+        What gives the scores, such as model and store with their versions: calibrators that were fitted to scores of
+        another are warned about, and refused when strict. Default: the classes of store and embedding model and the
+        model's name, as far as they can be read from the retriever.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field is outside what is said above; the message names it.
+
+    Examples
+    --------
+    >>> HitFields(score="distance", higher_is_better=False).score
+    'distance'
+    """
+
+    id: FieldOf | None = None
+    score: FieldOf | None = None
+    higher_is_better: bool | None = None
+    size: int | None = None
+    resolve: Callable[[Sequence[str]], object] | None = None
+    fingerprint: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("id", "score"):
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, str) and not callable(given):
+                raise InvalidTypeError(f"{name} must be a metadata key or a function of a hit; got {given!r}")
+        if self.higher_is_better is not None and not isinstance(self.higher_is_better, bool):
+            raise InvalidTypeError(f"higher_is_better must be True, False or None; got {self.higher_is_better!r}")
+        if self.size is not None:
+            check_count("size", self.size, minimum=1)
+        if self.resolve is not None and not callable(self.resolve):
+            raise InvalidTypeError(f"resolve must be a function of ids or None; got {self.resolve!r}")
+        if self.fingerprint is not None and (not isinstance(self.fingerprint, str) or not self.fingerprint.strip()):
+            raise InvalidTypeError(f"fingerprint must be text that is not blank or None; got {self.fingerprint!r}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution(KnownFields):
+    """How a source is run.
+
+    Parameters
+    ----------
+    on_error : {"skip", "raise"}, default "skip"
+        Go on without the source and report it, or raise its own error.
+    max_in_flight : int, default 256
+        Searches of this source that may run at once, those that outlived their call included; a further one waits its
+        turn within its timeout, then the source is skipped as busy.
+    circuit_breaker : BreakerSettings or None
+        When to stop asking a source that keeps failing; None = always ask.
+    in_thread : bool, default False
+        Run it in a worker even where it is asynchronous: for coroutines that block their event loop.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field is outside what is said above; the message names it.
+    """
+
+    on_error: OnError = "skip"
+    max_in_flight: int = 256
+    circuit_breaker: BreakerSettings | None = field(default_factory=BreakerSettings)
+    in_thread: bool = False
+
+    def __post_init__(self) -> None:
+        SourceSettings(
+            on_error=self.on_error,
+            max_in_flight=self.max_in_flight,
+            circuit_breaker=self.circuit_breaker,
+            in_thread=self.in_thread,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpec(KnownFields):
+    """A retriever and how it is asked, read and run; every field but `retriever` has a default.
+
+    Parameters
+    ----------
+    retriever : object
+        Whatever the framework's retriever takes as a source.
+    weight : float, optional
+        >= 0; 0 = not fused, and not asked unless another source depends on it. Default: by role, or 1 where any
+        other source has a weight.
+    limit : int or None
+        Hits asked for, in place of the retriever's own number; None leaves that alone. Default: the `limit` of the
+        retriever that fuses.
+    timeout : float, optional
+        Seconds, from its start.
+    depends_on : sequence of str, optional
+        Sources whose rankings it wants first. Default: what the retriever itself declares.
+    rewrite : callable, optional
+        ``rewrite(query)`` gives the text to ask in place of the query, or a list of up to 16; plain or a coroutine
+        function, what ``hyde``, ``step_back``, ``modality_hyde`` and ``multi_query`` make, a runnable of LangChain or a
+        query transform of LlamaIndex. It may take half of the source's time; where it fails, the query is asked as it
+        is, and the report says so.
+    combine : {"single", "union", "rrf"}, optional
+        Ask what `rewrite` gives alone; the query too, a hit of several having the score of the first, in the order of
+        the scores; or the query too, by reciprocal rank. Default: what `rewrite` was made for, else ``single``.
+    fields : HitFields
+    execution : Execution
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a field is outside what is said above; the message names it.
+
+    Examples
+    --------
+    >>> SourceSpec(retriever=len, weight=0.3, limit=20).settings(50, ()).limit
+    20
+    """
+
+    retriever: Any
+    weight: float | None = None
+    limit: int | str | None = "default"
+    timeout: float | None = None
+    depends_on: Sequence[str] | None = None
+    rewrite: Any = None
+    combine: Combine | None = None
+    fields: HitFields = field(default_factory=HitFields)
+    execution: Execution = field(default_factory=Execution)
+
+    def __post_init__(self) -> None:
+        if self.weight is not None:
+            check_number("weight", self.weight)
+        if isinstance(self.limit, str) and self.limit != "default":
+            raise InvalidTypeError(f"limit must be an integer >= 1 or None; got {self.limit!r}")
+        for name, kind in (("fields", HitFields), ("execution", Execution)):
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidTypeError(f"{name} must be {kind.__name__}(...); got {getattr(self, name)!r:.80}")
+        if self.combine is not None:
+            check_choice("combine", self.combine, COMBINATIONS)
+            if self.rewrite is None:
+                raise InvalidInputError("combine= says how rewritten queries are joined: give rewrite= too")
+        self.settings(None, ())
+
+    def settings(self, limit: int | None, depends_on: Sequence[str]) -> SourceSettings:
+        """The core's settings, with the defaults of the retriever that fuses filled in.
+
+        The limit is that of each text that is asked where the query is rewritten, and of no more than those.
+        """
+        return SourceSettings(
+            limit=None if self.rewrite is not None else self.limit_or(limit),
+            timeout=self.timeout,
+            on_error=self.execution.on_error,
+            depends_on=tuple(depends_on) if self.depends_on is None else self.depends_on,  # type: ignore[arg-type]
+            max_in_flight=self.execution.max_in_flight,
+            circuit_breaker=self.execution.circuit_breaker,
+            in_thread=self.execution.in_thread,
+        )
+
+    def limit_or(self, limit: int | None) -> int | None:
+        """Hits asked for, `limit` where it says nothing."""
+        return limit if isinstance(self.limit, str) else self.limit
+
+    def rewriting(
+        self, name: str, limit: int | None, longest: int | None, adapt: Callable[[Any], Any]
+    ) -> Rewriting | None:
+        """How its queries are rewritten, `adapt` making a function of what a framework has for that."""
+        if self.rewrite is None:
+            return None
+        return Rewriting.of(name, adapt(self.rewrite), self.combine, self.limit_or(limit), self.timeout, longest)
+
+
+def as_specs(vector: object, graph: object, retrievers: object) -> dict[str, SourceSpec]:
+    """Every source by name, in name order; those of a sequence are ``source_1``, ``source_2`` and so on.
+
+    An error if there is none, a name is blank, or one is given twice.
+
+    >>> list(as_specs(len, None, {"lexical": SourceSpec(retriever=len)})), list(as_specs(None, None, [len, len]))
+    (['lexical', 'vector'], ['source_1', 'source_2'])
+    """
+    if retrievers is None:
+        found: dict[Any, object] = {}
+    elif isinstance(retrievers, Mapping):
+        found = dict(retrievers)
+    elif isinstance(retrievers, list | tuple):
+        found = {f"source_{row}": one for row, one in enumerate(retrievers, start=1)}
+    else:
+        raise InvalidTypeError(
+            f"retrievers must be a list of retrievers, or a mapping of names to them; got {type(retrievers).__name__}"
+        )
+    for name, given in (("vector", vector), ("graph", graph)):
+        if given is None:
+            continue
+        if name in found:
+            raise InvalidInputError(f"source {name!r} is given twice: as an argument and in retrievers")
+        found[name] = given
+    if not found:
+        raise InvalidInputError("no sources: give vector=, graph= or retrievers=")
+    for name, given in found.items():
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidTypeError(f"retrievers must have names that are not blank; got {name!r}")
+        if given is None:
+            raise InvalidTypeError(f"retrievers[{name!r}] must be a retriever; got None")
+    return {
+        name: given if isinstance(given, SourceSpec) else SourceSpec(retriever=given)
+        for name, given in sorted(found.items())
+    }
+
+
+def declared_dependencies(name: str, spec: SourceSpec, specs: Mapping[str, SourceSpec]) -> tuple[str, ...]:
+    """The sources that a retriever itself says it depends on, as far as there are such."""
+    declared = getattr(spec.retriever, "depends_on", ())
+    if spec.depends_on is not None or not isinstance(declared, list | tuple):
+        return ()
+    return tuple(one for one in declared if one in specs and one != name)
+
+
+_GRAPHS = ("EntityGraph", "GraphIndex", "GraphRecords", "Neo4jConnection")
+
+
+def describe_type(given: object) -> str:
+    """What was given in place of a retriever: its package and class, and what to make of it where that is a graph.
+
+    >>> from phasegraph import FusionPipeline
+    >>> describe_type("a question"), describe_type(FusionPipeline())
+    ('str', 'phasegraph.FusionPipeline')
+    """
+    kind = type(given)
+    if kind.__module__ == "builtins":
+        return kind.__name__
+    hint = "; make an EntityGraphRetriever of it" if kind.__name__ in _GRAPHS else ""
+    hint = "; make a ChunkGraphSource of it" if kind.__name__ == "ChunkGraph" else hint
+    return f"{kind.__module__.partition('.')[0]}.{kind.__name__}{hint}"

@@ -1,0 +1,231 @@
+"""Answers of models, kept in a file: asked once, and replayed offline."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from phasegraph._shared import fork_safe_lock
+from phasegraph._validation import check_flag
+from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError, warn
+from phasegraph.ranking import RERANK, Ranking
+from phasegraph.retrieval.stages.models import OverModel, Passage
+
+
+class ModelAnswers:
+    """A JSONL file with the answers of models: language models, rerankers, graders, embedders.
+
+    Each line is ``{"model": name, "input": digest, "answer": answer}``. The digest is the SHA-256 of the model's name
+    and its input: the whole prompt, or the query and the texts. The file holds no text of a passage.
+
+    Parameters
+    ----------
+    path : path
+        The file; made when the first answer comes.
+    offline : bool, default False
+        Ask no model. An input without an answer is then an error, and counted in `missing`.
+
+    Attributes
+    ----------
+    asked, replayed, missing : int
+        Inputs that a model answered, that the file answered, and that nothing answered.
+
+    Notes
+    -----
+    A later run asks only for the inputs that are new. Errors of a model are not kept. Give a model another name when
+    its settings change. Answers may be text, numbers, and lists and mappings of these, or a ranking of the passages.
+    Safe for any number of threads; several processes may append to one file on a local disk.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp(), "answers.jsonl")
+    >>> answers = ModelAnswers(file)
+    >>> answers.around(str.upper, "upper")("ada"), answers.asked
+    ('ADA', 1)
+    >>> replay = ModelAnswers(file, offline=True)
+    >>> replay.around(None, "upper")("ada"), replay.asked
+    ('ADA', 0)
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, offline: bool = False) -> None:
+        self.path, self.offline = Path(path), check_flag("offline", offline)
+        self.asked = self.replayed = self.missing = 0
+        self._lock, self._told = fork_safe_lock(), False
+        self._answers = self._read()
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _opened, (self.path, self.offline)
+
+    def __deepcopy__(self, memo: object) -> ModelAnswers:
+        return self
+
+    def around(self, model: Any, name: str) -> CachedModel:
+        """A model whose answers are kept here, to be given wherever the model may be given.
+
+        Parameters
+        ----------
+        model : object
+            A function, plain or a coroutine function, or a language model or reranker of the framework; put it around
+            the model inside of ``hyde``, ``chat_router`` and their like. None, for an offline replay, stands for a
+            reranker in ``rerank=``, and for a language model elsewhere; where a function answered, give the function.
+        name : str
+            Names the model in the file; not blank.
+        """
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidInputError(f"name must be text that is not blank; got {name!r}")
+        if model is None and not self.offline:
+            raise InvalidTypeError("model must be a model or a function; None is for ModelAnswers(..., offline=True)")
+        if isinstance(model, OverModel):
+            raise InvalidTypeError(
+                f"model must be the model inside of {type(model).__name__}: write hyde(answers.around(llm, name))"
+            )
+        return CachedModel(model, name, self)
+
+    def get(self, model: str, digest: str) -> tuple[Any, bool]:
+        """The answer to an input, and whether there is one; offline, InsufficientDataError where there is none."""
+        with self._lock:
+            if (model, digest) in self._answers:
+                self.replayed += 1
+                return self._answers[model, digest], True
+            self.missing += self.offline
+        if self.offline:
+            raise InsufficientDataError(
+                f"{self.path.name} holds no answer of {model!r} to this input; run once without offline=True"
+            )
+        return None, False
+
+    def put(self, model: str, digest: str, answer: Any) -> None:
+        """Keep an answer; a warning, once, where it cannot be written."""
+        line = json.dumps({"model": model, "input": digest, "answer": answer}) + "\n"
+        with self._lock:
+            self.asked += 1
+            self._answers[model, digest] = answer
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("ab+") as file:
+                    if file.tell() and not _ends_whole(file):  # a writer was cut off
+                        line = "\n" + line
+                    file.write(line.encode("ascii"))
+            except OSError as error:
+                if not self._told:
+                    self._told = True
+                    warn(f"{self.path}: answers cannot be kept there: {error}", cause=error, stacklevel=3)
+
+    def _read(self) -> dict[tuple[str, str], Any]:
+        if not self.path.exists():
+            if self.offline:
+                raise InsufficientDataError(f"{self.path}: there is no such file, and offline=True asks no model")
+            return {}
+        found: dict[tuple[str, str], Any] = {}
+        damaged = 0
+        for line in self.path.read_bytes().splitlines():
+            try:
+                row = json.loads(line)
+                found[str(row["model"]), str(row["input"])] = row["answer"]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                damaged += bool(line.strip())
+        if damaged:
+            warn(f"{self.path.name}: {damaged} damaged lines are left out; their inputs are new", stacklevel=4)
+        return found
+
+
+def _opened(path: Path, offline: bool) -> ModelAnswers:
+    return ModelAnswers(path, offline=offline)
+
+
+def _ends_whole(file: Any) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return bool(file.read(1) == b"\n")
+
+
+class CachedModel(OverModel):
+    """A model around which :class:`ModelAnswers` keeps the answers; made by :meth:`ModelAnswers.around`."""
+
+    reads_hits = True
+
+    def __init__(self, model: Any, name: str, answers: ModelAnswers) -> None:
+        super().__init__(model)
+        self.name, self.answers = name, answers
+
+    def __call__(self, *given: Any) -> Any:
+        """The answer to an input, from the file or from the model."""
+        digest = _digest(self.name, given)
+        kept, known = self.answers.get(self.name, digest)
+        if not known:
+            if self._complete is None:
+                raise InvalidTypeError(f"model must be a function or a model; got {type(self.model).__name__}")
+            kept = self._keep(digest, self._complete(*self._readable(given)), given)
+        return _answered(kept, given)
+
+    async def _acall(self, *given: Any) -> Any:
+        digest = _digest(self.name, given)
+        kept, known = self.answers.get(self.name, digest)
+        if not known:
+            kept = self._keep(digest, await self._acomplete(*self._readable(given)), given)
+        return _answered(kept, given)
+
+    def _readable(self, given: Sequence[Any]) -> Sequence[Any]:
+        """What the model itself reads: hits, or their texts alone."""
+        return given if getattr(self.model, "reads_hits", False) is True else _without_hits(given)
+
+    def _keep(self, digest: str, answer: Any, given: Sequence[Any]) -> Any:
+        kept = _kept(answer, given)
+        self.answers.put(self.name, digest, kept)
+        return kept
+
+
+def _digest(name: str, given: Sequence[Any]) -> str:
+    """What an input is known by: its texts; a passage is its text."""
+    try:
+        return hashlib.sha256(json.dumps([name, *_without_hits(given)]).encode("ascii")).hexdigest()
+    except (TypeError, ValueError) as error:
+        kinds = ", ".join(type(one).__name__ for one in given)
+        raise InvalidTypeError(f"the input of a cached model must be texts and lists of texts; got {kinds}") from error
+
+
+def _without_hits(given: Sequence[Any]) -> list[Any]:
+    return [
+        [one.text if isinstance(one, Passage) else one for one in argument] if isinstance(argument, list) else argument
+        for argument in given
+    ]
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def _kept(answer: Any, given: Sequence[Any]) -> Any:
+    """An answer as JSON; of a ranking the places of its passages among those given."""
+    if isinstance(answer, Ranking):
+        places = {passage.id: place for place, passage in enumerate(given[-1])}
+        scores = None if answer.rank_only else answer.scores.tolist()
+        return {"places": [places[one] for one in answer.ids], "scores": scores, "dropped": answer.dropped}
+    if hasattr(answer, "tolist"):
+        answer = answer.tolist()
+    if type(answer) in _PLAIN:
+        return answer
+    if type(answer) in (list, tuple):
+        return [_kept(one, given) for one in answer]
+    if type(answer) is dict and all(type(key) is str for key in answer):
+        return {key: _kept(one, given) for key, one in answer.items()}
+    raise InvalidTypeError(
+        f"an answer must be text, numbers, lists and mappings of these, or a ranking, to be kept; "
+        f"got {type(answer).__name__}"
+    )
+
+
+def _answered(kept: Any, given: Sequence[Any]) -> Any:
+    """What a model answered, of what is kept of it."""
+    if not isinstance(kept, Mapping) or set(kept) != {"places", "scores", "dropped"}:
+        return kept
+    passages = given[-1]
+    ranking = Ranking.from_hits(RERANK, [passages[place].id for place in kept["places"]], kept["scores"])
+    return replace(ranking, dropped=kept["dropped"])

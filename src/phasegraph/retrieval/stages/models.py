@@ -1,0 +1,67 @@
+"""The parts of stages that ask a model, and what a model reads."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+from phasegraph.errors import InvalidTypeError
+from phasegraph.sources.steps import Step
+
+
+class Passage(NamedTuple):
+    """A candidate as a model reads it."""
+
+    id: str
+    text: str
+    hit: Any
+
+
+class OverModel:
+    """Something that asks a text model, a function from prompt to text; with ``acall`` where the model has one.
+
+    A model of a framework is made callable by :meth:`over` when a retriever takes it.
+    """
+
+    acall: Callable[..., Any]
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        step = Step("the model", model, "") if callable(model) and not isinstance(model, type) else None
+        self._complete: Any = None if step is None else step.plain
+        self._acomplete: Any = None if step is None else step.awaits
+        if self._acomplete is not None:
+            self.acall = self._acall
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("acall", "_complete", "_acomplete")}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        OverModel.__init__(self, self.model)
+
+    def over(self, model: Any) -> Self:
+        """The same over another model."""
+        made = copy.copy(self)
+        OverModel.__init__(made, model)
+        return made
+
+    def complete(self, prompt: str) -> str:
+        """What the model says."""
+        if self._complete is None:
+            raise InvalidTypeError(f"model must be a function from prompt to text; got {type(self.model).__name__}")
+        return _text(self._complete(prompt))
+
+    async def acomplete(self, prompt: str) -> str:
+        """What the model says, awaited."""
+        return _text(await self._acomplete(prompt))
+
+    async def _acall(self, *arguments: Any) -> Any:
+        raise NotImplementedError
+
+
+def _text(answer: object) -> str:
+    if not isinstance(answer, str):
+        raise InvalidTypeError(f"a model must answer with text; got {type(answer).__name__}")
+    return answer

@@ -1,0 +1,362 @@
+"""Asking a source with what its query is rewritten to: HyDE, step-back, several queries, and how answers are joined."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+from typing import Any, Literal, TypeAlias, cast
+
+import numpy as np
+
+from phasegraph._support.prompts import check_prompt, filled
+from phasegraph._validation import check_choice, check_count, check_range
+from phasegraph.errors import InvalidInputError, InvalidTypeError
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.ranking import Ranking
+from phasegraph.retrieval.payloads import Payloads
+from phasegraph.retrieval.stages.models import OverModel
+from phasegraph.retrieval.stages.report import StageReport
+from phasegraph.sources.protocol import AnySource, Upstream, best_hits, is_fatal, reason_of
+from phasegraph.sources.source_task import asearch_of, cut_note, search_of
+from phasegraph.sources.steps import Outcome, Step, Tried, await_all, is_unused, run_all, values_of
+
+Combine: TypeAlias = Literal["single", "union", "rrf"]
+COMBINATIONS = ("single", "union", "rrf")
+MOST_TEXTS = 16
+_AS_IT_IS = "its query was not rewritten ({}) and asked as it is"
+_EMBEDS_NOTHING = "the source embeds no text"
+_SHARE = 0.5
+"""Part of a source's time that rewriting may take, so that the query itself can still be asked."""
+
+HYDE_PROMPT = "Write two or three paragraphs that answer the question as a reference text would.\n\nQuestion: {query}"
+STEP_BACK_PROMPT = (
+    "Rewrite the question as a more general one, whose answer gives the background that is needed for it. Reply with "
+    "that question only.\n\nQuestion: {query}"
+)
+MODALITY_PROMPTS = (
+    "Write a paragraph of prose that answers the question, as a textbook or an article would.\n\nQuestion: {query}",
+    "Write the source code that answers the question, with a short comment. Reply with code only.\n\nQuestion: {query}",
+    "Write a small table that answers the question, one row a line, cells separated by |, the column names first. "
+    "Reply with the table only.\n\nQuestion: {query}",
+)
+MULTI_QUERY_PROMPT = (
+    "Write {n} different versions of the question, with other words and from other points of view, one a line. Reply "
+    "with those {n} lines only.\n\nQuestion: {query}"
+)
+_NUMBERING = re.compile(r"^\s*(?:[-*•]|\(?\d{1,2}[.):])\s+")
+
+
+class Rewriter(OverModel):
+    """A query rewritten by a language model; what :func:`hyde` and its like make.
+
+    Each of the `prompts`, with ``{query}``, is one call to the model, all at once. `combine` is what
+    :class:`SourceSpec` takes where it is told nothing else; `share`, in (0, 1], that of the source's limit for the
+    rewritten texts where the query is asked too; the first `lines` of an answer are texts of their own, else the whole
+    of it is one.
+    """
+
+    def __init__(
+        self, model: Any, prompts: tuple[str, ...], combine: Combine, *, share: float = 1.0, lines: int | None = None
+    ) -> None:
+        super().__init__(model)
+        check_choice("combine", combine, COMBINATIONS)
+        for prompt in prompts:
+            check_prompt(prompt, ["query"])
+        check_range("share", share, 0.0, 1.0, ends="(]")
+        self.prompts, self.combine, self.share, self.lines = prompts, combine, share, lines
+
+    def __call__(self, query: str) -> list[str]:
+        """The texts."""
+        return self._texts(run_all([partial(self.complete, filled(one, query=query)) for one in self.prompts]))
+
+    async def _acall(self, query: str) -> list[str]:
+        return self._texts(await await_all([self.acomplete(filled(one, query=query)) for one in self.prompts]))
+
+    def _texts(self, answers: Sequence[Outcome]) -> list[str]:
+        """What a model answered, which may fail for some of several prompts."""
+        texts: list[str] = values_of(answers)
+        if self.lines is None:
+            return [text for text in texts if text.strip()]
+        listed = (_NUMBERING.sub("", line).strip() for text in texts for line in text.splitlines())
+        return [line for line in listed if line][: self.lines]
+
+
+def hyde(model: Any, *, combine: Combine = "single", prompt: str = HYDE_PROMPT) -> Rewriter:
+    """Rewrite a query to the text that would answer it (HyDE): one call to the model.
+
+    Parameters
+    ----------
+    model : callable, or a language model of the framework
+        From prompt to text.
+    combine : {"single", "union", "rrf"}, default "single"
+        Ask the text alone; the query too, hits by score; or the query too, by reciprocal rank.
+    prompt : str
+        With ``{query}``.
+
+    References
+    ----------
+    .. [1] Gao, Ma, Lin, Callan, "Precise Zero-Shot Dense Retrieval without Relevance Labels", arXiv:2212.10496
+
+    Examples
+    --------
+    >>> hyde(lambda prompt: "Hitchcock was born in Leytonstone.")("Where was he born?")
+    ['Hitchcock was born in Leytonstone.']
+    """
+    return Rewriter(model, (prompt,), combine)
+
+
+def step_back(model: Any, *, prompt: str = STEP_BACK_PROMPT) -> Rewriter:
+    """Ask a more general question besides, for half as many hits, and take the union: one call to the model.
+
+    Parameters
+    ----------
+    model : callable, or a language model of the framework
+        From prompt to text.
+    prompt : str
+        With ``{query}``.
+
+    References
+    ----------
+    .. [1] Zheng et al., "Take a Step Back", arXiv:2310.06117
+    """
+    return Rewriter(model, (prompt,), "union", share=0.5)
+
+
+def modality_hyde(model: Any, *, prompts: tuple[str, ...] = MODALITY_PROMPTS) -> Rewriter:
+    """HyDE with one text each as prose, code and table, in union with the query: three calls to the model at once.
+
+    Parameters
+    ----------
+    model : callable, or a language model of the framework
+        From prompt to text.
+    prompts : tuple of str
+        One per modality, each with ``{query}``.
+    """
+    return Rewriter(model, tuple(prompts), "union")
+
+
+def multi_query(model: Any, n: int = 3, *, prompt: str = MULTI_QUERY_PROMPT) -> Rewriter:
+    r"""Ask `n` other versions of the query besides, and take the union: one call to the model.
+
+    Parameters
+    ----------
+    model : callable, or a language model of the framework
+        From prompt to text.
+    n : int, default 3
+        In [1, 15].
+    prompt : str
+        With ``{query}``, and ``{n}`` if it is to name the number.
+
+    Examples
+    --------
+    >>> multi_query(lambda prompt: "1. Who made it?\n2. Whose work is it?\n3. And so on", n=2)("Who is the author?")
+    ['Who made it?', 'Whose work is it?']
+    """
+    check_count("n", n, minimum=1)
+    if n >= MOST_TEXTS:
+        raise InvalidInputError(f"n must be less than {MOST_TEXTS}; got {n}")
+    return Rewriter(model, (filled(prompt, n=str(n)),), "union", lines=n)
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """How the queries of one source are rewritten; settled."""
+
+    step: Step
+    combine: Combine
+    share: float
+    limit: int | None
+    timeout: float | None
+    longest: int | None
+
+    @classmethod
+    def of(
+        cls, name: str, given: Any, combine: str | None, limit: int | None, timeout: float | None, longest: int | None
+    ) -> Rewriting:
+        """What a source's ``rewrite`` and ``combine`` say."""
+        chosen: Any = getattr(given, "combine", "single") if combine is None else combine
+        step = Step(f"rewriting for source {name!r}", given, "its query is asked as it is")
+        return cls(step, chosen, getattr(given, "share", 1.0), limit, timeout, longest)
+
+    def read(self, answer: object) -> list[str]:
+        """What the rewriter gave, as texts to ask: none longer than a query may be."""
+        return read_texts(answer, self.longest)
+
+
+def read_texts(answer: object, longest: int | None = None) -> list[str]:
+    """What a rewriter gave, as at most 16 texts to ask, none blank or longer than so many characters."""
+    texts = [answer] if isinstance(answer, str) else answer
+    if not isinstance(texts, list | tuple):
+        raise InvalidTypeError(f"rewriting must give a text or a list of texts; got {type(answer).__name__}")
+    for text in texts:
+        if not isinstance(text, str):
+            raise InvalidTypeError(f"rewriting must give texts; got {type(text).__name__}")
+    if not texts or not all(text.strip() for text in texts):
+        raise InvalidInputError("rewriting must give texts that are not blank; got none, or a blank one")
+    if len(texts) > MOST_TEXTS:
+        raise InvalidInputError(f"rewriting must give at most {MOST_TEXTS} texts; got {len(texts)}")
+    most = max(map(len, texts))
+    if longest is not None and most > longest:
+        raise InvalidInputError(f"rewriting must give texts of at most {longest:,} characters; got {most:,}")
+    return list(texts)
+
+
+def combined(name: str, rankings: Sequence[Ranking], combine: Combine) -> Ranking:
+    """One ranking of several that a source gave for one query.
+
+    ``rrf`` by reciprocal rank with rank constant 60; else the union, of a hit that stands in several rankings the
+    score of the first, in the order of the scores. The first ranking's background is taken for all.
+
+    >>> lists = [Ranking("v", ["a", "b"], [0.9, 0.5]), Ranking("v", ["b", "c"], [0.8, 0.7])]
+    >>> combined("v", lists, "union").ids, combined("v", lists, "rrf").ids
+    (('a', 'c', 'b'), ('b', 'a', 'c'))
+    """
+    first, *others = rankings
+    if not others:
+        return first
+    dropped, size = sum(one.dropped for one in rankings), first.size
+    payloads = _joined([one.payloads for one in rankings])
+    if combine == "rrf":
+        rule = FusionPipeline.reciprocal_rank()
+        found = rule.decide(
+            [replace(one, source=f"{row:02}") for row, one in enumerate(rankings)], k=sum(map(len, rankings))
+        )
+        return Ranking(name, found.ids, found.fused, size=size, payloads=payloads, dropped=dropped)
+    rows: dict[str, tuple[float, float]] = {}
+    for one in rankings:
+        raw = one.scores if one.raw is None else one.raw
+        for identifier, score, given in zip(one.ids, one.scores.tolist(), raw.tolist(), strict=True):
+            rows.setdefault(identifier, (score, given))
+    scores, raws = np.array(list(rows.values())).reshape(-1, 2).T
+    return replace(first, ids=tuple(rows), scores=scores, raw=raws, payloads=payloads, dropped=dropped)
+
+
+def _joined(payloads: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Payloads by id, the first of each, worked out when they are asked for."""
+    if not all(isinstance(one, Payloads) for one in payloads):
+        return ChainMap(*cast("Any", payloads))
+    held = ChainMap(*(cast("Payloads", one).by_id for one in payloads))
+    evidence = ChainMap(*cast("Any", [cast("Payloads", one).evidence for one in payloads]))
+    return Payloads(list(held), list(held.values()), evidence)
+
+
+class _Rewritten:
+    """A source of one call, due at a time of the monotonic clock, asked with what its query is rewritten to."""
+
+    def __init__(self, name: str, source: Any, rewriting: Rewriting, due: float | None) -> None:
+        self.name, self.source, self.rewriting, self.due = name, source, rewriting, due
+        self.reports: list[StageReport] = []
+        self._own: list[str] = []
+
+    @property
+    def notes(self) -> list[str]:
+        """What had to be handled."""
+        return [*getattr(self.source, "notes", ()), *self._own]
+
+    @property
+    def _seconds(self) -> float | None:
+        """How long rewriting may take."""
+        left = [] if self.due is None else [self.due - monotonic()]
+        if self.rewriting.timeout is not None:
+            left.append(self.rewriting.timeout)
+        return max(min(left) * _SHARE, 0.0) if left else None
+
+    def _texts(self, query: str, tried: Tried) -> list[tuple[str, int | None]]:
+        """What to ask, each with how many hits; the query itself where rewriting failed."""
+        how = self.rewriting
+        texts: list[str] = [query] if tried.error is not None else tried.value
+        detail = {"texts": tuple(texts)} if tried.error is None else {}
+        self.reports.append(StageReport("rewrite", tried.status, tried.reason, tried.milliseconds, self.name, detail))
+        if tried.error is not None:
+            self._own.append(_AS_IT_IS.format(tried.reason))
+            return [(query, how.limit)]
+        if how.combine == "single":
+            return [(text, how.limit) for text in dict.fromkeys(texts)]
+        less = how.limit if how.limit is None else max(1, int(how.limit * how.share))
+        return [(query, how.limit), *((text, less) for text in dict.fromkeys(texts) if text != query)]
+
+    def _cut(self, ranking: Ranking, limit: int | None) -> Ranking:
+        if limit is None or not isinstance(ranking, Ranking) or len(ranking) <= limit:
+            return ranking
+        self._own.append(cut_note(len(ranking), limit))
+        return best_hits(ranking, limit)
+
+    def _combined(self, asked: Sequence[tuple[str, int | None]], outcomes: Sequence[Any]) -> Ranking:
+        failed = [error for _, error in outcomes if error is not None]
+        rankings = values_of(outcomes)
+        if failed:
+            self._own.append(f"{len(failed)} of {len(asked)} texts in place of its query failed")
+        return combined(self.name, rankings, self.rewriting.combine)
+
+    def _note_use(self, query: str, asked: Sequence[tuple[str, int | None]]) -> None:
+        """Report a rewriting that changed nothing: the source embedded none of its texts to embed."""
+        others = [text for text, _ in asked if text != query]
+        if others and all(is_unused(text, query) for text in others):
+            self.reports[-1] = replace(self.reports[-1], status="unused", reason=_EMBEDS_NOTHING)
+            self._own.append(_AS_IT_IS.format(_EMBEDS_NOTHING))
+            self.rewriting.step.note_unused(_EMBEDS_NOTHING)
+
+    def _contain(self, query: str, asked: Sequence[tuple[str, int | None]], error: Exception) -> None:
+        """Note that the source failed on rewritten texts alone; raise the error where it failed on the query, too."""
+        if is_fatal(error) or any(text == query for text, _ in asked):
+            raise error
+        reason = f"the source failed on what it gave ({reason_of(error)})"
+        self.reports[-1] = replace(self.reports[-1], status="failed", reason=reason)
+        self._own.append(_AS_IT_IS.format(reason))
+
+
+class _BlockingRewritten(_Rewritten):
+    def search(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        """The source's answer."""
+        asked = self._texts(query, self.rewriting.step.run((query,), self._seconds, self.rewriting.read))
+
+        def one(text: str, wanted: int | None) -> Ranking:
+            return self._cut(self.source.search(text, wanted, upstream), wanted)
+
+        try:
+            if len(asked) == 1:
+                found = one(*asked[0])
+            else:
+                found = self._combined(asked, run_all([partial(one, *given) for given in asked]))
+        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+            self._contain(query, asked, error)
+            return one(query, self.rewriting.limit)
+        self._note_use(query, asked)
+        return found
+
+
+class _AwaitingRewritten(_Rewritten):
+    async def asearch(self, query: str, limit: int | None, upstream: Upstream) -> Ranking:
+        """The source's answer, awaited."""
+        asked = self._texts(query, await self.rewriting.step.arun((query,), self._seconds, self.rewriting.read))
+
+        async def one(text: str, wanted: int | None) -> Ranking:
+            return self._cut(await self.source.asearch(text, wanted, upstream), wanted)
+
+        try:
+            if len(asked) == 1:
+                found = await one(*asked[0])
+            else:
+                found = self._combined(asked, await await_all([one(*given) for given in asked]))
+        except Exception as error:  # noqa: BLE001 - raised again where it is not for the texts
+            self._contain(query, asked, error)
+            return await one(query, self.rewriting.limit)
+        self._note_use(query, asked)
+        return found
+
+
+class _EitherRewritten(_BlockingRewritten, _AwaitingRewritten):
+    pass
+
+
+def rewritten(name: str, source: AnySource, rewriting: Rewriting, due: float | None) -> Any:
+    """The source of one call, rewriting its query first; as synchronous or asynchronous as it is."""
+    kinds: Mapping[tuple[bool, bool], Callable[..., _Rewritten]] = {
+        (True, False): _BlockingRewritten, (False, True): _AwaitingRewritten,
+    }  # fmt: skip
+    has = search_of(source) is not None, asearch_of(source) is not None
+    return kinds.get(has, _EitherRewritten)(name, source, rewriting, due)

@@ -1,0 +1,472 @@
+"""Which sources a query is for: the protocol of a router, and those that need no framework."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from phasegraph._support.prompts import filled
+from phasegraph._typing import FloatArray
+from phasegraph._validation import check_count, check_flag, check_flat, check_number, check_range
+from phasegraph.errors import InsufficientDataError, InvalidInputError, InvalidTypeError
+from phasegraph.ranking import Ranking
+from phasegraph.retrieval.stages.models import OverModel
+from phasegraph.sources.steps import Step
+
+Route: TypeAlias = str | Sequence[str] | Mapping[str, float]
+Routed: TypeAlias = Mapping[str, float | None]
+_EPSILON = 1e-12
+"""In the logarithm of the published entropies, which are 2e-11 lower for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """A router, settled: its step, and whether it reads the first source's ranking."""
+
+    step: Step
+    reads_ranking: bool
+
+    @classmethod
+    def of(cls, given: Any) -> Routing:
+        """What ``route=`` was given."""
+        return cls(Step("the router", given, "all sources are asked"), _takes_two(given))
+
+
+def _takes_two(given: Any) -> bool:
+    try:
+        found = inspect.signature(given).parameters.values()
+    except (TypeError, ValueError):  # a built-in
+        return False
+    plain = [one for one in found if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return len([one for one in plain if one.default is one.empty]) >= 2 or any(one.name == "ranking" for one in plain)
+
+
+def read_route(sources: Collection[str], answer: object) -> Routed:
+    """What a router gave: per source that is to be asked its weight, >= 0 and not all 0; None for the usual one."""
+    if isinstance(answer, Mapping):
+        weights = {name: check_number(f"a route's weight of {name!r}", weight) for name, weight in answer.items()}
+        found: dict[Any, float | None] = {name: weight for name, weight in weights.items() if weight > 0}
+    elif isinstance(answer, str):
+        found = {answer: None}
+    elif isinstance(answer, list | tuple | set | frozenset):
+        found = dict.fromkeys(answer)
+    else:
+        raise InvalidTypeError(f"a router must give names, or weights by name; got {type(answer).__name__}")
+    unknown = sum(not isinstance(name, str) or name not in sources for name in found)
+    if unknown:  # a model's words are not repeated
+        raise InvalidInputError(f"a router must name sources among {sorted(sources)}; {unknown} of its names are not")
+    if not found:
+        raise InvalidInputError("a router must name at least one source; got none")
+    return dict(sorted(found.items()))
+
+
+class KeywordRouter:
+    """What :func:`keyword_router` makes."""
+
+    def __init__(self, rules: Mapping[str, Route], default: Route) -> None:
+        if not isinstance(rules, Mapping) or not rules:
+            raise InvalidInputError(f"rules must map at least one phrase to sources; got {rules!r:.80}")
+        for phrase in rules:
+            if not isinstance(phrase, str) or not phrase.strip():
+                raise InvalidTypeError(f"rules must have phrases that are not blank; got {phrase!r}")
+        self.rules, self.default = dict(rules), default
+        self._patterns = [
+            (re.compile(rf"(?<!\w){re.escape(phrase.strip().casefold())}(?!\w)"), route)
+            for phrase, route in rules.items()
+        ]
+
+    def __call__(self, query: str) -> Route:
+        """The sources of the first phrase that stands in the query."""
+        text = query.casefold()
+        return next((route for pattern, route in self._patterns if pattern.search(text)), self.default)
+
+
+def keyword_router(rules: Mapping[str, Route], default: Route) -> KeywordRouter:
+    """Route by words of the query; no call to a model.
+
+    Parameters
+    ----------
+    rules : mapping of str to route
+        By word or phrase, read without regard to case and as whole words; the first that stands in the query counts. A
+        route is a source, a list of sources, or weights by source.
+    default : route
+        Where none does.
+
+    Examples
+    --------
+    >>> router = keyword_router({"def": "code", "who": ["graph", "vector"]}, default="vector")
+    >>> router("Who wrote it?"), router("a whole page")
+    (['graph', 'vector'], 'vector')
+    """
+    return KeywordRouter(rules, default)
+
+
+def neighbour_entropy(distances: ArrayLike, temperature: float = 1.0, *, normalise: bool = True) -> float:
+    """Entropy in nats, in [0, ln n], of softmax(-d / T) over a query's nearest neighbours: low where few stand out.
+
+    If `normalise`, (d - min) / std is taken for d first; False is the published formula. The paper ("Beyond the
+    Reranker") takes T = 1 on raw distances, which differ in the second decimal: of 200 queries every entropy lies
+    between 2.990759 and 2.995707, ln 20 being 2.995732, and every query is routed alike. On distances in units of
+    their own deviation the same T gives .99 to 2.78, and the published gates tell queries apart.
+
+    Parameters
+    ----------
+    distances : (n,) array_like of float
+        Distances of the query's n nearest neighbours, n >= 1.
+    temperature : float, default 1
+        T; > 0.
+    normalise : bool, default True
+        Whether distances are divided by their own standard deviation.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> distances = [0.40, 0.50, 0.53, 0.55, 0.55]
+    >>> round(neighbour_entropy(distances, normalise=False), 4), round(neighbour_entropy(distances), 4)
+    (1.6078, 0.978)
+    """
+    found = check_flat("distances", distances)
+    if not len(found):
+        raise InvalidInputError("distances must hold at least one; got none")
+    check_range("temperature", temperature, ends="(]")
+    if check_flag("normalise", normalise):
+        spread = float(found.std())
+        found = (found - found.min()) / spread if spread > 0 else np.zeros(len(found))
+    shares = np.exp(-(found - found.min()) / temperature)
+    shares /= shares.sum()
+    return float(-(shares * np.log(shares + _EPSILON)).sum())
+
+
+_CAPITALISED = re.compile(r"\b[A-Z][a-zA-Z]{2,}\b")
+_SEVERAL = (" and ", " vs ", " versus ", "compare", "difference between", "both")
+
+
+def is_multi_hop(query: str) -> bool:
+    """Whether a query reads as one of several hops: EGR's flag, as in the paper's code.
+
+    It has two different capitalised words of three letters or more, of which the first word of the sentence may be one,
+    or one of the cues "and", "vs", "versus", "compare", "difference between", "both".
+
+    >>> is_multi_hop("Where was the director of Vertigo born?"), is_multi_hop("who wrote it, and when?")
+    (True, True)
+    >>> is_multi_hop("who wrote Vertigo?")
+    False
+    """
+    lowered = query.lower()
+    return len(set(_CAPITALISED.findall(query))) >= 2 or any(cue in lowered for cue in _SEVERAL)
+
+
+class EntropyGates(NamedTuple):
+    """Gates in nats, and the share of the queries that they send to the best route, in [0, 1]."""
+
+    low: float
+    high: float
+    agreement: float
+
+
+def fit_entropy_gates(entropies: ArrayLike, best: ArrayLike, *, grid: int = 40) -> EntropyGates:
+    """Fit the two gates of :func:`neighbour_entropy_router` to the best route of each query of a calibration split.
+
+    Parameters
+    ----------
+    entropies : (n,) array of float
+        :func:`neighbour_entropy` of each query, as the router will work it out.
+    best : (n,) array of int
+        The best route of each query: 0 for `single`, 1 for `fusion`, 2 for `step_back`.
+    grid : int, default 40
+        Equally spaced values between the lowest and the highest entropy; every pair low < high is tried.
+
+    Returns
+    -------
+    EntropyGates
+        The first pair with the highest agreement, as in the paper's code.
+
+    Raises
+    ------
+    InsufficientDataError
+        If all entropies are equal, or fewer than 20 queries are given.
+
+    Examples
+    --------
+    >>> entropies = [0.5] * 10 + [1.5] * 10 + [2.5] * 10
+    >>> fit_entropy_gates(entropies, [0] * 10 + [1] * 10 + [2] * 10).agreement
+    1.0
+    """
+    values, wanted = check_flat("entropies", entropies), np.asarray(best)
+    check_count("grid", grid, minimum=2)
+    if wanted.shape != values.shape or not np.isin(wanted, (0, 1, 2)).all():
+        raise InvalidInputError(f"best must hold 0, 1 or 2 for each of {len(values)} entropies; got {best!r:.80}")
+    if len(values) < 20 or values.min() == values.max():
+        raise InsufficientDataError(
+            f"gates need at least 20 queries with different entropies; got {len(values)} of "
+            f"{len(np.unique(values))} different ones"
+        )
+    gates = np.linspace(values.min(), values.max(), grid)
+    passed = values[:, None] >= gates
+    pairs = [(row, column) for row in range(grid) for column in range(row + 1, grid)]
+    agreements = [float(np.mean(passed[:, row].astype(int) + passed[:, column] == wanted)) for row, column in pairs]
+    first = int(np.argmax(agreements))
+    low, high = pairs[first]
+    return EntropyGates(float(gates[low]), float(gates[high]), agreements[first])
+
+
+class NeighbourEntropyRouter:
+    """What :func:`neighbour_entropy_router` makes."""
+
+    def __init__(
+        self,
+        single: Route,
+        fusion: Route,
+        step_back: Route,
+        *,
+        multi_hop: Route | None = None,
+        low: float = 1.8,
+        high: float = 2.6,
+        neighbours: int = 20,
+        temperature: float = 1.0,
+        normalise: bool = True,
+    ) -> None:
+        if not check_number("low", low) < check_number("high", high):
+            raise InvalidInputError(f"low must be less than high; got {low} and {high}")
+        neighbour_entropy([1.0], temperature, normalise=normalise)
+        self.routes, self.gates = (single, fusion, step_back), (low, high)
+        self.multi_hop = multi_hop
+        self.neighbours, self.temperature, self.normalise = neighbours, temperature, normalise
+
+    def __call__(self, query: str, ranking: Ranking) -> Route:
+        """The route of a query by the first source's ranking."""
+        scores = ranking.scores[: self.neighbours]
+        cosines = not ranking.distances and not self.normalise and bool((scores > 0).all())
+        return self.by_distances(1.0 / scores - 1.0 if cosines else -scores, query)
+
+    def by_distances(self, distances: ArrayLike, query: str = "") -> Route:
+        """The route of a query by the distances of its neighbours."""
+        entropy = neighbour_entropy(distances, self.temperature, normalise=self.normalise)
+        passed = sum(entropy >= gate for gate in self.gates)
+        if passed == len(self.gates) and self.multi_hop is not None and is_multi_hop(query):
+            return self.multi_hop
+        return self.routes[passed]
+
+
+def neighbour_entropy_router(
+    single: Route,
+    fusion: Route,
+    step_back: Route,
+    *,
+    multi_hop: Route | None = None,
+    low: float = 1.8,
+    high: float = 2.6,
+    neighbours: int = 20,
+    temperature: float = 1.0,
+    normalise: bool = True,
+) -> NeighbourEntropyRouter:
+    """Route by how sharply the first source's nearest neighbours stand out (EGR); no call to a model.
+
+    Parameters
+    ----------
+    single, fusion, step_back : route
+        Below `low`, below `high`, and from there on.
+    multi_hop : route, optional
+        In place of `step_back` for a query that :func:`is_multi_hop`. Default: `step_back`. In the paper's code the
+        flag adds passages along edges of entailment, which its benchmark graphs do not have.
+    low, high : float, default 1.8 and 2.6
+        In nats; :func:`fit_entropy_gates` fits them.
+    neighbours : int, default 20
+        How many of the first source's hits count.
+    temperature : float, default 1
+        > 0.
+    normalise : bool, default True
+        See :func:`neighbour_entropy`: False is the paper's, under which every query takes `step_back`. Then a score s
+        stands for the distance 1/s - 1, as in its code.
+
+    Notes
+    -----
+    The default gates are the paper's, fitted to nothing. On its 200 published MuSiQue queries no router beats the best
+    fixed strategy (nDCG .6886; the oracle .7080), fitted gates included: docs/reproduction/routing.md.
+
+    Examples
+    --------
+    >>> router = neighbour_entropy_router("vector", ["vector", "hyde"], "stepback")
+    >>> router("who?", Ranking("vector", ["a", "b", "c"], [0.9, 0.2, 0.1]))
+    'vector'
+    """
+    return NeighbourEntropyRouter(
+        single, fusion, step_back, multi_hop=multi_hop, low=low, high=high, neighbours=neighbours,
+        temperature=temperature, normalise=normalise,
+    )  # fmt: skip
+
+
+def oracle_router(rewards: Mapping[str, Mapping[str, float]]) -> Callable[[str], str]:
+    """Route every query to what is known to serve it best: the bound of any router, for evaluation.
+
+    Parameters
+    ----------
+    rewards : mapping of str to mapping of str to float
+        Per source, per query, its measure.
+
+    Examples
+    --------
+    >>> oracle_router({"vector": {"q": 0.2}, "graph": {"q": 0.9}})("q")
+    'graph'
+    """
+    if not isinstance(rewards, Mapping) or not rewards:
+        raise InvalidInputError("rewards must hold the measures of at least one source; got none")
+    return partial(_best, {name: dict(by_query) for name, by_query in rewards.items()})
+
+
+def _best(rewards: Mapping[str, Mapping[str, float]], query: str) -> str:
+    known = {name: by_query[query] for name, by_query in rewards.items() if query in by_query}
+    if not known:
+        raise InvalidInputError("the oracle knows nothing of this query")
+    return max(known, key=known.__getitem__)
+
+
+_CUES = (
+    "who", "what", "when", "where", "which", "why", "how", "code", "function", "class", "table", "compare",
+    "difference", "between", "both", "before", "after", "first", "all", "overview",
+)  # fmt: skip
+
+
+def query_features(query: str, ranking: Ranking | None = None) -> FloatArray:
+    """(26,) what a compositional router sees by default: 20 cue words, and 6 numbers of the neighbours' distances.
+
+    These are the smallest, the mean, the deviation, the gap between the first two, that between first and last, and the
+    normalised entropy; 0 without a ranking.
+    """
+    words = set(re.findall(r"\w+", query.casefold()))
+    near = np.zeros(6)
+    if ranking is not None and len(ranking) > 1:
+        d = -ranking.scores[:20]
+        near = np.array([d[0], d.mean(), d.std(), d[1] - d[0], d[-1] - d[0], neighbour_entropy(d)])
+    return np.concatenate([[float(cue in words) for cue in _CUES], near])
+
+
+class CompositionalRouter:
+    """What :func:`compositional_router` makes."""
+
+    def __init__(
+        self, names: Sequence[str], coefficients: FloatArray, features: Callable[[str, Ranking | None], ArrayLike]
+    ) -> None:
+        self.names, self.coefficients, self.features = tuple(names), coefficients, features
+
+    def __call__(self, query: str, ranking: Ranking | None = None) -> str:
+        """The source of which most is expected."""
+        seen = np.append(np.asarray(self.features(query, ranking), dtype=np.float64), 1.0)
+        return self.names[int(np.argmax(self.coefficients @ seen))]
+
+
+def compositional_router(
+    rewards: Mapping[str, Mapping[str, float]],
+    rankings: Mapping[str, Ranking] | None = None,
+    *,
+    features: Callable[[str, Ranking | None], ArrayLike] = query_features,
+    alpha: float = 1.0,
+) -> CompositionalRouter:
+    """Fit a router that expects of each source what a ridge regression on the query's features says.
+
+    Parameters
+    ----------
+    rewards : mapping of str to mapping of str to float
+        Per source, per query, its measure; queries that all sources have are fitted.
+    rankings : mapping of str to Ranking, optional
+        Per query the first source's ranking, for features that read it.
+    features : callable, default :func:`query_features`
+        ``features(query, ranking)`` gives (d,) numbers.
+    alpha : float, default 1
+        Ridge penalty, > 0; the intercept has none.
+
+    Raises
+    ------
+    InsufficientDataError
+        If fewer than 20 queries have a measure of every source.
+
+    Notes
+    -----
+    Fit it on other queries than it is judged by: the paper cross-fits in five folds, and finds it no better than the
+    best fixed strategy.
+
+    Examples
+    --------
+    >>> queries = [f"who is {n}" for n in range(10)] + [f"code of {n}" for n in range(10)]
+    >>> rewards = {"graph": {q: float("who" in q) for q in queries}, "code": {q: float("code" in q) for q in queries}}
+    >>> router = compositional_router(rewards)
+    >>> router("who was it?"), router("the code of it")
+    ('graph', 'code')
+    """
+    if not isinstance(rewards, Mapping) or not rewards:
+        raise InvalidInputError("rewards must hold the measures of at least one source; got none")
+    check_range("alpha", alpha, ends="(]")
+    common = sorted(set.intersection(*(set(by_query) for by_query in rewards.values())))
+    if len(common) < 20:
+        raise InsufficientDataError(
+            f"a router needs at least 20 queries with a measure of every source; got {len(common)}"
+        )
+    known = rankings or {}
+    seen = np.array([np.asarray(features(query, known.get(query)), dtype=np.float64) for query in common])
+    wanted = np.array([[by_query[query] for query in common] for by_query in rewards.values()])
+    mean, middle = seen.mean(axis=0), wanted.mean(axis=1)
+    centred = seen - mean
+    gram = centred.T @ centred + alpha * np.eye(seen.shape[1])
+    slopes = np.linalg.solve(gram, centred.T @ (wanted - middle[:, None]).T).T
+    return CompositionalRouter(tuple(rewards), np.column_stack([slopes, middle - slopes @ mean]), features)
+
+
+CHAT_ROUTE_PROMPT = (
+    "Choose the sources that can answer the question. Reply with their names only, separated by commas.\n\n"
+    "Sources:\n{sources}\n\nQuestion: {query}"
+)
+
+
+class ChatRouter(OverModel):
+    """What :func:`chat_router` makes."""
+
+    def __init__(self, model: Any, descriptions: Mapping[str, str], prompt: str = CHAT_ROUTE_PROMPT) -> None:
+        super().__init__(model)
+        if not isinstance(descriptions, Mapping) or not descriptions:
+            raise InvalidInputError("descriptions must say of at least one source what it holds; got none")
+        self.descriptions, self.prompt = dict(descriptions), prompt
+
+    def __call__(self, query: str) -> list[str]:
+        """The sources that the model names."""
+        return self._named(self.complete(self._asked(query)))
+
+    async def _acall(self, query: str) -> list[str]:
+        return self._named(await self.acomplete(self._asked(query)))
+
+    def _asked(self, query: str) -> str:
+        listed = "\n".join(f"- {name}: {said}" for name, said in self.descriptions.items())
+        return filled(self.prompt, sources=listed, query=query)
+
+    def _named(self, answer: str) -> list[str]:
+        text = answer.casefold()
+        return [name for name in self.descriptions if re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", text)]
+
+
+def chat_router(model: Any, descriptions: Mapping[str, str], *, prompt: str = CHAT_ROUTE_PROMPT) -> ChatRouter:
+    """Route as a language model says: one call to it.
+
+    Parameters
+    ----------
+    model : callable, or a language model of the framework
+        From prompt to text.
+    descriptions : mapping of str to str
+        Per source, what it holds.
+    prompt : str
+        With ``{sources}`` and ``{query}``.
+
+    Examples
+    --------
+    >>> chat_router(lambda prompt: "Graph.", {"graph": "who knows whom", "vector": "texts"})("Who knows Ada?")
+    ['graph']
+    """
+    return ChatRouter(model, descriptions, prompt)

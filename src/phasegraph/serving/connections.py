@@ -1,0 +1,181 @@
+"""Limits that uvicorn lacks: number of connections, and time for the head of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from typing import Any
+
+from phasegraph.errors import InvalidInputError, needed
+
+LARGEST_HEAD, MOST_CONNECTIONS = 16 * 1024, 512
+"""Maximum size of a request's head in bytes, and maximum number of connections."""
+SLOWEST_HEAD = 5.0
+"""Seconds within which a request's head must arrive, and within which a client must read part of its answer."""
+_SPARE = 128
+"""File descriptors reserved for files and other sockets."""
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_LATE = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class Door:
+    """The connections of a server: at most `most` in all, and at most `each` from one address.
+
+    If there is no room for a new connection, the oldest idle connection is closed; idle means waiting for a request or
+    a part of it. It is of the same address if that address has `each`, otherwise of the address with the most
+    connections. So idle connections make room for requests. If none is idle, the new connection is refused.
+    """
+
+    def __init__(self, most: int = MOST_CONNECTIONS, each: int | None = None, slowest: float = SLOWEST_HEAD) -> None:
+        self.most, self.each, self.slowest = most, most if each is None else each, slowest
+        self._held: dict[Any, str] = {}
+
+    def __contains__(self, connection: object) -> bool:
+        return connection in self._held
+
+    def admit(self, connection: Any, address: str) -> bool:
+        """Whether there is room for a connection, if need be after closing an idle connection."""
+        count: dict[str, int] = {}
+        for one in self._held.values():
+            count[one] = count.get(one, 0) + 1
+        crowded = None
+        if count.get(address, 0) >= self.each:
+            crowded = address
+        elif len(self._held) >= self.most:
+            crowded = max(count, key=count.__getitem__)
+        if crowded is not None:
+            waiting = next((one for one, of in self._held.items() if of == crowded and one.waits), None)
+            if waiting is None:
+                return False
+            del self._held[waiting]
+            waiting.drop()
+        self._held[connection] = address
+        return True
+
+    def leave(self, connection: object) -> None:
+        """Remove a lost connection."""
+        self._held.pop(connection, None)
+
+
+def protocol(door: Door) -> type[asyncio.Protocol]:
+    """The protocol for ``uvicorn.Config(http=…)``: uvicorn's h11 protocol with the limits of `door`."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class LimitedProtocol(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+        _admitted = False
+
+        @property
+        def waits(self) -> bool:
+            """Whether no complete request is being answered."""
+            return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+        def connection_made(self, transport: Any) -> None:
+            peer = transport.get_extra_info("peername")
+            self._admitted = door.admit(self, peer[0] if isinstance(peer, tuple) else "")
+            if not self._admitted:
+                transport.write(_FULL)
+                transport.close()
+                return
+            super().connection_made(transport)
+            self._begin()
+
+        def data_received(self, data: bytes) -> None:
+            if not self._admitted:
+                return
+            super().data_received(data)
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._end()
+            elif self._timer is None:
+                self._begin()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._end()
+            door.leave(self)
+            if self._admitted:
+                super().connection_lost(exc)
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._begin()
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._end()
+
+        def shutdown(self) -> None:
+            """Close at shutdown if the request is incomplete, because the rest may never arrive."""
+            if self.waits:
+                self.transport.abort()
+            else:
+                super().shutdown()
+
+        def drop(self) -> None:
+            """Close the connection at once, even with unread or unwritten data."""
+            self.transport.abort()
+
+        def _begin(self) -> None:
+            self._end()
+            self._timer = self.loop.call_later(door.slowest, self._late)
+
+        def _end(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        def _late(self) -> None:
+            if self.flow.write_paused or self.transport.is_closing():
+                self.transport.abort()
+            else:
+                self.transport.write(_LATE)
+                self.transport.close()
+                self._begin()  # abort if the client does not read
+
+    return LimitedProtocol
+
+
+def listening(host: str, port: int) -> tuple[socket.socket, str]:
+    """Open a listening socket, and return its address, such as ``http://127.0.0.1:8321``; port 0: a free port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        made = socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidInputError(f"{host} port {port} cannot be listened on: {error.strerror or error}") from error
+    shown = f"[{host}]" if ":" in host else host
+    return made, f"http://{shown}:{made.getsockname()[1]}"
+
+
+def run_server(app: Any, made: socket.socket, door: Door) -> None:
+    """Serve an ASGI application over a listening socket until the process is asked to stop."""
+    with needed("a server needs uvicorn; pip install uvicorn"):
+        import uvicorn
+    _check_descriptors(door.most)
+    config = uvicorn.Config(
+        app,
+        http=protocol(door),  # h11 limits a request's head; httptools does not
+        ws="none",
+        h11_max_incomplete_event_size=LARGEST_HEAD,
+        log_level="error",  # malformed requests would fill the log with warnings
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+    uvicorn.Server(config).run(sockets=[made])
+
+
+def _check_descriptors(connections: int) -> None:
+    """Raise the limit of open files for this many connections; InvalidInputError if the system refuses."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _SPARE
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise InvalidInputError(
+            f"--max-connections {connections} needs {wanted} open files, and this process may have {hard}: raise the "
+            "limit (ulimit -Hn), or give fewer connections"
+        )
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

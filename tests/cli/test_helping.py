@@ -1,0 +1,74 @@
+"""What the command line says where a name is misspelt, a terminal is narrow, or help is wanted."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from tiny import write_dataset
+
+from phasegraph.cli import main
+from phasegraph.cli.output import show_table
+
+
+def said(capsys) -> str:
+    captured = capsys.readouterr()
+    return " ".join((captured.out + captured.err).replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["serach", "folder", "Who?"], "No such command 'serach'; did you mean 'search'?"),
+        (["evaluate", "tiny", "--systems", "vectr"], "--systems: there is no 'vectr'; did you mean 'vector'?"),
+        (["evaluate", "tiny", "--systems", "usual,xyz"], "--systems: there is no 'xyz'; it must be one of usual, all,"),
+        (["evaluate", "tiny", "--systems", ""], "--systems: there is no ''; it must be one of usual, all,"),
+        (["evaluate", "tiny", "--baseline", "grph"], "--baseline: there is no 'grph'; did you mean 'graph'?"),
+        (["evaluate", "tiny", "--systems", "tuned"], "--systems: 'tuned' needs --pipeline"),
+        (["evaluate", "tiny", "--protocol", "x"], "--protocol: there is no 'x'; it must be one of hetdocqa"),
+        (["evaluate", "tiny", "--measures", "Recal@5"], "--measures: measure must be one of"),
+        (["evaluate", "tiny", "--measures", "F1"], "--measures: F1 measures predicted answers"),
+        (["evaluate", "tiny", "--retriever", "my_rag"], "--retriever must read MODULE:OBJECT"),
+        (["evaluate", "tiny", "--embedder", "no_rag:x"], "--embedder: there is no module 'no_rag' here or installed"),
+        (["tune", "tiny", "--out", "t.json", "--measure", "Recal@5"], "--measure: measure must be one of"),
+        (["tune", "tiny", "--out", "t.json", "--sources", "x"], "--sources must be among"),
+        (["fuse", "a.run", "b.run", "--out", "c.run", "--rule", "bordo"], "--rule: there is no 'bordo'; did you mean"),
+        (["try", "tiny", "--embedder", "miniln"], "got 'miniln'; did you mean 'minilm'?"),
+    ],
+)
+def test_an_error_names_its_option_and_the_name_that_was_meant(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    write_dataset(tmp_path / "tiny")
+    for name in ("a.run", "b.run"):
+        (tmp_path / name).write_text("q0 Q0 p00 1 1.0 x\n", encoding="utf-8")
+    assert main(arguments) == 2
+    assert message in said(capsys)
+
+
+def test_the_options_of_evaluate_are_grouped(capsys) -> None:
+    assert main(["evaluate", "--help"]) == 0
+    help_text = said(capsys)
+    headings = ["Systems", "Your own retrievers", "Measures", "Questions without an answer", "Output"]
+    assert all(f"─ {heading} ─" in help_text for heading in headings)
+    assert help_text.index("─ Output ─") < help_text.index("--rows")
+
+
+def test_the_shell_can_complete_commands(capsys) -> None:
+    assert main(["--help"]) == 0
+    assert "--install-completion" in said(capsys)
+
+
+@pytest.mark.parametrize(("width", "hidden"), [(200, ""), (80, ""), (60, "third column")])
+def test_a_narrow_terminal_shows_the_columns_that_fit(width, hidden) -> None:
+    out = io.StringIO()
+    to = Console(file=out, width=width, highlight=False)
+    show_table(to, "title", ["first", "second", "third column"], [["a" * 12, "b" * 20, "c" * 30]])
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    note = [line for line in lines if line.startswith("not shown")]
+    assert bool(note) is bool(hidden)
+    assert ("c" * 30 in out.getvalue()) is (not hidden)
+    if width == 60:
+        assert note == ["not shown in 60 characters: third column"]
+        assert "b" * 20 in out.getvalue()

@@ -1,0 +1,6 @@
+"""The recipes of ordinary collections are no package."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "collections"))

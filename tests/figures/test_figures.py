@@ -1,0 +1,350 @@
+"""A figure that is wrong, old or edited is found, with its page and the command that writes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import pages
+from making import Figures, main
+from registry import FIGURES, Figure
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import json, sys, time
+from pathlib import Path
+
+sys.path.insert(0, "src")
+from phasegraph.fusing import fuse
+
+rows = Path("data/small/numbers.txt").read_text().split()
+found = {"sum": fuse([float(one) for one in rows]), "seconds": time.time()}
+Path(sys.argv[1]).write_text(json.dumps(found))
+"""
+FUSING = '''
+"""How numbers are fused."""
+
+from phasegraph.adding import add
+
+
+def fuse(numbers):
+    """Fuse numbers."""
+    return add(numbers) / 3
+
+
+def unused():
+    return 1
+'''
+WRITES = """
+import sys
+from pathlib import Path
+
+sys.path.insert(0, "src")
+from phasegraph.fusing import fuse
+
+Path("docs/whole.md").write_text(f"# Whole\\n\\n{fuse([1.0, 2.0])}\\n")
+"""
+
+
+def rendered(found):
+    return f"| sum |\n| --- |\n| {found['sum']:.1f} |"
+
+
+@pytest.fixture
+def figures(tmp_path):
+    """A repository with one package, one script that writes JSON, and one that writes a page."""
+    files = {
+        "src/phasegraph/__init__.py": "",
+        "src/phasegraph/adding.py": "def add(numbers):\n    return sum(numbers)\n",
+        "src/phasegraph/fusing.py": FUSING,
+        "tools/count.py": SCRIPT,
+        "tools/page.py": WRITES,
+        "data/small/numbers.txt": "1 2 3",
+        "README.md": "# Small\n\n<!-- figures total -->\n<!-- end of figures total -->\n\nAfter.\n",
+        "docs/whole.md": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    known = {
+        "count": Figure(
+            {"": ("tools/count.py", "{json}")},
+            ("tools/count.py",),
+            ("data/small",),
+            {"total": ("README.md", rendered)},
+            quick=True,
+        ),
+        "whole": Figure({"": ("tools/page.py",)}, ("tools/page.py",), writes=("docs/whole.md",)),
+    }
+    made = Figures(tmp_path, tmp_path / "data", known)
+    assert main([], made) == 0
+    assert again(made).problems() == []
+    return made
+
+
+def again(figures):
+    """The same repository as another process sees it."""
+    return Figures(figures.root, figures.data, figures.figures)
+
+
+def change(figures, page, old, new):
+    path = figures.root / page
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def the_problem(figures, **how):
+    (problem,) = again(figures).problems(**how)
+    return problem
+
+
+def test_a_block_has_its_text_its_command_and_its_digests(figures):
+    text = (figures.root / "README.md").read_text(encoding="utf-8")
+    (block,) = pages.blocks(text)
+    assert block.body.strip() == "| sum |\n| --- |\n| 2.0 |"
+    assert block.command == "make figures ONLY=total"
+    assert (block.code, block.data) == figures.digests(figures.figures["count"])
+    assert text.endswith("After.\n")
+    assert pages.without_marks(text).startswith("# Small\n\n| sum |")
+
+
+def test_a_planted_wrong_figure_is_named_with_its_page_and_the_command_that_writes_it(figures):
+    change(figures, "README.md", "| 2.0 |", "| 3.0 |")
+    assert the_problem(figures) == "README.md: total was edited by hand; make figures ONLY=total writes it"
+    assert main(["--only", "total"], again(figures)) == 0
+    assert again(figures).problems() == []
+
+
+def test_a_wrong_figure_with_a_right_digest_is_found_in_the_kept_result(figures):
+    path = figures.root / "README.md"
+    made = pages.made(
+        "total", "make figures ONLY=total", *figures.digests(figures.figures["count"]), rendered({"sum": 3})
+    )
+    path.write_text(pages.with_block(path.read_text(encoding="utf-8"), made), encoding="utf-8")
+    assert the_problem(figures) == "README.md: total is not what docs/figures/count.json says; make figures ONLY=total"
+
+
+def test_a_wrong_figure_in_the_kept_result_too_is_found_by_running_what_is_quick(figures):
+    change(figures, "docs/figures/count.json", "2.0", "3.0")
+    again(figures).write("count")
+    assert "| 3.0 |" in (figures.root / "README.md").read_text(encoding="utf-8")
+    assert the_problem(figures) == (
+        "README.md: total is not what `python tools/count.py FILE` says now; make figures ONLY=total"
+    )
+    assert again(figures).problems(run=False) == []
+
+
+@pytest.mark.parametrize("file", ["src/phasegraph/adding.py", "src/phasegraph/fusing.py"])
+def test_a_planted_stale_page_is_found(figures, file):
+    change(figures, file, "return ", "return 1 * ")
+    found = again(figures).problems(run=False)
+    today = figures.ledger["count"]["ran"]
+    assert found == [
+        f"README.md: total is of {today}, and its code changed since; make figures ONLY=total",
+        f"docs/whole.md: whole is of {today}, and its code changed since; make figures ONLY=whole",
+    ]
+
+
+def test_changed_data_makes_a_page_stale(figures):
+    change(figures, "data/small/numbers.txt", "3", "6")
+    found = again(figures).problems(run=False)
+    assert found == [
+        f"README.md: total is of {figures.ledger['count']['ran']}, and its data changed since; make figures ONLY=total"
+    ]
+
+
+def test_data_that_is_not_there_is_not_compared_and_the_figure_is_left_out(figures, capsys):
+    shutil.rmtree(figures.root / "data")
+    assert again(figures).problems(run=False) == []
+    assert main(["--only", "count"], again(figures)) == 1
+    assert "count is left out: no " in capsys.readouterr().err
+
+
+def test_moves_comments_docstrings_types_and_the_words_of_errors_make_nothing_stale(figures):
+    before = [figures.digests(one) for one in figures.figures.values()]
+    (figures.root / "src/phasegraph/adding.py").unlink()
+    (figures.root / "src/phasegraph/inner").mkdir()
+    (figures.root / "src/phasegraph/inner/sums.py").write_text(
+        '"""Sums."""\n\n\ndef add(numbers: list[float]) -> float:  # so\n    """Add."""\n'
+        "    return sum(\n        numbers\n    )\n",
+        encoding="utf-8",
+    )
+    change(figures, "src/phasegraph/fusing.py", "phasegraph.adding", "phasegraph.inner.sums")
+    change(figures, "src/phasegraph/fusing.py", "return 1", "return 2")  # nothing reaches it
+    assert [again(figures).digests(one) for one in figures.figures.values()] == before
+    assert again(figures).problems() == []
+
+
+def test_the_words_of_an_error_are_no_figure(figures):
+    change(
+        figures,
+        "src/phasegraph/adding.py",
+        "    return",
+        '    if not numbers:\n        raise ValueError("x")\n    return',
+    )
+    before = again(figures).digests(figures.figures["count"])
+    change(figures, "src/phasegraph/adding.py", '"x"', '"there must be a number"')
+    assert again(figures).digests(figures.figures["count"]) == before
+
+
+def test_a_whole_page_that_was_edited_or_written_by_its_command_alone_is_found(figures):
+    text = (figures.root / "docs/whole.md").read_text(encoding="utf-8")
+    assert text.startswith("# Whole\n\n<!-- figures whole: ")
+    assert pages.without_marks(text) == "# Whole\n\n1.0\n"
+    change(figures, "docs/whole.md", "1.0", "2.0")
+    assert the_problem(figures) == "docs/whole.md: whole was edited by hand; make figures ONLY=whole writes it"
+    (figures.root / "docs/whole.md").write_text("# Whole\n\n1.0\n", encoding="utf-8")
+    assert the_problem(figures) == (
+        "docs/whole.md was written by something else than make figures; make figures ONLY=whole"
+    )
+
+
+def test_twice_gives_the_same_bytes_apart_from_times(figures):
+    def bytes_of():
+        found = {
+            str(file.relative_to(figures.root)): file.read_bytes()
+            for file in sorted(figures.root.rglob("*"))
+            if file.suffix in (".md", ".json")
+        }
+        ledger = json.loads(found.pop("docs/figures/ledger.json"))
+        return found, {name: {**note, "ran": "", "seconds": 0} for name, note in ledger.items()}
+
+    before = bytes_of()
+    assert set(before[0]) == {"README.md", "docs/whole.md", "docs/figures/count.json"}
+    assert main([], again(figures)) == 0
+    assert bytes_of() == before
+
+
+def test_a_stale_page_may_say_that_it_is(figures):
+    change(figures, "src/phasegraph/adding.py", "return ", "return 2 * ")
+    assert main(["--date", "--only", "whole"], again(figures)) == 0
+    text = (figures.root / "docs/whole.md").read_text(encoding="utf-8")
+    today = figures.ledger["whole"]["ran"]
+    line = f"*Measured on {today}; the code has changed since. `make figures ONLY=whole` measures again.*"
+    assert text.count(line) == 1
+    assert [one.partition(":")[0] for one in again(figures).problems(run=False)] == ["README.md"]
+    assert main(["--date", "--only", "whole"], again(figures)) == 0
+    assert (figures.root / "docs/whole.md").read_text(encoding="utf-8") == text
+    assert main([], again(figures)) == 0
+    assert line not in (figures.root / "docs/whole.md").read_text(encoding="utf-8")
+    assert again(figures).problems() == []
+
+
+def test_a_page_that_is_not_stale_is_not_dated(figures):
+    before = (figures.root / "docs/whole.md").read_bytes()
+    assert main(["--date"], again(figures)) == 0
+    assert (figures.root / "docs/whole.md").read_bytes() == before
+
+
+def test_a_missing_block_and_a_strange_one_are_named(figures):
+    change(figures, "README.md", "figures total", "figures totals")
+    assert sorted(again(figures).problems(run=False)) == [
+        "README.md has no block 'total', between whose marks a table is written",
+        "README.md: no figure is called 'totals'",
+    ]
+
+
+def test_a_page_that_no_command_makes_says_of_when_it_is(figures):
+    page = figures.root / "docs/research/trial.md"
+    page.parent.mkdir()
+    page.write_text("# A trial\n\n| a |\n|---|\n| 1 |\n", encoding="utf-8")
+    problem = the_problem(figures, run=False)
+    assert problem.startswith("docs/research/trial.md is made by no figure of tools/figures/registry.py; if no command")
+    change(figures, "docs/research/trial.md", "\n\n|", "\n\n*Record of 2026-11-22, commit 793c102: old.*\n\n|")
+    assert again(figures).problems(run=False) == []
+
+
+def test_a_figure_that_was_never_run_is_a_problem_and_listed(figures, capsys):
+    other = again(figures)
+    other.figures = {**figures.figures, "new": Figure({"": ("tools/count.py", "{json}")}, ("tools/count.py",))}
+    assert other.problems(run=False) == ["new was never run; make figures ONLY=new"]
+    assert main(["--pages", "--only", "new"], other) == 1
+    assert capsys.readouterr().err == "figures: new was never run; make figures ONLY=new\n"
+    assert main(["--check"], other) == 1
+    shown = capsys.readouterr()
+    assert [line.split()[:2] for line in shown.out.splitlines()] == [
+        *([name, figures.ledger[name]["ran"]] for name in ("count", "whole")),
+        ["new", "never"],
+    ]
+    assert shown.err == "figures: new was never run; make figures ONLY=new\n"
+
+
+def test_a_command_that_fails_changes_no_page_and_costs_no_other_figure(figures, capsys):
+    before = (figures.root / "README.md").read_bytes()
+    change(figures, "tools/count.py", "rows =", "sys.exit(3)\nrows =")
+    change(figures, "docs/whole.md", "1.0", "2.0")
+    assert main([], again(figures)) == 1
+    assert capsys.readouterr().err == "figures: python tools/count.py FILE ended with 3; no page was changed\n"
+    assert (figures.root / "README.md").read_bytes() == before
+    assert "1.0" in (figures.root / "docs/whole.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["count", "total", "README.md"])
+def test_a_figure_is_run_alone_by_its_name_its_block_or_its_page(figures, name):
+    assert figures.named([name]) == ["count"]
+
+
+def test_an_unknown_name_is_refused_with_those_there_are(figures):
+    with pytest.raises(SystemExit, match=r"'readme' is no figure, block or page; there are count, whole"):
+        figures.named(["readme"])
+
+
+def test_a_start_that_is_gone_is_an_error_not_a_digest_of_nothing(figures):
+    with pytest.raises(FileNotFoundError, match=r"tools/gone.py: a figure is said to start there"):
+        figures.code.digest(["tools/gone.py"])
+    with pytest.raises(KeyError, match="defines no 'gone'"):
+        figures.code.digest(["src/phasegraph/fusing.py:gone"])
+
+
+# The repository itself.
+
+
+def test_what_every_figure_starts_from_and_writes_is_there():
+    for name, figure in FIGURES.items():
+        for start in figure.starts:
+            path, _, definition = start.partition(":")
+            assert (ROOT / path).is_file(), (name, start)
+            assert not definition or f" {definition}" in (ROOT / path).read_text(encoding="utf-8"), (name, start)
+        for page in (*figure.writes, *(page for page, _ in figure.blocks.values())):
+            assert (ROOT / page).is_file(), (name, page)
+        for block, (page, _) in figure.blocks.items():
+            assert block in {one.name for one in pages.blocks((ROOT / page).read_text(encoding="utf-8"))}, block
+
+
+def test_a_wrong_figure_of_the_readme_is_found():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    kept = json.loads((ROOT / "docs/figures/bundled.json").read_text(encoding="utf-8"))
+    block = next(one for one in pages.blocks(text) if one.name == "readme")
+    assert not block.edited
+    assert block.body.strip() == FIGURES["bundled"].blocks["readme"][1](kept).strip()
+    figure = f"| {kept['multi-hop']['systems']['rrf-words']['LastHop@10']:.1f} ["
+    assert figure in block.body
+    wrong = next(one for one in pages.blocks(text.replace(figure, "| 12.3 [")) if one.name == "readme")
+    assert wrong.edited
+
+
+def test_the_sentences_turn_with_the_figures():
+    kept = json.loads((ROOT / "docs/figures/demo.json").read_text(encoding="utf-8"))
+    say = FIGURES["demo"].blocks["results-demo"][1]
+    share = {"vector": 55.0, "graph": 84.0, "default": 84.0, "default-three": 86.5}
+    for name, one in kept["systems"].items():
+        one["LastHop@10"] = share.get(name, 60.0)
+    assert "the default is 29.0 points above the vectors and 24.0 points above the best" in say(kept)
+    assert "The default is level with the walk; with BM25 as a third source it is 2.5 points above" in say(kept)
+    kept["systems"]["default"]["LastHop@10"] = 44.0
+    assert "the default is 11.0 points below the vectors" in say(kept)
+    assert "The default is 40.0 points below the walk" in say(kept)
+
+
+def test_what_a_figure_depends_on_is_found_through_the_imports():
+    figures = Figures()
+    reached = "\n".join(figures.code.reached(FIGURES["demo"].starts))
+    for name in ("def personalized_pagerank(", "class GraphSource", "def ensemble(", "class PhaseGraphRetriever("):
+        assert name in reached
+    assert "def write_graph(" not in reached
+    assert "def acceptance_" not in "\n".join(figures.code.reached(["tools/reproduce/paper.py"]))

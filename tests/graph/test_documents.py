@@ -1,0 +1,141 @@
+"""Chunks of one document: neighbours support each other, and a fourth chunk of a document counts less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from phasegraph.graph import GraphIndex, GraphSource, WalkSettings, build_graph
+from phasegraph.graph.documents import neighbour_support, neighbours, spread_over_documents
+from phasegraph.graph.restricting import restrict_graph
+from phasegraph.graph.scoring import deviations
+from phasegraph.ranking import Ranking
+
+RNG = np.random.default_rng(0)
+TITLES = ["Vertigo"] * 6 + ["Psycho"] * 3 + ["", ""] + ["Vertigo"] * 2 + ["Rope"]
+PASSAGES = [{"id": f"p{at:02d}", "title": title, "text": "It is a film."} for at, title in enumerate(TITLES)]
+
+
+def beside(titles: list[str]) -> list[list[int]]:
+    """Places before and after that have the same title, by hand."""
+    return [
+        [other if 0 <= other < len(titles) and title and titles[other] == title else -1 for other in (at - 1, at + 1)]
+        for at, title in enumerate(titles)
+    ]
+
+
+def test_neighbours_have_the_same_title_and_stand_side_by_side() -> None:
+    graph = build_graph(PASSAGES)
+    assert neighbours(graph, np.arange(len(TITLES))).tolist() == beside(TITLES)
+    assert neighbours(graph, np.array([12, 0])).tolist() == [[11, -1], [-1, 1]]
+
+
+def test_neighbours_of_a_part_of_a_graph_are_those_of_a_graph_of_that_part() -> None:
+    kept = [at for at in range(len(TITLES)) if at not in (2, 9)]
+    graph = restrict_graph(build_graph(PASSAGES), {PASSAGES[at]["id"] for at in kept})
+    assert graph is not None
+    assert neighbours(graph, np.arange(len(kept))).tolist() == beside([TITLES[at] for at in kept])
+
+
+def test_neighbours_in_a_log_of_changes_are_those_of_the_merged_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phasegraph.graph.index.LOGGED", 0)
+    more = [
+        {"id": f"q{at}", "title": title, "text": "It is old."} for at, title in enumerate(["Rope", "Marnie", "Marnie"])
+    ]
+    index = GraphIndex.build(PASSAGES).remove(["p02", "p08", "p10"]).add(more)
+    view = index.graph.view
+    rows = view.rows_at(np.arange(view.count))
+    ids = [view.passages[row] for row in rows.tolist()]
+    assert ids == list(index.graph.passages)
+    found = [[view.passages[row] if row >= 0 else "" for row in pair] for pair in neighbours(view, rows).tolist()]
+    merged = neighbours(index.graph, np.arange(len(ids))).tolist()
+    assert found == [[ids[row] if row >= 0 else "" for row in pair] for pair in merged]
+    assert found[ids.index("p13")] == ["", "q0"]
+    assert found[ids.index("q1")] == ["", "q2"]
+
+
+@pytest.mark.parametrize("count", [14, 9])
+def test_the_support_is_a_fifth_of_the_mean_deviation_of_the_neighbours(count: int) -> None:
+    graph, scores = build_graph(PASSAGES), RNG.normal(size=len(TITLES))
+    rows = RNG.permutation(len(TITLES))[:count]
+    above, place = deviations(scores[rows]), {row: at for at, row in enumerate(rows.tolist())}
+    expected = []
+    for row in rows.tolist():
+        near = [one for one in beside(TITLES)[row] if one >= 0]
+        expected.append(sum(above[place[one]] for one in near if one in place) / max(len(near), 1))
+    found = neighbour_support(scores[rows], graph, rows)
+    np.testing.assert_allclose(found, 0.2 * scores[rows].std() * np.array(expected))
+    if count == len(TITLES):
+        order = np.argsort(rows)
+        np.testing.assert_allclose(neighbour_support(scores, graph), found[order])
+
+
+def test_the_fourth_chunk_of_a_document_and_later_ones_fall_by_steps() -> None:
+    graph, values = build_graph(PASSAGES), np.linspace(3.0, 1.0, len(TITLES))
+    rows, found = spread_over_documents(np.arange(len(TITLES)), values, graph, 1.0)
+    step = 0.2 * values.std()
+    losses = np.zeros(len(TITLES))
+    losses[[3, 4, 5, 11, 12]] = np.array([1, 2, 3, 3, 3]) * step
+    left = np.maximum(values - losses, values[-1])
+    np.testing.assert_allclose(found, np.sort(left)[::-1])
+    assert rows.tolist() == np.argsort(-left, kind="stable").tolist()
+    same, kept = spread_over_documents(np.arange(len(TITLES)), values, graph, 0.0)
+    assert same.tolist() == list(range(len(TITLES)))
+    assert kept.tolist() == values.tolist()
+
+
+def test_nothing_falls_below_the_passages_behind_the_first_fifty() -> None:
+    graph = build_graph([{"id": f"p{at:02d}", "title": "Rope", "text": "A film."} for at in range(60)])
+    values = np.linspace(1.0, 0.0, 60)
+    rows, found = spread_over_documents(np.arange(60), values, graph, 1.0)
+    assert sorted(rows[:50].tolist()) == list(range(50))
+    assert rows[50:].tolist() == list(range(50, 60))
+    assert (np.diff(found) <= 0).all()
+
+
+def _found(titles: list[str], texts: list[str], compare: str) -> Ranking:
+    passages = [
+        {"id": f"p{at:02d}", "title": title, "text": text}
+        for at, (title, text) in enumerate(zip(titles, texts, strict=True))
+    ]
+    walk = WalkSettings(compare=compare)  # type: ignore[arg-type]
+    return GraphSource(build_graph(passages), walk=walk).search("what does the sparrow eat with bread?", 20, {})
+
+
+@pytest.mark.parametrize("compare", ["all", "listed"])
+def test_of_two_equal_chunks_that_beside_a_good_one_comes_first(compare: str) -> None:
+    texts = [
+        "the owl sleeps",
+        "there is bread in the morning",
+        "the sparrow eats bread",
+        "there is bread in the morning",
+    ]
+    titled = _found(["Owls", "Owls", "Sparrows", "Sparrows"], texts, compare).ids
+    assert titled.index("p03") < titled.index("p01")
+    plain = _found([""] * 4, texts, compare).ids
+    assert plain.index("p01") < plain.index("p03"), "without documents the smaller id comes first"
+
+
+@pytest.mark.parametrize("compare", ["all", "listed"])
+def test_equal_chunks_of_a_document_score_less_from_the_fourth_on(compare: str) -> None:
+    texts = ["the sparrow eats bread and seeds", "bread is here"] * 8
+    found = _found(["Garden", ""] * 8, texts, compare)
+    assert found.ids[:8] == tuple(f"p{at:02d}" for at in range(0, 16, 2))
+    np.testing.assert_allclose(found.scores[1], found.scores[2])
+    assert (np.diff(found.scores[2:6]) < 0).all()
+    plain = _found([""] * 16, texts, compare)
+    np.testing.assert_allclose(plain.scores[1:8], plain.scores[1])
+
+
+@pytest.mark.parametrize("compare", ["all", "listed"])
+def test_a_shorter_answer_is_the_start_of_a_longer_one(compare: str) -> None:
+    texts = [" ".join(RNG.choice(["sparrow", "owl", "bread", "seed", "song", "nest"], 5)) for _ in range(90)]
+    graph = build_graph(
+        [{"id": f"p{at:02d}", "title": f"Page {at // 15}", "text": text} for at, text in enumerate(texts)]
+    )
+    source = GraphSource(graph, walk=WalkSettings(compare=compare))  # type: ignore[arg-type]
+    longest = source.search("which bread does the owl eat?", 80, {})
+    for limit in (1, 5, 10, 50):
+        found = source.search("which bread does the owl eat?", limit, {})
+        assert found.ids == longest.ids[:limit]
+        np.testing.assert_array_equal(found.scores, longest.scores[:limit])

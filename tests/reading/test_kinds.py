@@ -1,0 +1,140 @@
+"""Each kind of file as passages: what is kept, what is left out, and what a broken file is told."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+from phasegraph import InvalidInputError, MissingDependencyError
+from phasegraph.reading import read_files
+from phasegraph.reading.chunks import SIZE, passages_of
+from phasegraph.reading.documents import Document, Section
+
+
+def pdf(*pages: str, password: str = "", title: str = "") -> bytes:
+    """A PDF of lines of text, encrypted where there is a password."""
+    writer = PdfWriter()
+    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    fonts = DictionaryObject({NameObject(key): NameObject(value) for key, value in font.items()})
+    for text in pages:
+        page = writer.add_blank_page(300, 300)
+        stream = DecodedStreamObject()
+        stream.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode())
+        page[NameObject("/Contents")] = writer._add_object(stream)
+        held = DictionaryObject({NameObject("/F1"): fonts})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): held})
+    if title:
+        writer.add_metadata({"/Title": title})
+    if password:
+        writer.encrypt(password, algorithm="RC4-128")
+    out = io.BytesIO()
+    writer.write(out)
+    return out.getvalue()
+
+
+def read(tmp_path, name: str, data: bytes | str):
+    file = tmp_path / name
+    file.write_bytes(data.encode() if isinstance(data, str) else data)
+    return read_files(file).passages
+
+
+def test_markdown_gives_headings_titles_and_the_text_of_links(tmp_path) -> None:
+    text = (
+        "---\ndraft: yes\n---\n# Ada\nShe met [Bo](bo.md).\n<!-- hidden -->\n```\n# no heading\n```\n## Bo\nHe left.\n"
+    )
+    (passage,) = read(tmp_path, "a.md", text)
+    assert (passage.id, passage.title) == ("a.md#1", "Ada")
+    assert passage.text == "Ada\nShe met Bo.\n\n```\n# no heading\n```\n\nBo\nHe left."
+    assert passage.extra["source"] == "a.md"
+    assert passage.metadata == {"source": "a.md"}
+
+
+def test_html_keeps_what_is_read_and_leaves_scripts_and_menus_out(tmp_path) -> None:
+    text = (
+        "<html><head><title>Ada &amp; Bo</title><style>p{}</style></head><body><nav><a>Menu</a></nav>"
+        "<h1>Ada</h1><p>She <b>met</b> Bo.<script>alert(1)</script></p><ul><li>one<li>two</ul></body></html>"
+    )
+    (passage,) = read(tmp_path, "a.html", text)
+    assert passage.title == "Ada & Bo"
+    assert passage.text == "Ada\nShe met Bo.\n\none\ntwo"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "title;note;year\nAda;She met Bo.;1843\nBo;He left.;1844\n",
+        "title,note,year\nAda,She met Bo.,1843\nBo,He left.,1844\n",
+    ],
+)
+def test_each_row_of_a_table_is_a_document(tmp_path, text) -> None:
+    one, two = read(tmp_path, "a.csv", text)
+    assert (one.id, one.title, one.text) == ("a.csv:1#1", "Ada", "note: She met Bo.\nyear: 1843")
+    assert two.title == "Bo"
+
+
+def test_jsonl_with_ids_is_a_corpus_and_without_ids_rows(tmp_path) -> None:
+    long = "word " * 400
+    (kept,) = read(tmp_path, "a.jsonl", f'{{"id": "p1", "text": "{long}"}}\n')
+    assert (kept.id, kept.text) == ("p1", long)
+    cut = read(tmp_path, "b.jsonl", f'{{"name": "Ada", "content": "{long}"}}\n')
+    assert [one.id for one in cut] == ["b.jsonl:1#1", "b.jsonl:1#2", "b.jsonl:1#3"]
+    assert {one.title for one in cut} == {"Ada"}
+
+
+def test_pdf_gives_the_text_of_its_pages(tmp_path) -> None:
+    (passage,) = read(tmp_path, "a.pdf", pdf("Ada met Bo.", "Bo left.", title="The story"))
+    assert passage.title == "The story"
+    assert passage.text == "Page 1\nAda met Bo.\n\nPage 2\nBo left."
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "said"),
+    [
+        ("a.pdf", pdf("Ada", password="secret"), "a.pdf: the PDF is encrypted: save a copy without a password"),
+        ("a.pdf", b"%PDF-1.7 broken", "a.pdf: the PDF"),
+        ("a.pdf", pdf(), "the PDF holds no text .scanned pages.*run OCR"),
+        ("a.txt", b"a\0b", "a.txt: the file is not text"),
+        ("a.txt", b"  \n", "a.txt: there is no readable file: skipped 1 file: the file holds no text"),
+        ("a.jsonl", b"no json\n", "a.jsonl:1: the line must be one JSON object"),
+        ("a.docx", b"PK", "no reader for this kind of file .a.docx.; phasegraph reads text .*PDF .*archives"),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_is_told_why_and_what_to_do(tmp_path, name, data, said) -> None:
+    with pytest.raises(InvalidInputError, match=said):
+        read(tmp_path, name, data)
+
+
+def test_a_pdf_without_pypdf_says_what_to_install(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pypdf", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'phasegraph\[files\]'"):
+        read(tmp_path, "a.pdf", pdf("Ada"))
+    (tmp_path / "b.txt").write_text("Ada met Bo.")
+    found = read_files(tmp_path)
+    assert [one.id for one in found.passages] == ["b.txt#1"]
+    assert found.notes() == ["skipped 1 file: PDF files need pypdf; pip install 'phasegraph[files]' (a.pdf)"]
+
+
+def test_bytes_of_other_encodings_are_text(tmp_path) -> None:
+    assert read(tmp_path, "a.txt", "Käse".encode("cp1252"))[0].text == "Käse"
+    assert read(tmp_path, "b.txt", "Käse".encode("utf-16"))[0].text == "Käse"
+
+
+@given(st.lists(st.tuples(st.text(max_size=30), st.text(alphabet="ab. \n", max_size=3000)), max_size=4))
+def test_no_passage_is_too_long_and_no_letter_is_lost(sections) -> None:
+    made = Document("d", "D", tuple(Section("", text) for _, text in sections))
+    passages = passages_of(made)
+    assert all(len(one.text) <= SIZE for one in passages)
+    letters = [character for _, text in sections for character in text if character in "ab."]
+    assert [character for one in passages for character in one.text if character in "ab."] == letters
+    assert len({one.id for one in passages}) == len(passages)
+
+
+def test_a_long_section_repeats_its_heading() -> None:
+    passages = passages_of(Document("d", "D", (Section("Head", "Ada met Bo. " * 200),)))
+    assert len(passages) > 2
+    assert all(one.text.startswith("Head\nAda met Bo.") for one in passages)

@@ -1,0 +1,142 @@
+"""Folders and archives: which files are read, which are skipped and why, and that no archive reaches beyond itself."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import zipfile
+
+import pytest
+from tiny import write_dataset
+
+from phasegraph import InvalidInputError
+from phasegraph.reading import archives, read_files
+
+
+def zipped(path, **members: str):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return path
+
+
+def tarred(path, mode="w:gz", links=(), **members: str):
+    with tarfile.open(path, mode) as archive:
+        for name, target in links:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            archive.addfile(info)
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(text.encode())
+            archive.addfile(info, io.BytesIO(text.encode()))
+    return path
+
+
+MEMBERS = {"docs/a.md": "# Ada\nShe met Bo.", "docs/.hidden.md": "no", "docs/pic.png": "no"}
+
+
+def test_a_folder_is_read_in_order_without_hidden_files_and_links(tmp_path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "x.md").write_text("no")
+    (tmp_path / "b" / "two.txt").write_text("Bo left.")
+    (tmp_path / "one.txt").write_text("Ada met Bo.")
+    (tmp_path / "pic.png").write_bytes(b"\0")
+    os.symlink("/etc/hostname", tmp_path / "link.txt")
+    found = read_files(tmp_path)
+    assert [one.id for one in found.passages] == ["one.txt#1", "b/two.txt#1"]
+    assert str(found) == "2 files (2 text), 2 passages"
+    assert found.notes() == ["skipped 1 file: no reader for this kind of file (pic.png)"]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda path: zipped(path / "a.zip", **MEMBERS), lambda path: tarred(path / "a.tgz", **MEMBERS)]
+)
+def test_an_archive_is_read_as_the_folder_that_it_holds(tmp_path, make) -> None:
+    path = make(tmp_path)
+    found = read_files(path)
+    assert [one.id for one in found.passages] == [f"{path.name}/docs/a.md#1"]
+    assert list(found.skipped) == [f"{path.name}/docs/pic.png"]
+    assert sorted(os.listdir(tmp_path)) == [path.name]
+    assert [one.id for one in read_files(tmp_path).passages] == [f"{path.name}/docs/a.md#1"]
+
+
+@pytest.mark.parametrize("name", ["../../evil.md", "/etc/evil.md", "a/../../evil.md", "..\\evil.md", "C:\\evil.md"])
+@pytest.mark.parametrize("make", [zipped, tarred])
+def test_a_member_that_leads_out_of_the_archive_is_skipped_and_named(tmp_path, make, name) -> None:
+    suffix = ".zip" if make is zipped else ".tar.gz"
+    path = make(tmp_path / f"a{suffix}", **{name: "evil", "good.md": "Ada met Bo."})
+    found = read_files(path)
+    assert [one.text for one in found.passages] == ["Ada met Bo."]
+    assert set(found.skipped.values()) == {"its path leads out of the archive"}
+
+
+def test_links_in_an_archive_are_not_followed(tmp_path) -> None:
+    path = tarred(tmp_path / "a.tar", "w", links=[("l.txt", "/etc/hostname")], **{"a.txt": "Ada met Bo."})
+    found = read_files(path)
+    assert [one.id for one in found.passages] == ["a.tar/a.txt#1"]
+    assert found.skipped == {"a.tar/l.txt": "the entry is a link or a device"}
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MOST_BYTES", 1000), ("MOST_FILES", 1)])
+@pytest.mark.parametrize("make", [zipped, tarred])
+def test_what_an_archive_unpacks_to_is_bounded(tmp_path, monkeypatch, make, limit, value) -> None:
+    monkeypatch.setattr(archives, limit, value)
+    path = make(tmp_path / ("a.zip" if make is zipped else "a.tar.gz"), **{"a.txt": "a " * 300, "b.txt": "b " * 300})
+    with pytest.raises(InvalidInputError, match=r"the archive holds more than .* unpack the part that you want"):
+        read_files(path)
+
+
+def test_a_zip_that_lies_about_a_size_is_refused_and_reads_no_more_than_it_said(tmp_path) -> None:
+    path = zipped(tmp_path / "a.zip", **{"a.txt": "a" * 100_000})
+    data = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        at = data.find(mark) + place
+        data[at : at + 4] = (10).to_bytes(4, "little")
+    path.write_bytes(bytes(data))
+    with pytest.raises(InvalidInputError, match=r"a\.zip: the archive cannot be read: Bad CRC-32"):
+        read_files(path)
+
+
+@pytest.mark.parametrize("name", ["a.zip", "a.tar.gz"])
+def test_a_damaged_archive_says_so(tmp_path, name) -> None:
+    (tmp_path / name).write_bytes(b"not an archive")
+    with pytest.raises(InvalidInputError, match=f"{name}: the archive cannot be read"):
+        read_files(tmp_path / name)
+
+
+def test_an_archive_in_an_archive_is_skipped_with_the_reason(tmp_path) -> None:
+    inner = zipped(tmp_path / "inner.zip", **{"a.txt": "Ada"}).read_bytes()
+    (tmp_path / "inner.zip").unlink()
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("inner.zip", inner)
+        archive.writestr("b.txt", "Bo left.")
+    assert read_files(tmp_path).skipped == {"a.zip/inner.zip": "the archive is in another archive"}
+
+
+def test_a_data_set_is_read_without_its_questions(tmp_path) -> None:
+    found = read_files(write_dataset(tmp_path / "tiny"))
+    assert len(found.passages) == 12
+    assert found.passages[0].id == "p00"
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({}, "the folder holds no files; phasegraph reads text"),
+        ({"a.png": "x", "b.docx": "x"}, r"no readable file: skipped 2 files: no reader for this .*a\.png, b\.docx"),
+        ({"a.jsonl": '{"id": "x", "text": "a"}', "b.jsonl": '{"id": "x", "text": "b"}'}, "'x' must name one passage"),
+    ],
+)  # fmt: skip
+def test_a_folder_without_passages_says_what_can_be_read(tmp_path, files, said) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InvalidInputError, match=said):
+        read_files(tmp_path)
+
+
+def test_a_path_that_is_not_there_is_named(tmp_path) -> None:
+    with pytest.raises(InvalidInputError, match=r"nope: there is no such file or folder"):
+        read_files(tmp_path / "nope")

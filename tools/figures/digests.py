@@ -1,0 +1,247 @@
+"""What a figure depends on, as digests: the definitions that its command reaches, the data, and the text that it made.
+
+The digest of the code survives moves between files, imports, comments, docstrings, layout and the wording of errors: it
+is made of the top-level definitions that can be reached by name from where the command starts, in whatever file.
+A module that is found by a name made at run time (``import_module(f"...")``) is not reached; list it among the starts.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("src", "integrations/langchain-phasegraph", "integrations/llama-index-retrievers-phasegraph")
+LENGTH = 12
+"""Hexadecimal digits of a digest."""
+
+
+def short(data: bytes) -> str:
+    """The first digits of the SHA-256."""
+    return hashlib.sha256(data).hexdigest()[:LENGTH]
+
+
+def digest_of_text(text: str) -> str:
+    """The digest of a block, a page or a result; white space at the ends does not count."""
+    return short(text.strip().encode("utf-8"))
+
+
+def digest_of_data(folders: Iterable[Path]) -> str | None:
+    """The digest of every file of the folders, or None where one of them is not there."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        if not folder.is_dir():
+            return None
+        for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+            digest.update(f"{folder.name}/{file.relative_to(folder).as_posix()}\0".encode())
+            digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:LENGTH]
+
+
+class Statement:
+    """A top-level statement: its text without what changes no figure, and the names it uses.
+
+    That is without imports, docstrings, comments, layout, types of arguments and results, and the texts of errors.
+    """
+
+    def __init__(self, node: ast.stmt) -> None:
+        self.names: set[str] = set()
+        self.attributes: dict[str, set[str]] = {}
+        for one in ast.walk(node):
+            if isinstance(one, ast.Raise) and isinstance(one.exc, ast.Call):
+                one.exc = one.exc.func
+            elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+                one.returns = None
+            elif isinstance(one, ast.arg):
+                one.annotation = None
+        for one in ast.walk(node):
+            if isinstance(one, ast.Name):
+                self.names.add(one.id)
+            elif isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
+                self.attributes.setdefault(one.value.id, set()).add(one.attr)
+            for part in ("body", "orelse", "finalbody"):
+                held = getattr(one, part, None)
+                if isinstance(held, list) and held and isinstance(held[0], ast.stmt):
+                    kept = [each for each in held if not isinstance(each, ast.Import | ast.ImportFrom | ast.Pass)]
+                    setattr(one, part, [each for each in kept if not _is_text(each)] or [ast.Pass()])
+        self.text = ast.unparse(node)
+
+
+class Module:
+    """The top-level statements of a file by the names they bind, and what its names mean that come from elsewhere."""
+
+    def __init__(self, text: str) -> None:
+        tree = ast.parse(text)
+        self.binds: dict[str, list[Statement]] = {}
+        self.loose: list[Statement] = []
+        self.imports: dict[str, tuple[str, str | None]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                for one in node.names:
+                    package = one.name.partition(".")[0]
+                    self.imports[one.asname or package] = (one.name if one.asname else package, None)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                self.imports |= {one.asname or one.name: (node.module, one.name) for one in node.names}
+        for node in tree.body:
+            if isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node):
+                continue
+            names, statement = list(_bound(node)), Statement(node)
+            for name in names:
+                self.binds.setdefault(name, []).append(statement)
+            if not names and statement.text != "if TYPE_CHECKING:\n    pass":
+                self.loose.append(statement)
+
+    @property
+    def all(self) -> list[Statement]:
+        """Every statement."""
+        return [*self.loose, *(one for held in self.binds.values() for one in held)]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    """The names that a top-level statement binds; ``__all__`` is none."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        yield statement.name
+        return
+    for node in ast.walk(statement):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+class Code:
+    """The packages' modules by their dotted names, and scripts by their paths."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+        self.files: dict[str, Path] = {}
+        for base in SOURCES:
+            for file in sorted((root / base).rglob("*.py")):
+                if "tests" not in file.relative_to(root / base).parts:
+                    name = ".".join(file.relative_to(root / base).with_suffix("").parts)
+                    self.files[name.removesuffix(".__init__")] = file
+        self._read: dict[str, Module] = {}
+
+    def module(self, name: str) -> Module:
+        if name not in self._read:
+            self._read[name] = Module(self.files[name].read_text(encoding="utf-8"))
+        return self._read[name]
+
+    def _found(self, module: str, name: str) -> Iterator[tuple[str, str]]:
+        """Where a name that is imported from a module is defined."""
+        if f"{module}.{name}" in self.files and name not in self.module(module).binds:
+            yield from ((f"{module}.{name}", one) for one in self.module(f"{module}.{name}").binds)
+        elif name in self.module(module).binds:
+            yield module, name
+        elif name in self.module(module).imports:
+            there, one = self.module(module).imports[name]
+            if there in self.files:
+                yield from self._found(there, one) if one else ((there, each) for each in self.module(there).binds)
+
+    def _meant(self, module: Module, statement: Statement, own: str, beside: Path | None) -> Iterator[tuple[str, str]]:
+        """The definitions that a statement names."""
+        for name in statement.names:
+            if name in module.binds:
+                yield own, name
+            if name not in module.imports:
+                continue
+            there, one = module.imports[name]
+            if there not in self.files and beside is not None and (beside / f"{there}.py").is_file():
+                self.files[f"{beside.name}/{there}"] = beside / f"{there}.py"
+                there = f"{beside.name}/{there}"
+            if there not in self.files:
+                continue
+            if one is not None and f"{there}.{one}" not in self.files:
+                yield from self._found(there, one)
+                continue
+            alias = there if one is None else f"{there}.{one}"
+            for attribute in statement.attributes.get(name, ()):
+                yield from self._found(alias, attribute)
+
+    def reached(self, starts: Iterable[str], *, text: str = "") -> set[str]:
+        """The definitions that can be reached, as Python writes them.
+
+        Parameters
+        ----------
+        starts : iterable of str
+            Files relative to the root, all of which counts, or ``file:name`` for one definition of it.
+        text : str
+            Further Python, such as the cells of a notebook.
+        """
+        for_text = [] if not text else [("text", Module(text), None)]
+        todo: list[tuple[str, str]] = []
+        out: set[str] = set()
+        seen: set[tuple[str, str]] = set()
+        beside: dict[str, Path | None] = {}
+
+        def enter(own: str, module: Module, folder: Path | None, statements: Iterable[Statement]) -> None:
+            beside[own] = folder
+            for statement in statements:
+                out.add(statement.text)
+                todo.extend(self._meant(module, statement, own, folder))
+
+        for own, module, folder in for_text:
+            self._read[own] = module
+            enter(own, module, folder, module.all)
+        for start in starts:
+            path, _, name = start.partition(":")
+            file = self.root / path
+            if not file.is_file():
+                raise FileNotFoundError(f"{path}: a figure is said to start there; there is no such file")
+            own = next((known for known, one in self.files.items() if one == file), f"{file.parent.name}/{file.stem}")
+            self.files[own] = file
+            module = self.module(own)
+            if name and name not in module.binds:
+                raise KeyError(f"{path} defines no {name!r}, at which a figure is said to start")
+            wanted = module.binds[name] if name else module.all
+            enter(own, module, file.parent if "/" in own else None, wanted)
+        while todo:
+            own, name = todo.pop()
+            if (own, name) in seen or own == "text":
+                continue
+            seen.add((own, name))
+            module = self.module(own)
+            folder = self.files[own].parent if "/" in own else None
+            first = own not in beside
+            enter(own, module, folder, [*(module.loose if first else ()), *module.binds[name]])
+        return out
+
+    def digest(self, starts: Iterable[str], *, text: str = "") -> str:
+        """The digest of what can be reached."""
+        return digest_of_text("\n".join(sorted(self.reached(starts, text=text))))
+
+
+TIMES = frozenset({"ms_per_query", "seconds", "milliseconds"})
+
+
+def steady(value: Any) -> Any:
+    """A result without times, its numbers to ten digits, None for no number: equal for equal runs.
+
+    >>> steady({"Recall@5": 61.000000000004, "ms_per_query": 3.2})
+    {'Recall@5': 61.0}
+    """
+    if isinstance(value, dict):
+        return {name: steady(one) for name, one in value.items() if name not in TIMES}
+    if isinstance(value, list):
+        return [steady(one) for one in value]
+    if isinstance(value, float):
+        return float(f"{value:.10g}") if isfinite(value) else None
+    return value
+
+
+def as_json(value: Any) -> str:
+    """A result as the repository keeps it."""
+    return json.dumps(steady(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"

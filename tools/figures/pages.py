@@ -1,0 +1,122 @@
+"""Blocks of pages between two marks, each with its command and the digests of what it was made of.
+
+A mark is an HTML comment, which no page shows; a new block begins as ``<!-- figures NAME -->``. A whole page that a
+command writes has one block: all that follows its title. A notebook has its stamp in its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from digests import digest_of_text
+
+_MARK = re.compile(
+    r"<!-- figures (?P<name>[\w-]+)(?:: rewrite with `(?P<command>[^`]+)`; "
+    r"code (?P<code>\w+), data (?P<data>\w+), text (?P<text>\w+))? -->\n"
+    r"(?P<body>.*?)<!-- end of figures (?P=name) -->\n?",
+    re.DOTALL,
+)
+DATED = "*Measured on {ran}; the code has changed since. `{again}` measures again.*"
+"""What a page says that was not measured with the present code."""
+_DATED = re.compile(r"\n*\*Measured on [\d-]+; the code has changed since\. `[^`]+` measures again\.\*\n*")
+
+RECORD = re.compile(r"\*Record of \d{4}-\d\d-\d\d, commit [0-9a-f]{7,}")
+"""So begins what a page says whose figures no command makes any more: they are those of a past commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What stands between two marks: the figure's name, what makes it anew, the digests of then, and the text."""
+
+    name: str
+    command: str
+    code: str
+    data: str
+    text: str
+    body: str
+
+    @property
+    def edited(self) -> bool:
+        """Whether the text is another than the one that was written."""
+        return digest_of_text(self.body) != self.text
+
+    def __str__(self) -> str:
+        return (
+            f"<!-- figures {self.name}: rewrite with `{self.command}`; code {self.code}, data {self.data}, "
+            f"text {self.text} -->\n{self.body}<!-- end of figures {self.name} -->\n"
+        )
+
+
+def made(name: str, command: str, code: str, data: str, body: str) -> Block:
+    """A block of a text just made."""
+    body = f"\n{body.strip()}\n\n"
+    return Block(name, command, code, data, digest_of_text(body), body)
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The blocks of a page, in order."""
+    for mark in _MARK.finditer(text):
+        yield Block(**mark.groupdict(default=""))
+
+
+def with_block(text: str, block: Block) -> str:
+    """A page with a block in place of the one of its name; KeyError where it has none."""
+    if block.name not in {one.name for one in blocks(text)}:
+        raise KeyError(block.name)
+    return _MARK.sub(lambda mark: str(block) if mark["name"] == block.name else mark[0], text)
+
+
+def without_marks(text: str) -> str:
+    """A page as its reader sees it."""
+    return _MARK.sub(lambda mark: mark["body"].strip() + "\n", text)
+
+
+def read_stamp(path: Path) -> Block | None:
+    """The stamp of a page or notebook that one command writes whole, or None."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        rest = _titled(text)[1]
+        found = list(blocks(rest))
+        return found[0] if len(found) == 1 and rest == str(found[0]) else None
+    notebook = json.loads(text)
+    stamp = notebook["metadata"].get("figures")
+    return None if stamp is None else Block(**stamp, body=_shown(notebook))
+
+
+def stamp(path: Path, name: str, command: str, code: str, data: str, dated: str = "") -> None:
+    """Mark a page or notebook that its command has written whole; a notebook cannot be dated."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        title, rest = _titled(_DATED.sub("\n", without_marks(text)))
+        path.write_text(title + str(made(name, command, code, data, f"{rest.strip()}\n\n{dated}")), encoding="utf-8")
+        return
+    notebook = json.loads(text)
+    block = made(name, command, code, data, _shown(notebook))
+    kept = {key: getattr(block, key) for key in ("name", "command", "code", "data", "text")}
+    notebook["metadata"]["figures"] = kept
+    text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True)  # as nbformat writes it
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _titled(text: str) -> tuple[str, str]:
+    """The title of a page with the blank line below it, and the rest; without a title all is the rest."""
+    title, _, rest = text.partition("\n\n")
+    return (f"{title}\n\n", rest) if title.startswith("# ") and "\n" not in title else ("", text)
+
+
+def _shown(notebook: dict[str, Any]) -> str:
+    """Everything that a notebook shows, and the code that shows it."""
+    cells = [[cell["source"], cell.get("outputs")] for cell in notebook["cells"]]
+    return json.dumps(cells, ensure_ascii=False, sort_keys=True)
+
+
+def source_of(notebook: Path) -> str:
+    """The Python of a notebook's cells, without the lines that are the notebook's own (``%matplotlib``)."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    text = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return "\n".join(line for line in text.splitlines() if not line.startswith("%"))

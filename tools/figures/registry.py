@@ -1,0 +1,181 @@
+"""What is quoted where, and by which command it is made: one entry for each command.
+
+A new figure is a command that writes JSON, a function from that JSON to Markdown (``tables``), and an entry here; its
+page holds ``<!-- figures NAME -->`` and ``<!-- end of figures NAME -->``, between which the text is put. A command
+that writes whole pages or notebooks names them in `writes` and needs no function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import tables
+from tables import Found, Render
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One command, or several of one kind, and what quotes it.
+
+    Parameters
+    ----------
+    commands : mapping of str to tuple of str
+        Arguments by label: a script of the repository or ``phasegraph`` first. ``{json}`` stands for the file that
+        takes the result, ``{data}`` for the folder of the data sets. The result of several commands is an object by
+        label, that of one is its own.
+    starts : tuple of str
+        Where the code starts that decides the figures: files, or ``file:name``.
+    data : tuple of str
+        Folders it reads: ``data/...`` of the repository, else names in the folder of the data sets.
+    blocks : mapping of str to (page, function)
+        The text of each block, made of the result.
+    writes : tuple of str
+        Pages and notebooks that the command writes whole.
+    keep : callable
+        What is kept of the result of a command.
+    quick : bool
+        Whether the check runs the command: it takes seconds and needs nothing but the repository.
+    """
+
+    commands: Mapping[str, tuple[str, ...]]
+    starts: tuple[str, ...]
+    data: tuple[str, ...] = ()
+    blocks: Mapping[str, tuple[str, Render]] = field(default_factory=dict)
+    writes: tuple[str, ...] = ()
+    keep: Callable[[Found], Found] = dict
+    quick: bool = False
+
+
+BUNDLED, MANUAL = "data/musique-openie", "data/postgresql"
+ORDINARY = ("perlfaq", "gitdocs", "pycode", "man-fr", "scifact")
+REGRETTED = ("hetdocqa", "multihoprag", "musique-openie", "hotpotqa-small", "ordinary/perlfaq", "ordinary/pycode")
+SIMPLE = "vector,bm25,rrf-words,relative-words,relative-three,graph,default"
+OPEN = ("2wiki", "musique", "hotpotqa-small", "hetdocqa", "multihoprag")
+EVERY_OPEN = (*OPEN, "2wiki-small", "musique-2hop", "musique-openie")
+SYSTEMS = (
+    "vector,bm25,graph,ensemble,fusion-relative,ensemble-three,fusion-relative-three,phasegraph,default,default-three"
+)
+NOTEBOOKS = ("examples/langchain_chroma_neo4j.ipynb", "examples/llamaindex_postgres_property_graph.ipynb")
+INDEX = "docs/reproduction/README.md"
+
+
+def _reproduced(*pages: str, starts: tuple[str, ...], data: tuple[str, ...]) -> Figure:
+    """Pages of tools/reproduce, made in one run."""
+    command = ("tools/reproduce", "{data}", "--out", "docs/reproduction", "--only", *pages)
+    writes = tuple(f"docs/reproduction/{page}.md" for page in pages)
+    return Figure({"": command}, tuple(f"tools/reproduce/{one}" for one in starts), data, writes=(*writes, INDEX))
+
+
+FIGURES: Mapping[str, Figure] = MappingProxyType(
+    {
+        "demo": Figure(
+            {"": ("examples/demo.py", "--picture", "none", "--json", "{json}")},
+            ("examples/demo.py",),
+            (BUNDLED,),
+            {"results-demo": ("docs/research/results.md", tables.demo)},
+            keep=tables.brief,
+            quick=True,
+        ),
+        "bundled": Figure(
+            {
+                kind: ("phasegraph", "evaluate", folder, "--systems", SIMPLE, "--json", "{json}")
+                for kind, folder in (("multi-hop", BUNDLED), ("manual", MANUAL))
+            },
+            ("src/phasegraph/cli/evaluate.py",),
+            (BUNDLED, MANUAL),
+            {"readme": ("README.md", tables.readme), "manual": ("docs/research/results.md", tables.manual)},
+            keep=tables.brief,
+            quick=True,
+        ),
+        "ordinary": Figure(
+            {
+                name: ("phasegraph", "evaluate", f"{{data}}/ordinary/{name}", "--systems", SIMPLE, "--json", "{json}")
+                for name in ORDINARY
+            },
+            ("src/phasegraph/cli/evaluate.py",),
+            tuple(f"ordinary/{name}" for name in ORDINARY),
+            {"ordinary": ("docs/research/results.md", tables.ordinary)},
+            keep=tables.brief,
+        ),
+        "results-sets": Figure(
+            {
+                name: (
+                    *("phasegraph", "evaluate", f"{{data}}/{name}", "--systems", SYSTEMS, "--json", "{json}"),
+                    *(("--by", "gold_source") if name == "musique" else ()),
+                )
+                for name in OPEN
+            },
+            ("src/phasegraph/cli/evaluate.py",),
+            OPEN,
+            {"results-sets": ("docs/research/results.md", tables.sets)},
+            keep=tables.brief,
+        ),
+        "regret": Figure(
+            {
+                "": (
+                    "tools/benchmarks/fusion_regret.py",
+                    *(f"{{data}}/{name}" for name in REGRETTED),
+                    *("--limits", "50", "--json", "{json}"),
+                )
+            },
+            ("tools/benchmarks/fusion_regret.py",),
+            REGRETTED,
+            {"regret": ("docs/research/results.md", tables.regret)},
+        ),
+        "rules": Figure(
+            {
+                "": (
+                    "tools/benchmarks/rules_quality.py",
+                    *(f"{{data}}/{name}" for name in ("hetdocqa", "musique", "2wiki", "multihoprag")),
+                    *("--json", "{json}"),
+                )
+            },
+            ("tools/benchmarks/rules_quality.py",),
+            ("hetdocqa", "musique", "2wiki", "multihoprag"),
+            {
+                "rules": ("docs/research/fusion-rules.md", tables.rules),
+                "rules-spread": ("docs/research/results.md", tables.spread),
+            },
+        ),
+        "notebooks": Figure(
+            {"": ("tests/examples/write_outputs.py",)},
+            ("tests/examples/write_outputs.py", *NOTEBOOKS),
+            (BUNDLED,),
+            writes=NOTEBOOKS,
+        ),
+        "studies": _reproduced(
+            *("table-1", "against-rrf", "table-2-calibration", "table-2-temperature", "pool-caps", "pool-explosion"),
+            *("rrf-or-convex", "rank-constant", "exact-match"),
+            starts=("studies.py", "findings.py", "running.py:study_page", "running.py:run_study"),
+            data=("musique", "2wiki"),
+        ),
+        "semflow": _reproduced("semflow", starts=("semflow.py",), data=("musique-openie",)),
+        "robust-default": _reproduced("robust-default", starts=("robust.py",), data=EVERY_OPEN),
+        "paper-statistics": _reproduced("paper-statistics", starts=("paper.py",), data=()),
+        "rerankings": _reproduced(
+            *("reranker-last-hop", "ising"),
+            starts=("rerankers.py", "running.py:study_page", "running.py:run_study"),
+            data=("musique", "2wiki"),
+        ),
+        "rules-sweep": _reproduced("rules-sweep", starts=("sweep.py",), data=("musique", "2wiki")),
+        "shared-graph": _reproduced(
+            "shared-graph", starts=("contamination.py",), data=("musique", "2wiki", "hotpotqa-small", "hetdocqa")
+        ),
+        "hard-slice-answers": _reproduced("hard-slice-answers", starts=("answers.py",), data=("musique", "2wiki")),
+        "published": _reproduced(
+            *("acceptance-thresholds", "ablation", "heterogeneity"),
+            starts=("published.py", "heterogeneity.py"),
+            data=("published", "hetdocqa"),
+        ),
+        "routing": _reproduced("routing", starts=("routing.py",), data=("published", *EVERY_OPEN)),
+        "datasheet": _reproduced("datasheet", starts=("datasheet.py",), data=EVERY_OPEN),
+        "stores": Figure(
+            {"": ("tests/matrix/make_table.py",)},
+            ("tests/matrix/make_table.py",),
+            (BUNDLED,),
+            writes=("docs/guide/stores.md",),
+        ),
+    }
+)

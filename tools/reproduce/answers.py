@@ -1,0 +1,140 @@
+"""Question answering on the hard slice: what the passages of each system are worth to a reader."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from claims import judge, points
+from page import Page, interval, p_value, share, table
+from phasegraph.errors import InvalidInputError
+from phasegraph.evaluation.answering import (
+    AnswerReader,
+    ChatJudge,
+    ChatReader,
+    FaithfulnessJudge,
+    answer_questions,
+    extract_answer,
+    judge_answers,
+)
+from phasegraph.evaluation.datasets import Dataset
+from phasegraph.evaluation.experiment import NAMED_SYSTEMS, OWN_SYSTEMS, Answers, Table, compare, run_systems
+from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.source_runs import ExperimentInput
+from phasegraph.retrieval import ModelAnswers
+from studies import hard_slice
+
+EM, F1 = Measure("EM", 1), Measure("F1", 1)
+PAPER, GOLD = "phasegraph-hard-slice", "the right passages"
+LIMIT, DEPTH = 50, 5
+STAND_IN = "a stand-in that extracts a name or a number, and needs no model: its figures say nothing about a model"
+
+
+def answers_page(
+    datasets: Mapping[str, Dataset],
+    judged: Sequence[Dataset],
+    say: Callable[[str], object],
+    *,
+    reader: AnswerReader = extract_answer,
+    faithful: FaithfulnessJudge | None = None,
+    read_by: str = STAND_IN,
+) -> tuple[Page, Mapping[str, object]] | None:
+    """The page, over the data sets of the studies that have right answers and a hard slice."""
+    found: dict[str, tuple[Table, Mapping[str, float]]] = {}
+    for name, dataset in datasets.items():
+        rows = [row for row in hard_slice(dataset)["hard"].tolist() if dataset.judgements[row].answers]
+        if rows:
+            say(f"{name}: {len(rows)} hard questions, read by {read_by.partition(',')[0]}")
+            found[name] = answered(dataset.subset(rows), reader, faithful)
+    if not found:
+        say("left out: answers to hard questions (no question with a right answer whose last hop the vectors lack)")
+        return None
+    figures = {name: {**of.to_dict(), "faithfulness": dict(marks)} for name, (of, marks) in found.items()}
+    return page_of(found, read_by), figures
+
+
+def answered(
+    dataset: Dataset, reader: AnswerReader, faithful: FaithfulnessJudge | None
+) -> tuple[Table, dict[str, float]]:
+    """EM and F1 of every system's passages, and the mean of the judge's marks where there is a judge."""
+    systems = [OWN_SYSTEMS["vector"], OWN_SYSTEMS["graph"], NAMED_SYSTEMS[PAPER], OWN_SYSTEMS["default"]]
+    runs, _ = run_systems(ExperimentInput(dataset, LIMIT), systems, DEPTH)
+    right = {one.query: tuple(hop[0] for hop in one.hops) for one in dataset.judgements}
+    runs.append(Answers(GOLD, right))
+    read = [answer_questions(dataset, run, reader, depth=DEPTH) for run in runs]
+    marks: dict[str, float] = {}
+    if faithful is not None:
+        for run, answers in zip(runs, read, strict=True):
+            given = judge_answers(dataset, run, answers, faithful, depth=DEPTH)
+            marks[run.name] = float(np.mean(list(given.values())))
+    return compare(read, dataset.judgements, measures=(EM, F1), dataset=dataset.name, limit=LIMIT), marks
+
+
+def page_of(found: Mapping[str, tuple[Table, Mapping[str, float]]], read_by: str) -> Page:
+    """The tables and what they say."""
+    parts = [
+        "The paper answers the questions of its hard slice from the passages of each system. Here the hard slice holds "
+        "the questions whose last hop is not among the vectors' first ten (reconstructed). Each system's first "
+        f"{DEPTH} passages are read by {read_by}. *{GOLD}* are the passages of all hops: the most that the reader can "
+        "make of them. Differences, W/L and p are against vectors: F1 with its paired 95 % bootstrap interval, and W/L "
+        "with the exact McNemar p of EM. Faithfulness is the mean of a judge's marks, where a model is handed in: "
+        "`--only hard-slice-answers --model MODULE:FUNCTION --answers FILE`, replayed from the file with `--offline`.",
+    ]
+    for name, (of, marks) in found.items():
+        parts.append(f"**{name}** ({len(of.queries)} hard questions, lists of {LIMIT})")
+        rows = [
+            [
+                row.name, share(row.means[EM]), share(row.means[F1]), interval(row.differences[F1]),
+                f"{row.wins[EM]}/{row.losses[EM]}", p_value(row.p[EM]), share(marks.get(row.name, float("nan"))),
+            ]
+            for row in of.rows
+        ]  # fmt: skip
+        parts.append(table(["passages of", "EM", "F1", "F1 difference", "W/L", "p", "faithfulness"], rows))
+
+    def gains(system: str, other: str) -> dict[str, float]:
+        return {name: 100 * (of[system].means[F1] - of[other].means[F1]) for name, (of, _) in found.items()}
+
+    chance = {name: of["default"].p[EM] for name, (of, _) in found.items()}
+    verdicts = (
+        judge(
+            "On the default's passages the reader has more F1 than on the vectors'",
+            gains("default", "vector"),
+            0.1,
+            shown=points,
+        ),
+        judge("That is more than chance (p of EM)", chance, high=0.05),
+        judge(
+            "The default's passages give more F1 than those of the paper's setting for the slice",
+            gains("default", PAPER),
+            0.1,
+            shown=points,
+        ),
+        judge(
+            "The reader can answer from the right passages; below this its figures say nothing about passages (F1)",
+            {name: 100 * of[GOLD].means[F1] for name, (of, _) in found.items()},
+            20,
+            shown=points,
+        ),
+    )
+    return Page("hard-slice-answers", "Answers to the hard questions", tuple(parts), verdicts)
+
+
+def page_with_model(
+    model: str, file: Path, *, offline: bool
+) -> Callable[..., tuple[Page, Mapping[str, object]] | None]:
+    """The page as a chat model makes it, or its answers in a file: ``module:function``, from prompt to text."""
+    module, _, name = model.partition(":")
+    function = None
+    if not offline:
+        sys.path.insert(0, str(Path.cwd()))
+        try:
+            function = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise InvalidInputError(f"--model must be MODULE:FUNCTION, from prompt to text; got {model!r}") from error
+    kept = ModelAnswers(file, offline=offline).around(function, model)
+    return partial(answers_page, reader=ChatReader(kept), faithful=ChatJudge(kept), read_by=f"{model}, a chat model")

@@ -1,0 +1,200 @@
+"""One graph for several collections against a graph for each: what the passages of the others cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from claims import LAST, RECALL, Verdict, judge, points
+from page import Page, interval, p_value, share, table
+from phasegraph.candidates import cap_ranking
+from phasegraph.evaluation.datasets import Dataset, groups_of, parts_by
+from phasegraph.evaluation.experiment import TWO, Answers, Table, compare
+from phasegraph.evaluation.measures import Measure
+from phasegraph.evaluation.source_runs import ExperimentInput, graph_of, search_sources
+from phasegraph.fusion.pipeline import FusionPipeline
+from phasegraph.graph import GraphSource
+from phasegraph.ranking import Ranking
+
+TOGETHER = ("musique", "2wiki", "hotpotqa-small")
+"""Data sets that share one graph; every one of them is a collection."""
+FIELD = "collection_id"
+"""What tells the collections of a single data set apart."""
+MEASURES = (RECALL, Measure("Recall", 10), LAST)
+LIMIT, DEPTH = 50, 10
+SYSTEMS = ("vectors", "walk", "default")
+ISOLATED, OWN, SHARED = "isolated", "shared graph, own passages", "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Contamination:
+    """What sharing does to the questions of some collections.
+
+    Parameters
+    ----------
+    tables : mapping of str to Table
+        By what answers (vectors, walk, default): its ways of sharing, isolated as the baseline.
+    foreign : mapping of str to float
+        By system the share of other collections' passages in the first ten, in [0, 1].
+    """
+
+    tables: Mapping[str, Table]
+    foreign: Mapping[str, float]
+
+
+def merged(parts: Sequence[Dataset]) -> Dataset:
+    """All passages and queries in one data set; passages' ids differ between the parts."""
+    return Dataset(
+        "+".join(part.name for part in parts),
+        tuple(passage for part in parts for passage in part.passages),
+        tuple(query for part in parts for query in part.queries),
+        np.vstack([part.passage_vectors for part in parts]),
+        np.vstack([part.query_vectors for part in parts]),
+    )
+
+
+def answers_of(parts: Mapping[str, Dataset]) -> dict[str, dict[str, tuple[str, ...]]]:
+    """What every system finds, by the id of the query: each collection's questions in every way of sharing."""
+    whole = merged(list(parts.values()))
+    vectors = search_sources(ExperimentInput(whole, LIMIT), ["vector"])["vector"].rankings
+    walk = GraphSource(graph_of(whole), embedder=whole.vectors_by_text().__getitem__)
+    everyone, pipeline = frozenset(whole.contents), FusionPipeline()
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    row = 0
+    for part in parts.values():
+        alone = search_sources(ExperimentInput(part, LIMIT), TWO)
+        foreign = everyone.difference(part.contents)
+        for place, query in enumerate(part.queries):
+            near = alone["vector"].rankings[place]
+            reached = walk.search(query.text, len(everyone), {"vector": vectors[row]})
+            for way, lists in {
+                ISOLATED: (near, alone["graph"].rankings[place]),
+                OWN: (near, _cut(reached.without(foreign))),
+                SHARED: (vectors[row], _cut(reached)),
+            }.items():
+                fused = pipeline.decide(lists, whole.context(row, lists), k=DEPTH)
+                for what, ids in zip(SYSTEMS, (lists[0].ids, lists[1].ids, fused.ids), strict=True):
+                    found.setdefault(f"{what}, {way}", {})[query.id] = tuple(ids[:DEPTH])
+            row += 1
+    return found
+
+
+def _cut(ranking: Ranking) -> Ranking:
+    return cap_ranking(ranking, LIMIT, "list", frozenset())
+
+
+def contamination(
+    parts: Sequence[Dataset], found: Mapping[str, Mapping[str, tuple[str, ...]]], name: str
+) -> Contamination:
+    """Score the questions of some collections together; isolated, every system finds passages of these alone."""
+    queries = [query for part in parts for query in part.queries]
+    own = {query.id: part.contents for part in parts for query in part.queries}
+    tables, foreign = dict[str, Table](), dict[str, float]()
+    for what in SYSTEMS:
+        ways = [way for way in (ISOLATED, OWN, SHARED) if (what, way) != ("vectors", OWN)]
+        answers = [
+            Answers(f"{what}, {way}", {one.id: found[f"{what}, {way}"][one.id] for one in queries}) for way in ways
+        ]
+        for one in answers:
+            shares = [sum(hit not in own[query] for hit in ids) / max(len(ids), 1) for query, ids in one.found.items()]
+            foreign[one.name] = float(np.mean(shares))
+        tables[what] = compare(
+            answers,
+            [query.judgement for query in queries],
+            baseline=f"{what}, {ISOLATED}",
+            measures=MEASURES,
+            dataset=name,
+            limit=LIMIT,
+            groups=groups_of(queries),
+            corpus=[passage.id for part in parts for passage in part.passages],
+        )
+    return Contamination(tables, foreign)
+
+
+def contamination_page(
+    datasets: Mapping[str, Dataset], judged: Sequence[Dataset], say: Callable[[str], object]
+) -> tuple[Page, Mapping[str, object]] | None:
+    """The page: data sets that share a graph, and the collections of the first data set that has some."""
+    found: dict[str, Contamination] = {}
+    parts = {one.name: one for one in judged if one.name in TOGETHER}
+    if len(parts) > 1:
+        say(f"one graph: {', '.join(parts)}")
+        answers = answers_of(parts)
+        found |= {name: contamination([part], answers, name) for name, part in parts.items()}
+    for one in judged:
+        if one.groups is not None and all(FIELD in passage.extra for passage in one.passages):
+            say(f"{one.name}: one graph for all collections")
+            collections = parts_by(one, FIELD)
+            found[one.name] = contamination(list(collections.values()), answers_of(collections), one.name)
+    if not found:
+        say(f"left out: a shared graph (fewer than two of {', '.join(TOGETHER)}, and no collections)")
+        return None
+    return page_of(found), {
+        name: {what: of.to_dict() for what, of in one.tables.items()} | {"foreign": dict(one.foreign)}
+        for name, one in found.items()
+    }
+
+
+def page_of(found: Mapping[str, Contamination]) -> Page:
+    """The tables and what they say."""
+    parts = [
+        "The paper names contamination as the cost of one graph for several collections; how it measured that is not "
+        "known here (reconstructed). Every collection is asked its own questions in three ways. "
+        f"*{ISOLATED}*: its own graph and its own passages. "
+        f"*{OWN}*: the walk runs on the graph of all collections, and only passages of its own may be returned. "
+        f"*{SHARED}*: passages of all may be returned. {', '.join(TOGETHER)} share one graph; the collections of a "
+        "data set that has some share another. Differences, W/L and p are those of Recall@5 against isolated, with "
+        "the paired 95 % bootstrap interval; collections are resampled whole. *Foreign* is the share of other "
+        f"collections' passages in the first ten. Lists of {LIMIT}, nothing fitted."
+    ]
+    for name, one in found.items():
+        rows = []
+        for of in one.tables.values():
+            for row in of.rows:
+                cells = [row.name, *(share(row.means[measure]) for measure in MEASURES)]
+                test = [interval(row.differences[RECALL]), f"{row.wins[RECALL]}/{row.losses[RECALL]}"]
+                rows.append([*cells, *test, p_value(row.p[RECALL]), share(one.foreign[row.name])])
+        count = len(next(iter(one.tables.values())).queries)
+        parts.append(f"**{name}** ({count} queries)")
+        parts.append(table(["system", *map(str, MEASURES), "difference", "W/L", "p", "foreign"], rows))
+    return Page("shared-graph", "One shared graph against isolated graphs", tuple(parts), tuple(_verdicts(found)))
+
+
+def _verdicts(found: Mapping[str, Contamination]) -> list[Verdict]:
+    def lost(what: str, way: str) -> dict[str, float]:
+        return {name: 100 * one.tables[what][f"{what}, {way}"].differences[RECALL][0] for name, one in found.items()}
+
+    def foreign(what: str) -> dict[str, float]:
+        return {name: 100 * one.foreign[f"{what}, {SHARED}"] for name, one in found.items()}
+
+    vectors, default = lost("vectors", SHARED), lost("default", SHARED)
+    brought = foreign("vectors")
+    return [
+        judge(
+            "A shared graph costs the walk Recall@5 even where only its own passages may be returned",
+            lost("walk", OWN),
+            high=-0.1,
+            shown=points,
+        ),
+        judge(
+            "That cost is more than chance (p)",
+            {name: one.tables["walk"][f"walk, {OWN}"].p[RECALL] for name, one in found.items()},
+            high=0.05,
+        ),
+        judge("Shared passages cost the walk Recall@5", lost("walk", SHARED), high=-0.1, shown=points),
+        judge("Shared passages cost the default a point of Recall@5 or more", default, high=-1, shown=points),
+        judge(
+            "The default loses no more Recall@5 by sharing than the vectors do (difference of losses)",
+            {name: default[name] - vectors[name] for name in default},
+            0,
+            shown=points,
+        ),
+        judge(
+            "The walk brings more foreign passages into the first ten than the vectors (points)",
+            {name: value - brought[name] for name, value in foreign("walk").items()},
+            0.1,
+            shown=points,
+        ),
+    ]

@@ -1,0 +1,217 @@
+"""The entropy router of "Beyond the Reranker": gates fitted on one part of the queries and judged on another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import binomtest
+
+from claims import Verdict, judge, plain, points
+from page import Page, number, p_value, share, table
+from phasegraph._typing import FloatArray, IntArray
+from phasegraph.evaluation.datasets import Dataset, split_by_id
+from phasegraph.evaluation.experiment import OWN_SYSTEMS, run_systems
+from phasegraph.evaluation.measures import Measure, score_run
+from phasegraph.evaluation.significance import paired_bootstrap
+from phasegraph.evaluation.source_runs import ExperimentInput, search_sources
+from phasegraph.retrieval.stages.routing import fit_entropy_gates, is_multi_hop, neighbour_entropy
+from published import read_json
+
+NDCG, NEIGHBOURS = Measure("nDCG", 10), 20
+STRATEGIES = ("semantic", "dphf", "stepback")
+OWN = ("vector", "rrf-words", "default")
+"""Systems of ours in the place of the paper's strategies, which need a language model."""
+PUBLISHED_GATES = (1.8, 2.6)
+FIXED = "the best one on the fitting part"
+FITTED = ("fitted gates, raw distances", "fitted gates, normalised")
+GATED = ("published gates, raw distances", "published gates, normalised")
+ORACLE = "oracle"
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What may be chosen for each of n queries.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the three strategies: single, fusion, step-back.
+    rewards : (n, 3) array of float
+        The nDCG@10 of each query under each of them.
+    entropies : mapping of bool to (n,) array of float
+        By whether distances are normalised.
+    parts : sequence of (fitting rows, judged rows)
+    """
+
+    names: tuple[str, ...]
+    rewards: FloatArray
+    entropies: Mapping[bool, FloatArray]
+    parts: Sequence[tuple[IntArray, IntArray]]
+
+    @property
+    def best(self) -> IntArray:
+        """(n,) the best strategy of each query, the first of equals."""
+        return np.asarray(self.rewards.argmax(axis=1), dtype=np.intp)
+
+    @property
+    def judged(self) -> IntArray:
+        """Rows of the queries that are judged."""
+        return np.concatenate([rows for _, rows in self.parts])
+
+    def reached(self, routes: IntArray) -> FloatArray:
+        """The nDCG@10 of each judged query by its route."""
+        return np.asarray(self.rewards[self.judged, routes], dtype=np.float64)
+
+
+def published_choices(folder: Path) -> Choices:
+    """The 200 published MuSiQue queries: each half (by the MD5 of the ids) is judged by what the other one fits."""
+    state: dict[str, dict[str, object]] = read_json(folder / "routing_musique.json")  # type: ignore[assignment]
+    ids = list(state["knn_distances"])
+    rewards: dict[str, dict[str, float]] = state["per_strategy_ndcg"]  # type: ignore[assignment]
+    halves = [split_by_id(ids, part) for part in ("tune", "confirm")]
+    return Choices(
+        STRATEGIES,
+        np.array([[rewards[name][query] for name in STRATEGIES] for query in ids]),
+        _entropies([state["knn_distances"][query] for query in ids]),
+        [(halves[1], halves[0]), (halves[0], halves[1])],
+    )
+
+
+def own_choices(dataset: Dataset) -> Choices:
+    """A data set with a calibration split, under systems of ours: fitted there, judged on the other queries."""
+    inputs = ExperimentInput(dataset)
+    runs = search_sources(inputs, ("vector", "graph", "bm25"))
+    answers, _ = run_systems(inputs, [OWN_SYSTEMS[name] for name in OWN], 10, runs)
+    rewards = np.column_stack([score_run(one.found, dataset.judgements, NDCG) for one in answers])
+    distances = [2 - 2 * one.scores[:NEIGHBOURS] for one in runs["vector"].rankings]
+    fits = np.array([query.extra.get("split") == "calibration" for query in dataset.queries])
+    return Choices(OWN, rewards, _entropies(distances), [(np.flatnonzero(fits), np.flatnonzero(~fits))])
+
+
+def _entropies(distances: Sequence[object]) -> dict[bool, FloatArray]:
+    return {
+        normalise: np.array([neighbour_entropy(one, normalise=normalise) for one in distances])  # type: ignore[arg-type]
+        for normalise in (False, True)
+    }
+
+
+def routes_of(choices: Choices) -> dict[str, IntArray]:
+    """The route of every judged query by every way of routing."""
+    found: dict[str, list[IntArray]] = {}
+
+    def add(way: str, routes: IntArray) -> None:
+        found.setdefault(way, []).append(routes)
+
+    for fitting, judged in choices.parts:
+        for place, name in enumerate(choices.names):
+            add(f"always {name}", np.full(len(judged), place))
+        add(FIXED, np.full(len(judged), int(choices.rewards[fitting].mean(axis=0).argmax())))
+        for normalise, published, fitted in zip((False, True), GATED, FITTED, strict=True):
+            entropies = choices.entropies[normalise]
+            low, high, _ = fit_entropy_gates(entropies[fitting], choices.best[fitting])
+            add(published, np.digitize(entropies[judged], PUBLISHED_GATES))
+            add(fitted, np.digitize(entropies[judged], (low, high)))
+        add(ORACLE, choices.best[judged])
+    return {way: np.concatenate(parts) for way, parts in found.items()}
+
+
+def routing_page(folder: Path, datasets: Sequence[Dataset]) -> Page:
+    """The router on the published queries, on our data sets with a calibration split, and how far its flag tells."""
+    published = published_choices(folder)
+    sets = {"MuSiQue, published queries": published}
+    sets |= {
+        f"{one.name}, systems of ours": own_choices(one)
+        for one in datasets
+        if any(query.extra.get("split") == "calibration" for query in one.queries)
+    }
+    routes = {name: routes_of(one) for name, one in sets.items()}
+    parts = [
+        "EGR takes the entropy of a query's nearest neighbours and two gates: below the first a single search, below "
+        "the second fusion, then step-back. The gates are fitted as in the paper's code: 40 values, every pair, the "
+        "agreement with the oracle's choice. The published queries are fitted on one half and judged on the other, "
+        "both ways. A data set with a calibration split is fitted there and judged on its other queries. Differences "
+        f"are to {FIXED}, with their paired 95 % bootstrap interval."
+    ]
+    for name, choices in sets.items():
+        ties = int((np.sort(choices.rewards, axis=1)[:, -2] == choices.rewards.max(axis=1)).sum())
+        parts += [
+            f"**{name}** ({len(choices.judged)} queries judged; for {ties} of {len(choices.rewards)} the two best "
+            "strategies reach the same nDCG@10, and the oracle takes the first)",
+            _table(choices, routes[name]),
+        ]
+    if datasets:
+        parts += [
+            "The multi-hop flag: two different capitalised words, or a cue word. Share of the questions that have it, "
+            "with the Wilson 95 % interval. In the paper's code it counts only where step-back is chosen, and adds "
+            "passages along edges of entailment; its benchmark graphs have none.",
+            _flags(datasets),
+        ]
+    return Page("routing", "The entropy router, with fitted gates", tuple(parts), tuple(_verdicts(sets, routes)))
+
+
+def _table(choices: Choices, routes: Mapping[str, IntArray]) -> str:
+    fixed, best = choices.reached(routes[FIXED]), choices.best[choices.judged]
+    rows = []
+    for way, chosen in routes.items():
+        values = choices.reached(chosen)
+        found = paired_bootstrap(values - fixed)
+        counts = " / ".join(str(int((chosen == place).sum())) for place in range(len(choices.names)))
+        change = f"{found.mean:+.4f} [{found.low:+.4f}, {found.high:+.4f}]"
+        rows.append(
+            [way, number(values.mean()), change, p_value(found.p), share(float((chosen == best).mean())), counts]
+        )
+    columns = ["routing", "nDCG@10", "difference [95 %]", "p", "as the oracle, %", " / ".join(choices.names)]
+    return table(columns, rows)
+
+
+def _flags(datasets: Sequence[Dataset]) -> str:
+    rows = []
+    for dataset in datasets:
+        by_type = any("split" in query.extra for query in dataset.queries)
+        kinds = [str(query.extra.get("type", "")) if by_type else "all" for query in dataset.queries]
+        for kind in sorted(set(kinds)):
+            flags = [is_multi_hop(one.text) for one, of in zip(dataset.queries, kinds, strict=True) if of == kind]
+            low, high = binomtest(sum(flags), len(flags)).proportion_ci(method="wilson")
+            rows.append(
+                [dataset.name, kind, len(flags), share(sum(flags) / len(flags)), f"{share(low)} to {share(high)}"]
+            )
+    return table(["data set", "type", "questions", "flagged, %", "95 % interval"], rows)
+
+
+def _verdicts(sets: Mapping[str, Choices], routes: Mapping[str, Mapping[str, IntArray]]) -> list[Verdict]:
+    """Whether fitting helps, and whether routing does."""
+
+    def gain(name: str, way: str, other: str) -> FloatArray:
+        return sets[name].reached(routes[name][way]) - sets[name].reached(routes[name][other])
+
+    def agreed(name: str, way: str) -> float:
+        return float((routes[name][way] == sets[name].best[sets[name].judged]).mean())
+
+    kinds = {name: float(len(set(found[GATED[0]].tolist()))) for name, found in routes.items()}
+    return [
+        judge("The published gates on raw distances send every query the same way (routes taken)", kinds, 1, 1, plain),
+        *(
+            judge(
+                f"Routing by {way} beats {FIXED} (lower end of the 95 % interval, points of nDCG@10)",
+                {name: 100 * paired_bootstrap(gain(name, way, FIXED)).low for name in sets},
+                0.1,
+                shown=points,
+            )
+            for way in FITTED
+        ),
+        judge(
+            "On normalised distances fitted gates agree with the oracle more often than published gates (points)",
+            {name: 100 * (agreed(name, FITTED[1]) - agreed(name, GATED[1])) for name in sets},
+            0.1,
+            shown=points,
+        ),
+        judge(
+            "They gain over published gates (points of nDCG@10)",
+            {name: 100 * float(gain(name, FITTED[1], GATED[1]).mean()) for name in sets},
+            0.1,
+            shown=points,
+        ),
+    ]
