@@ -828,7 +828,7 @@ class FrameworkSuite:
 
         retriever, about = self.retriever(vector=vector, graph=self.graph(films)), "Who directed Vertigo?"
         self.both(retriever, about)
-        with pytest.warns(PhasegraphWarning, match="source 'vector' counts for nothing .*HitFields"):
+        with pytest.warns(PhasegraphWarning, match="source 'vector' counts for next to nothing .*HitFields"):
             self.ask(retriever, about)
         self.both(retriever, about)
         given = films

@@ -55,7 +55,7 @@ class FirstAnswers:
                 warn(text, stacklevel=5)
 
 
-_NO_WEIGHT = 0.05
+_NO_WEIGHT = 0.06  # adaptive weights leave the sources beside a walk .05 at the least
 
 
 class SharedIdWarning:
@@ -74,7 +74,7 @@ class SharedIdWarning:
         self._in_a_row: dict[str, int] = {}
 
     def see(self, result: Result | Shortlist) -> None:
-        """Count answers in a row in which a source has less than .05 and no hit that another one has."""
+        """Count answers in a row in which a source has a weight below .06 and no hit that another source has."""
         rankings = result.candidates.rankings
         for ranking, weight in zip(rankings, result.weights.tolist(), strict=True):
             name, before = ranking.source, self._in_a_row.get(ranking.source, 0)
@@ -83,7 +83,7 @@ class SharedIdWarning:
                 self._in_a_row[name] = before + 1
                 if before + 1 == _FIRST_ANSWERS:
                     warn(
-                        f"source {name!r} counts for nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} answers in a "
+                        f"source {name!r} counts for next to nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} answers in a "
                         "row no other source returned an id that it returned. Give the sources one corpus and one kind "
                         "of ids (fields=HitFields(id=...)), or weights=",
                         stacklevel=5,
