@@ -83,9 +83,9 @@ class SharedIdWarning:
                 self._in_a_row[name] = before + 1
                 if before + 1 == _FIRST_ANSWERS:
                     warn(
-                        f"source {name!r} counts for next to nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} answers in a "
-                        "row no other source returned an id that it returned. Give the sources one corpus and one kind "
-                        "of ids (fields=HitFields(id=...)), or weights=",
+                        f"source {name!r} counts for next to nothing (weight {weight:.2g}): in {_FIRST_ANSWERS} "
+                        "answers in a row no other source returned an id that it returned. Give the sources one corpus "
+                        "and one kind of ids (fields=HitFields(id=...)), or weights=",
                         stacklevel=5,
                     )
             elif before:
