@@ -112,13 +112,14 @@ test-graphrag: $(GRAPHRAG)/.ready  ## LightRAG as a source, as the guide has it
 
 CODE := src tests integrations examples tools
 
-lint: $(VENV)/.ready-lint types  ## ruff, mypy --strict, deptry and codespell
+lint: $(VENV)/.ready-lint types  ## ruff, mypy --strict, deptry, codespell and the fragments of the changelog
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/python tools/changes.py check
 	$(BIN)/deptry src
 	cd integrations/langchain-phasegraph && ../../$(BIN)/deptry .
 	cd integrations/llama-index-retrievers-phasegraph && ../../$(BIN)/deptry .
-	$(BIN)/codespell $(CODE) docs Makefile pyproject.toml *.md
+	$(BIN)/codespell $(CODE) docs $(wildcard changes) Makefile pyproject.toml *.md
 
 INTEGRATIONS := integrations/langchain-phasegraph/langchain_phasegraph integrations/llama-index-retrievers-phasegraph/llama_index
 
