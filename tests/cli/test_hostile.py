@@ -33,7 +33,7 @@ CONTENTS = {
     "blank": b" \n\n",
     "bom": BOM_UTF8,
     "utf16": "q0 Q0 p00 1 1.0 run\n".encode("utf-16"),
-    "latin": b"q0 Q0 caf\xe9 1 1.0 run\n",
+    "latin": b"q0 Q0 caf\xe9 1 1.0 run\n",  # codespell:ignore caf
     "nul": b"\x00" * 100,
     "binary": bytes(range(256)) * 4,
     "null": b"null\n",

@@ -630,11 +630,11 @@ class CorpusSuite:
         with pytest.warns(PhasegraphWarning, match="0 deleted"):
             assert retriever.delete(where={"source": "z.md"}) == 0
         with pytest.warns(PhasegraphWarning) as said:
-            assert retriever.delete(where={"sorce": "a.md"}) == 0
+            assert retriever.delete(where={"sorce": "a.md"}) == 0  # codespell:ignore sorce
         assert "filter key 'sorce' is in no passage; did you mean 'source'?" in str(said[0].message)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert retriever.ids(where={"sorce": "a.md"}) == []
+            assert retriever.ids(where={"sorce": "a.md"}) == []  # codespell:ignore sorce
         with pytest.warns(PhasegraphWarning, match="filter key 'sectoin' is in no passage"):
             assert self.ask(retriever, "Ada", sectoin="x") == []
         for wrong in ({}, {"ids": ["x"], "where": {"source": "a.md"}}):
@@ -648,7 +648,7 @@ class CorpusSuite:
         for one in (retriever, self.opened(tmp_path / "corpus")):
             assert one.documents() == {"b0": 2, "b1": 2}
         with pytest.warns(PhasegraphWarning, match="source_key 'boook' is in no passage.*did you mean 'book'"):
-            self.made(pages, source_key="boook")
+            self.made(pages, source_key="boook")  # codespell:ignore boook
         with pytest.raises(InvalidTypeError, match="source_key"):
             self.made(pages, source_key=3)
 
